@@ -1,0 +1,93 @@
+"""The Arrow schema that Spark expects, and columns made from ready buffers.
+
+It refuses batches that int32 offsets cannot address.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_source.errors import KfetchError
+
+__all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "binary", "check_size", "headers_list", "utf8_keys"]
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+# Spark's Kafka schema (KafkaRecordToRowConverter), as pyspark's to_arrow_schema words it.
+SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+)
+SCHEMA_WITH_HEADERS: pa.Schema = SCHEMA.append(
+    pa.field("headers", pa.list_(pa.field("element", _HEADER)))
+)
+
+# Spark's schema has binary and string, not their large forms: offsets are int32 (Arrow columnar
+# format), so no column may pass this; the whole batch, then, may not either.
+BATCH_BYTES_MAX = 2**31 - 1
+_ROW_BYTES = 3 * 4 + 2 * 4 + 2 * 8  # offsets of key, value, topic; two int32; two int64
+_HEADER_BYTES = 2 * 4
+
+
+def check_size(*, rows: int, headers: int, data_bytes: int) -> None:
+    """Refuse, before memory is taken, what would not fit into one RecordBatch."""
+    size = rows * _ROW_BYTES + headers * _HEADER_BYTES + data_bytes
+    if size > BATCH_BYTES_MAX:
+        raise KfetchError(
+            f"{rows} records of one decode call need {size} bytes, and an Arrow batch holds at "
+            f"most {BATCH_BYTES_MAX}: lower fetch.max.bytes or maxRecordsPerPartition",
+            rows=rows,
+            size=size,
+        )
+
+
+def binary(
+    kind: pa.DataType,
+    offsets: np.ndarray[Any, Any],
+    data: np.ndarray[Any, Any],
+    valid: np.ndarray[Any, Any] | None,
+    nulls: int,
+) -> pa.Array:
+    """A binary or string column over buffers, without a copy."""
+    bits = pa.py_buffer(valid) if nulls and valid is not None else None
+    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers, null_count=nulls)
+
+
+def headers_list(
+    offsets: np.ndarray[Any, Any],
+    valid: np.ndarray[Any, Any],
+    nulls: int,
+    keys: pa.Array,
+    values: pa.Array,
+) -> pa.Array:
+    """The headers column; null where a record has none."""
+    element = pa.Array.from_buffers(_HEADER, len(keys), [None], children=[keys, values])
+    bits = pa.py_buffer(valid) if nulls else None
+    kind = SCHEMA_WITH_HEADERS.field("headers").type
+    return pa.Array.from_buffers(
+        kind, len(offsets) - 1, [bits, pa.py_buffer(offsets)], null_count=nulls, children=[element]
+    )
+
+
+def utf8_keys(keys: pa.Array) -> pa.Array:
+    """Header keys with what is not UTF-8 replaced by U+FFFD, as Java's String does.
+
+    Arrow checks the whole column at memory speed; Python touches keys only if that fails.
+    """
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = pa.Array.from_buffers(pa.binary(), len(keys), keys.buffers())
+        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
+    return keys

@@ -1,0 +1,56 @@
+"""Every test that asks for ``decode`` runs over both decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_source import records
+from spark_source.records import Slice
+from spark_source.records.batch import sections
+
+Rows = list[tuple[Any, ...]]
+Decode = Callable[..., Rows]
+
+
+def pytest_report_header() -> str:
+    """Say which decoder ``decode`` itself would use."""
+    return f"records: {records.IMPLEMENTATION}"
+
+
+def rows_of(batch: pa.RecordBatch) -> Rows:
+    """The rows as tuples; timestamps as microseconds, headers as pairs."""
+    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    batch = batch.drop_columns(["timestamp"])
+    rows = []
+    for row, time in zip(batch.to_pylist(), times, strict=True):
+        headers = row.get("headers")
+        pairs = headers and [(h["key"], h["value"]) for h in headers]
+        five = (row["key"], row["value"], row["topic"], row["partition"], row["offset"])
+        rows.append((*five, time, row["timestampType"], pairs))
+    return rows
+
+
+def decode_with(name: str) -> Decode:
+    """Slices to rows with one of the decoders; the batch itself is checked on the way."""
+    decoder = records.decoder(name)
+
+    def decode(slices: Sequence[Slice], headers: bool = True, check_crcs: bool = True) -> Rows:
+        batch = decoder(sections(slices, check_crcs=check_crcs), headers=headers)
+        if batch is None:
+            return []
+        batch.validate(full=True)
+        assert batch.num_rows > 0
+        assert (records.SCHEMA_WITH_HEADERS if headers else records.SCHEMA) == batch.schema
+        return rows_of(batch)
+
+    return decode
+
+
+@pytest.fixture(scope="session", params=["reference", "kernel"])
+def decode(request: pytest.FixtureRequest) -> Decode:
+    """A decoder that yields rows."""
+    return decode_with(request.param)
