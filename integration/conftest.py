@@ -1,0 +1,99 @@
+"""Fixtures of the integration tests: a real Kafka, and topics in it.
+
+kafka           one node, shared by the whole run: do not stop it
+kafka_cluster   a factory of clusters of your own, to kill and to configure
+topic           a factory of uniquely named topics
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Protocol
+
+import pytest
+
+from jobs.kafka import Cluster
+
+with warnings.catch_warnings():
+    # kafka-python reads its message schemas with functions that Python 3.11 deprecates (3.13
+    # takes that back), and warnings are errors here.
+    warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
+    from kafka import KafkaAdminClient
+
+
+class TopicFactory(Protocol):
+    def __call__(
+        self,
+        partitions: int = 1,
+        *,
+        replicas: int = 1,
+        cluster: Cluster | None = None,
+        **configs: object,
+    ) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node with test settings, for all tests of the run."""
+    with Cluster.start(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
+    """``kafka_cluster(nodes=3, log_segment_bytes=2**20)``: a cluster for this test alone.
+
+    In the names of properties an underscore stands for a dot.
+    """
+    with ExitStack() as clusters:
+
+        def start(nodes: int = 3, **properties: object) -> Cluster:
+            directory = tmp_path_factory.mktemp("cluster")
+            cluster = Cluster.start(directory, nodes=nodes, properties=_dotted(properties))
+            return clusters.enter_context(cluster)
+
+        yield start
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> TopicFactory:
+    """``topic(8, retention_ms=60000)``: the name of a new topic; every partition has its leader.
+
+    In ``kafka``, or in ``cluster=`` when the test has its own.
+    """
+
+    def create(
+        partitions: int = 1,
+        *,
+        replicas: int = 1,
+        cluster: Cluster | None = None,
+        **configs: object,
+    ) -> str:
+        owner = cluster or request.getfixturevalue("kafka")
+        name = f"{_name(request.node.name)}-{uuid.uuid4().hex[:8]}"
+        asked = {
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "configs": _dotted(configs),
+        }
+        with KafkaAdminClient(bootstrap_servers=owner.bootstrap_servers) as admin:
+            admin.create_topics({name: asked}, wait_for_metadata=True)
+        return name
+
+    return create
+
+
+def _dotted(values: dict[str, object]) -> dict[str, str]:
+    return {key.replace("_", "."): _text(value) for key, value in values.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name(test: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9._-]+", "-", test)[:80]

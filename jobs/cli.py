@@ -1,0 +1,71 @@
+"""``kfetch``: the command line's root. Verbs live beside what they drive; here they are mounted.
+
+A ``JobsError`` becomes one line on stderr and an exit code; anything else is a bug and keeps its
+traceback. Modules are imported when their verb is used, so that ``kfetch --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from jobs.errors import JobsError
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["build", "main"]
+
+
+def main() -> None:
+    """The entry point of the ``kfetch`` script."""
+    try:
+        import typer  # noqa: F401
+    except ImportError:
+        _leave("the command line is not installed: install kfetch[jobs]", JobsError.exit_code)
+    try:
+        build()()
+    except JobsError as error:
+        _leave(str(error), error.exit_code)
+
+
+def _leave(sentence: str, code: int) -> None:
+    print(f"kfetch: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+def build() -> typer.Typer:
+    """The root app with every verb."""
+    import typer
+
+    from jobs.kafka.cli import app as broker
+
+    app = typer.Typer(
+        name="kfetch",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        help="Jobs that stream from Kafka with Spark, and a local Kafka to try them on.",
+    )
+    # A default, not Annotated: typer could not evaluate an annotation that names a local.
+    option = typer.Option(False, "--version", help="Print the version.", callback=_version)
+
+    @app.callback()
+    def root(version: bool = option) -> None:
+        pass
+
+    app.add_typer(broker, name="broker")
+    return app
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"kfetch {version('kfetch')}")
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Files that several processes share: written whole or not at all, and under a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["locked", "write_json"]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path``; wait for whoever has it.
+
+    The kernel drops the lock when its holder dies, so there is no stale lock. The file stays:
+    deleting it would let two processes hold locks on two files of the same name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write then rename: a reader sees the old file or the new one, never half of one."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(value, file, indent=2)
+            file.write("\n")
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

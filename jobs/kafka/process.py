@@ -1,0 +1,116 @@
+"""Starting a JVM and signalling it, and never another process.
+
+A process is known by its pid *and* its start time: pids are used again, and a signal to the wrong
+process is the worst thing this package could do.
+
+Two ways to start:
+
+- tethered: a shell stands between us and the JVM. It waits for the end of its standard input, a
+  pipe whose other end we hold, then kills the JVM. The pipe ends however we end, SIGKILL included.
+  (Linux' PR_SET_PDEATHSIG would be shorter, but follows the *thread* that started the child.)
+- detached: the shell puts the JVM in the background and leaves. It outlives us, as init's child.
+
+Either way the JVM has its own session, so Ctrl-C in a terminal does not reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+__all__ = ["Launched", "Tether", "cpu_seconds", "find", "launch"]
+
+# The shell is the JVM's parent and has not waited for it, so when the JVM is dead already, its pid
+# is still a zombie of the shell's: `kill` cannot hit a stranger.
+_TETHERED = """
+exec 3<&0
+"$@" </dev/null >>"$OUT" 2>&1 3<&- &
+echo $!
+exec >&-
+read -r _ <&3
+kill -9 $! 2>/dev/null
+wait $!
+"""
+_DETACHED = """
+"$@" </dev/null >>"$OUT" 2>&1 &
+echo $!
+"""
+
+
+class Tether:
+    """The pipe whose end ends the JVM."""
+
+    def __init__(self, shell: subprocess.Popen[str]) -> None:
+        self._shell = shell
+
+    def cut(self) -> None:
+        """Kill the JVM if it lives, and let its parent collect it."""
+        # A line, not only the pipe's end: a fork of this process may hold the pipe open.
+        with suppress(BrokenPipeError, ValueError):
+            self._shell.communicate("\n")
+        self._shell.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A JVM that was started."""
+
+    pid: int
+    started: float
+    tether: Tether | None
+    """None when it is detached"""
+
+
+def launch(command: Sequence[str], *, output: Path, detached: bool) -> Launched | None:
+    """Start ``command`` with its output appended to a file; None if it is gone already."""
+    shell = subprocess.Popen(
+        ["/bin/sh", "-c", _DETACHED if detached else _TETHERED, "sh", *command],
+        stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"OUT": str(output)},
+        cwd=output.parent,
+    )
+    assert shell.stdout is not None
+    with shell.stdout as said:
+        pid = int(said.readline())
+    shell.stdout = None
+    if detached:
+        shell.wait()
+    return _launched(pid, None if detached else Tether(shell))
+
+
+def _launched(pid: int, tether: Tether | None) -> Launched | None:
+    try:
+        return Launched(pid=pid, started=psutil.Process(pid).create_time(), tether=tether)
+    except psutil.NoSuchProcess:
+        if tether:
+            tether.cut()
+        return None
+
+
+def find(pid: int | None, started: float | None) -> psutil.Process | None:
+    """The living process of this pid and start time; None if it is gone, a zombie or another."""
+    if pid is None or started is None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        # Not equality: the boot time under it is read anew, and a clock step moves it a little.
+        same = abs(process.create_time() - started) < 1
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """User and system time of all threads so far."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
