@@ -1,0 +1,1 @@
+"""The fetch session against its table, against a model of the broker, and by hand."""
