@@ -15,7 +15,7 @@ __all__ = ["Fault", "failure"]
 
 
 class Fault(IntEnum):
-    """Numbers 1 to 15 are the kernel's too: ``kernel`` repeats them, and a test compares."""
+    """Numbers 1 to 13 are the kernel's too: ``loops`` repeats them, and a test compares."""
 
     MISSING = 1
     LEFTOVER = 2

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from spark_source import records
 from spark_source.errors import KfetchError
-from spark_source.records import kernel, numba_cache
+from spark_source.records import loops, numba_cache
 from spark_source.records.faults import Fault
 
 from .build import T0, batch, part, record
@@ -122,17 +122,19 @@ def test_unknown_decoder() -> None:
 def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba the kernel is an error that names the way out."""
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "spark_source.records.kernel", raising=False)
+    for module in ("kernel", "loops"):
+        monkeypatch.delitem(sys.modules, f"spark_source.records.{module}", raising=False)
+        monkeypatch.delattr(records, module, raising=False)
 
     with pytest.raises(KfetchError, match="KFETCH_RECORDS=reference"):
         records.decoder("kernel")
 
 
-def test_kernel_repeats_the_fault_numbers() -> None:
-    """The kernel's constants, which must stand in its own file, are Fault's."""
+def test_loops_repeat_the_fault_numbers() -> None:
+    """The constants of ``loops``, which must stand in its own file, are Fault's."""
     expected = {fault.name: fault.value for fault in Fault if fault <= Fault.TIMESTAMP}
 
-    assert expected == {name: getattr(kernel, name) for name in expected}
+    assert expected == {name: getattr(loops, name) for name in expected}
 
 
 def test_cache_place_in_order(tmp_path: Path) -> None:
