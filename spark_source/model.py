@@ -6,6 +6,7 @@ offset is exclusive. Epochs are leader epochs; -1 means unknown, as on the wire.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -82,3 +83,41 @@ class Split:
     query: str
     """Identity of the running query: keeps the sessions of two queries apart."""
     ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """Who leads a partition, and since which epoch."""
+
+    broker: Broker
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as Metadata tells it."""
+
+    name: str
+    topic_id: UUID
+    internal: bool
+    leaders: Mapping[int, Leader | None]
+    """Leader per partition; None while a partition has none (election, brokers down)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What is known of a cluster at one moment: the brokers and the topics asked for."""
+
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic]
+    """Topics that exist; one that was asked for and is not here does not."""
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        """The partition's leader, None if it has none or does not exist."""
+        topic = self.topics.get(tp.topic)
+        return topic.leaders.get(tp.partition) if topic else None
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Whether the partition exists, with or without a leader."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.leaders

@@ -1,0 +1,147 @@
+"""What an error of one partition asks for: another leader, another position, or the truth.
+
+Loss is never silent. A position that the log no longer has becomes one of the errors below
+DataLoss, or with ``failOnDataLoss=false`` a warning and the next offset that can be read, with
+nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from spark_source.agent.progress import Progress
+from spark_source.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+    RecordsExpired,
+    TopicRecreated,
+)
+from spark_source.model import NO_EPOCH, NO_TOPIC_ID, ClusterView
+from spark_source.options import EARLIEST, LATEST
+from spark_source.wire.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+_ADVICE = (
+    "set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint"
+)
+
+
+def relocate(progress: Progress, view: ClusterView, *, fail: bool) -> bool:
+    """Point a range to its partition's leader of now; False while there is none.
+
+    Raises PartitionGone or TopicRecreated; with ``fail=False`` such a range is over instead.
+    """
+    topic = view.topics.get(progress.tp.topic)
+    if topic is None or progress.tp.partition not in topic.leaders:
+        return _over(progress, _gone(progress), fail=fail)
+    if NO_TOPIC_ID not in (topic.topic_id, progress.range.topic_id) and (
+        topic.topic_id != progress.range.topic_id
+    ):
+        return _over(progress, _recreated(progress, str(topic.topic_id)), fail=fail)
+    leader = topic.leaders[progress.tp.partition]
+    if leader is None:
+        return False
+    progress.leader, progress.leader_epoch = leader.broker, leader.epoch
+    return True
+
+
+def reposition(progress: Progress, cluster: Cluster, deadline: float, *, fail: bool) -> None:
+    """The broker says that the position is out of range: find out why, fail or go on.
+
+    Raises RecordsExpired, OffsetBeyondLog.
+    """
+    earliest = cluster.offsets({progress.tp: EARLIEST}, deadline)[progress.tp].offset
+    if progress.offset < earliest:
+        report(_expired(progress, earliest), fail=fail)
+        progress.offset = min(earliest, progress.end)
+        return
+    latest = cluster.offsets({progress.tp: LATEST}, deadline)[progress.tp].offset
+    if progress.offset > latest:
+        report(_beyond(progress, latest), fail=fail)
+        progress.end = progress.offset
+
+
+def diverged(progress: Progress, epoch: int, end_offset: int, *, fail: bool) -> None:
+    """The broker's history leaves ours: at ``end_offset`` if that lies below the position.
+
+    An epoch that wrote nothing is absent on the next leader, so the epoch alone proves nothing;
+    the broker's answer is then its own epoch, and asking with that one settles it (KIP-320).
+    Raises LogTruncated.
+    """
+    if end_offset >= progress.offset:
+        # The same answer to its own epoch would go on for ever: then ask without one.
+        progress.last_fetched_epoch = epoch if progress.last_fetched_epoch != epoch else NO_EPOCH
+        return
+    report(_truncated(progress, epoch, end_offset), fail=fail)
+    # What stands at the position now was never delivered: read on without the old epoch.
+    progress.last_fetched_epoch = NO_EPOCH
+
+
+def report(loss: DataLoss, *, fail: bool) -> None:
+    """Raise a loss, or log it and let the caller go on."""
+    if fail:
+        raise loss
+    log.warning("%s (failOnDataLoss=false: going on)", loss.message)
+
+
+def _over(progress: Progress, loss: DataLoss, *, fail: bool) -> bool:
+    report(loss, fail=fail)
+    progress.end = progress.offset
+    return True
+
+
+def _gone(progress: Progress) -> PartitionGone:
+    return PartitionGone(
+        f"{progress.tp} no longer exists, but offsets {progress.offset} to {progress.end} of it "
+        f"were to be read: {_ADVICE}",
+        **_where(progress),
+    )
+
+
+def _recreated(progress: Progress, now: str) -> TopicRecreated:
+    return TopicRecreated(
+        f"topic {progress.tp.topic} was deleted and created again: its id was "
+        f"{progress.range.topic_id} and is {now}, so offsets {progress.offset} to {progress.end} "
+        f"of {progress.tp} are other records now: {_ADVICE}",
+        **_where(progress),
+    )
+
+
+def _expired(progress: Progress, earliest: int) -> RecordsExpired:
+    return RecordsExpired(
+        f"{progress.tp}: offsets {progress.offset} to {min(earliest, progress.end)} have expired, "
+        f"the log starts at {earliest}: {_ADVICE}, or keep records longer (retention)",
+        log_start_offset=earliest,
+        **_where(progress),
+    )
+
+
+def _beyond(progress: Progress, latest: int) -> OffsetBeyondLog:
+    return OffsetBeyondLog(
+        f"{progress.tp}: offset {progress.offset} is to be read, but the log ends at {latest}: it "
+        f"was truncated, or the topic was created again: {_ADVICE}",
+        high_watermark=latest,
+        **_where(progress),
+    )
+
+
+def _truncated(progress: Progress, epoch: int, end_offset: int) -> LogTruncated:
+    return LogTruncated(
+        f"{progress.tp} was truncated at offset {end_offset} (leader epoch {epoch}), below offset "
+        f"{progress.offset} that has been read (epoch {progress.last_fetched_epoch}): {_ADVICE}",
+        end_offset=end_offset,
+        diverging_epoch=epoch,
+        **_where(progress),
+    )
+
+
+def _where(progress: Progress) -> dict[str, object]:
+    return {
+        "topic": progress.tp.topic,
+        "partition": progress.tp.partition,
+        "offset": progress.offset,
+        "leader_epoch": progress.leader_epoch,
+    }

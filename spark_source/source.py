@@ -1,0 +1,167 @@
+"""``format("kfetch")``: what Spark calls, and nothing else.
+
+Spark makes the reader twice, once in the driver's long-lived source process and once in a planning
+process that pickles it for the executors, so the constructor only keeps options. Options are
+checked in the DataSource: an error of the reader's constructor would reach the user as
+UnboundLocalError.
+The contract is pyspark.sql.datasource's, of Spark 4.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_source import options as parsing
+from spark_source.errors import NotBuilt, OptionError
+from spark_source.model import Split
+from spark_source.offsets import from_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_source.options import SourceOptions
+    from spark_source.watch.driver import Driver
+
+log = logging.getLogger(__name__)
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_COLUMNS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+
+
+def schema(*, include_headers: bool) -> StructType:
+    """The columns of Spark's Kafka connector, all of them nullable."""
+    headers = [StructField("headers", ArrayType(_HEADER))] if include_headers else []
+    return StructType(_COLUMNS + headers)
+
+
+class KfetchDataSource(DataSource):
+    """The data source. Checks the options; connects to nothing."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = parsing.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kfetch"
+
+    def schema(self) -> StructType:
+        """The source's fixed schema."""
+        return schema(include_headers=self._options.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Batch reads: refused until they are built."""
+        raise NotBuilt(
+            'spark.read.format("kfetch") is not built yet: use spark.readStream, with '
+            "trigger(availableNow=True) for a bounded read"
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The stream reader; a schema of the user's own is refused, as in the connector."""
+        if schema != self.schema():
+            raise OptionError(
+                "Kafka source has a fixed schema and cannot be set with a custom one: remove "
+                ".schema(…) and cast the column value"
+            )
+        return KfetchStreamReader(self._options)
+
+
+class KfetchSplit(InputPartition):
+    """A split on its way from the driver to a task."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver and reads splits on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._driver: Driver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts."""
+        return self._planner().initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """``maxOffsetsPerTrigger``, or no limit."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch; ``start`` itself, byte for byte, if nothing is new."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self._planner().latest(from_json(start), most)
+        return start if end is None else end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends at what is there at the first look-up."""
+        self._planner().prepare_available_now()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The log ends as last seen, for Spark's progress; asks nobody."""
+        known = self._planner().last_known()
+        return None if known is None else known.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
+        """The splits between two offsets."""
+        splits = self._planner().splits(from_json(start), from_json(end))
+        return [KfetchSplit(split) for split in splits]
+
+    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:
+        """A split's records; runs in an executor's Python worker."""
+        from spark_source import worker
+
+        return worker.read(partition.value, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: progress lives in Spark's checkpoint alone."""
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        if self._driver is not None:
+            self._driver.close()
+
+    def _planner(self) -> Driver:
+        if self._driver is None:
+            from spark_source.watch.driver import Driver
+
+            for name in self._options.ignored:
+                log.warning("option %s has no effect in kfetch", name)
+            self._driver = Driver(self._options)
+        return self._driver

@@ -1,0 +1,117 @@
+"""What the driver asks the brokers: partitions of the subscription, log ends, log starts, epochs.
+
+Look-ups are repeated as ``fetchOffset.numRetries`` says, each bounded by the request timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from spark_source.errors import BrokerError, ConnectionLost, KfetchError, PartitionGone
+from spark_source.model import ClusterView, TopicPartition
+from spark_source.offsets import Position
+from spark_source.options import EARLIEST, LATEST, SourceOptions
+from spark_source.wire.cluster import Cluster
+from spark_source.wire.messages import EpochEnd
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Log:
+    """The subscribed partitions of a cluster, as the driver sees them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster = Cluster(options.bootstrap, options.network)
+
+    def view(self) -> ClusterView:
+        """Brokers and subscribed topics, freshly asked."""
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            return self._patterned()
+        topics = subscription.topics or {tp.topic for tp in subscription.assigned}
+        return self._ask(lambda deadline: self._cluster.view(topics, deadline))
+
+    def partitions(self, view: ClusterView) -> list[TopicPartition]:
+        """The subscribed partitions that exist, in order."""
+        assigned = self._options.subscription.assigned
+        if assigned:
+            return [tp for tp in assigned if view.exists(tp)]
+        return [
+            TopicPartition(topic.name, partition)
+            for _, topic in sorted(view.topics.items())
+            for partition in topic.leaders
+        ]
+
+    def check_subscription(self, view: ClusterView) -> None:
+        """Raise PartitionGone if a topic or partition that is named does not exist."""
+        subscription = self._options.subscription
+        missing = [name for name in subscription.topics if name not in view.topics]
+        missing += [str(tp) for tp in subscription.assigned if not view.exists(tp)]
+        if missing:
+            raise PartitionGone(
+                f"{', '.join(missing)}: no such topic or partition at "
+                f"{self._bootstrap()}; create it, or mend the options subscribe or assign",
+                missing=missing,
+            )
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Each partition's high watermark, and the leader epoch that vouches for it."""
+        return self._positions(dict.fromkeys(partitions, LATEST))
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Each partition's log start offset."""
+        return self._positions(dict.fromkeys(partitions, EARLIEST))
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd | None]:
+        """Where the records of each partition's epoch end; None where the broker can't tell."""
+        if not epochs:
+            return {}
+        return self._ask(lambda deadline: self._cluster.epoch_ends(epochs, deadline))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def _patterned(self) -> ClusterView:
+        every = self._ask(lambda deadline: self._cluster.view(None, deadline))
+        wants = self._options.subscription.wants
+        topics = {
+            name: topic
+            for name, topic in every.topics.items()
+            if not topic.internal and wants(name)
+        }
+        return ClusterView(brokers=every.brokers, topics=topics)
+
+    def _positions(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        if not wanted:
+            return {}
+        found = self._ask(lambda deadline: self._cluster.offsets(wanted, deadline))
+        return {tp: Position(at.offset, at.leader_epoch) for tp, at in found.items()}
+
+    def _ask(self, question: Callable[[float], T]) -> T:
+        """Ask, and again as often as the options allow."""
+        left = self._options.lookup_retries
+        while True:
+            try:
+                return question(time.monotonic() + self._options.network.request_timeout_s)
+            except (ConnectionLost, BrokerError) as cause:
+                if left == 0 or not _worth_repeating(cause):
+                    raise
+                left -= 1
+                log.warning("%s; asking again, %d tries are left", cause.message, left + 1)
+                time.sleep(self._options.lookup_retry_s)
+
+    def _bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
+
+
+def _worth_repeating(cause: KfetchError) -> bool:
+    return not isinstance(cause, BrokerError) or bool(cause.context.get("retriable"))

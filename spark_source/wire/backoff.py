@@ -1,0 +1,56 @@
+"""Waiting between tries: exponential, with jitter, never past a deadline."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from spark_source.errors import BrokerError, ConnectionLost, KfetchError
+from spark_source.options import NetworkOptions
+
+T = TypeVar("T")
+
+
+class Backoff:
+    """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, +-20 % (KIP-580)."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        self._options = options
+        self._pause_s = options.retry_backoff_s
+        self.tries = 0
+
+    def wait(self, deadline: float) -> bool:
+        """Sleep for the next pause; False, at once, if that would pass the deadline."""
+        pause_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret
+        if time.monotonic() + pause_s >= deadline:
+            return False
+        time.sleep(pause_s)
+        self.tries += 1
+        self._pause_s = min(2 * self._pause_s, self._options.retry_backoff_max_s)
+        return True
+
+
+def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadline: float) -> T:
+    """Call ``attempt`` until it works, or the deadline comes: then tell the first cause.
+
+    Only lost connections and retriable broker errors are tried again.
+    """
+    backoff = Backoff(options)
+    first: KfetchError | None = None
+    while True:
+        try:
+            return attempt()
+        except (ConnectionLost, BrokerError) as cause:
+            if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
+                raise
+            first = first or cause
+            if not backoff.wait(deadline):
+                raise _gave_up(what, backoff.tries + 1, first) from None
+
+
+def _gave_up(what: str, tries: int, first: KfetchError) -> KfetchError:
+    """The first cause again, of its own class, with what was tried in front."""
+    again = f"{what}: gave up after {tries} tries; the first cause: {first.message}"
+    return type(first)(again, **first.context)

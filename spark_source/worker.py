@@ -1,0 +1,26 @@
+"""The executor's half, as light as it can be: from a split to Arrow batches.
+
+Spark imports this in every Python worker, so importing it loads neither sockets nor numba; the
+first read does. Sessions live in the worker (``kfetch.agent=inline``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_source.model import Split
+    from spark_source.options import SourceOptions
+
+
+def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a split as Arrow batches of Spark's Kafka schema.
+
+    Raises errors below KfetchError; Spark then retries the task.
+    """
+    from spark_source.agent import inline
+
+    return inline.read(split, options)
