@@ -25,6 +25,17 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Pardon kafka-python two warnings, which are errors here otherwise."""
+    for pardon in (
+        r"ignore:(read|open)_text is deprecated:DeprecationWarning",
+        # It drops the socket of a refused connection (a killed node's) without closing it, and the
+        # garbage collector says so in whichever test runs then. Such a socket has no peer.
+        r"ignore:unclosed <socket.*laddr=\('0\.0\.0\.0', \d+\)>:ResourceWarning",
+    ):
+        config.addinivalue_line("filterwarnings", pardon)
+
+
 class TopicFactory(Protocol):
     def __call__(
         self,

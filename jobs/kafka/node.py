@@ -105,8 +105,12 @@ class Node:
         """SIGKILL: no controlled shutdown, nothing flushed. Nothing happens to a dead node."""
         if found := self._process:
             found.kill()
-            ready.wait_until(lambda: not self.running, time.monotonic() + 10)
+            ready.wait_until(self._gone, time.monotonic() + 10)
         self._forget()
+
+    def _gone(self) -> bool:
+        # The JVM's first thread can be a zombie while others still hold the listening socket.
+        return not self.running and ready.is_free(self.port)
 
     def stop(self, timeout_s: float = 30) -> None:
         """SIGTERM, and wait: the broker hands its leaders over. A node that hangs is killed."""

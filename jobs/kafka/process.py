@@ -97,14 +97,18 @@ def _launched(pid: int, tether: Tether | None) -> Launched | None:
         return None
 
 
+# psutil adds the kernel's boot time, in whole seconds, which moves by one or more when the clock
+# is set: equality would take a living node for dead. For pids to come round takes longer than this.
+_CLOCK_STEP_S = 5
+
+
 def find(pid: int | None, started: float | None) -> psutil.Process | None:
     """The living process of this pid and start time; None if it is gone, a zombie or another."""
     if pid is None or started is None:
         return None
     try:
         process = psutil.Process(pid)
-        # Not equality: the boot time under it is read anew, and a clock step moves it a little.
-        same = abs(process.create_time() - started) < 1
+        same = abs(process.create_time() - started) < _CLOCK_STEP_S
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None
