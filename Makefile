@@ -1,0 +1,44 @@
+# Every verb does what it needs first: `make demo` works in a fresh clone.
+
+export UV_PYTHON_DOWNLOADS := never
+export PYTHON ?= python3
+PY := .venv/bin/python
+
+.PHONY: help setup demo test lint types integration bench clean
+
+help: ## What there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
+
+setup: .venv/.ready ## The environment in .venv, from the lock file
+
+# uv goes into .venv where the machine has none; --inexact keeps it there.
+.venv/.ready: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "kfetch needs Python 3.11 or newer as $(PYTHON); name another: make PYTHON=python3.12"; exit 2; }
+	@command -v uv >/dev/null || [ -x .venv/bin/uv ] \
+	  || { $(PYTHON) -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check uv; }
+	@$$(command -v uv || echo .venv/bin/uv) sync --quiet --locked --inexact --python $(PYTHON)
+	@touch $@
+
+demo: setup ## Kafka, Spark and Delta on this machine: a stream that survives a kill
+	@.venv/bin/kfetch demo $(ARGS)
+
+test: setup ## The tests that need neither broker nor JVM
+	@$(PY) -m pytest tests $(ARGS)
+
+lint: setup ## Style, layers, formatting
+	@.venv/bin/ruff check --output-format concise .
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/lint-imports --no-cache > .venv/layers.log || { cat .venv/layers.log; exit 1; }
+
+types: setup ## mypy, strict
+	@.venv/bin/mypy
+
+integration: setup ## The tests against a real Kafka and a real Spark
+	@$(PY) -m pytest integration $(ARGS)
+
+bench: setup ## The benchmarks beside Spark's own connector
+	@$(PY) -m integration.benchmarks.drain $(ARGS)
+
+clean: ## Remove what make has made here
+	rm -rf .venv .kfetch .mypy_cache .ruff_cache .pytest_cache .hypothesis

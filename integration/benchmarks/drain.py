@@ -1,0 +1,173 @@
+"""How fast is a backlog read? kfetch and Spark's connector by turns, in one run.
+
+    python -m integration.benchmarks.drain [--records N] [--size BYTES] [--partitions N] [--runs N]
+
+A topic is filled by Kafka's own producer; then queries read it from its beginning into Spark's noop
+sink with availableNow, in one session (local[2]) and after one warm-up each. A run's time is that
+of its micro-batches, so neither side pays for Spark's start. Medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from integration.benchmarks.fill import fill
+from integration.benchmarks.peer import connector_jars
+from jobs.kafka import Cluster
+
+SOURCES = ("kfetch", "kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One query over the whole topic."""
+
+    source: str
+    rows: int
+    seconds: float
+    """Of the micro-batches, from planning to commit."""
+    wall_seconds: float
+    """From start() to the query's end."""
+    broker_cpu_seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows by the time of the micro-batches."""
+        return self.rows / self.seconds
+
+
+def session(cores: int) -> Any:
+    """A Spark session with the connector on its class path."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "4g")
+        .config("spark.jars", ",".join(map(str, connector_jars())))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
+    """Read the topic from its beginning, once."""
+    rows = (
+        spark.readStream.format(source)
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    cpu, began = cluster.cpu_seconds(), time.monotonic()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            rows.writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(600):
+            raise TimeoutError(f"{source} has not drained {topic} within 600 s")
+        wall = time.monotonic() - began
+        progress = [p for p in query.recentProgress if p["numInputRows"]]
+    return Run(
+        source=source,
+        rows=sum(p["numInputRows"] for p in progress),
+        seconds=sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000,
+        wall_seconds=wall,
+        broker_cpu_seconds=cluster.cpu_seconds() - cpu,
+    )
+
+
+def compare(options: argparse.Namespace) -> list[Run]:
+    """All counted runs, alternated."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Cluster.start(Path(directory) / "k") as cluster,
+    ):
+        topic = "drain"
+        _create(cluster, topic, options.partitions)
+        fill(cluster, topic, records=options.records, size=options.size, codec=options.codec)
+        spark = session(2)
+        stack.callback(spark.stop)
+        for source in SOURCES:
+            drain(spark, cluster, topic, source)
+        runs = []
+        for number in range(options.runs):
+            for source in SOURCES:
+                runs.append(drain(spark, cluster, topic, source))
+                print(f"run {number + 1}: {_told(runs[-1])}", file=sys.stderr, flush=True)
+        return runs
+
+
+def _create(cluster: Cluster, topic: str, partitions: int) -> None:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+    admin.close()
+
+
+def _told(run: Run) -> str:
+    return (
+        f"{run.source:6} {run.rows_per_second:12,.0f} rows/s   {run.seconds:6.2f} s   "
+        f"broker CPU {run.broker_cpu_seconds:5.2f} s   wall {run.wall_seconds:6.2f} s"
+    )
+
+
+def summary(runs: list[Run]) -> dict[str, Any]:
+    """Medians and their ratios."""
+    by_source = {name: [run for run in runs if run.source == name] for name in SOURCES}
+    speed = {n: statistics.median(r.rows_per_second for r in rs) for n, rs in by_source.items()}
+    cpu = {n: statistics.median(r.broker_cpu_seconds for r in rs) for n, rs in by_source.items()}
+    return {
+        "rows_per_second": speed,
+        "rows_per_second_ratio": speed["kfetch"] / speed["kafka"],
+        "broker_cpu_seconds": cpu,
+        "broker_cpu_ratio": cpu["kfetch"] / cpu["kafka"],
+    }
+
+
+def main() -> None:
+    """Run the benchmark and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--size", type=int, default=100, help="bytes per value")
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    runs = compare(options)
+    found = summary(runs)
+    if options.json:
+        print(json.dumps({"runs": [asdict(run) for run in runs], **found}))
+        return
+    for name in SOURCES:
+        print(
+            f"{name:6} {found['rows_per_second'][name]:12,.0f} rows/s   "
+            f"broker CPU {found['broker_cpu_seconds'][name]:5.2f} s   (medians)"
+        )
+    print(
+        f"kfetch / kafka: rows/s x {found['rows_per_second_ratio']:.2f}, "
+        f"broker CPU x {found['broker_cpu_ratio']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
