@@ -96,11 +96,10 @@ def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
 
 def compare(options: argparse.Namespace) -> list[Run]:
     """All counted runs, alternated."""
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        Cluster.start(Path(directory) / "k") as cluster,
-    ):
-        topic = "drain"
+    topic = "drain"
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster.start(directory / "kafka"))
         _create(cluster, topic, options.partitions)
         fill(cluster, topic, records=options.records, size=options.size, codec=options.codec)
         spark = session(2)
