@@ -3,6 +3,7 @@
 kafka           one node, shared by the whole run: do not stop it
 kafka_cluster   a factory of clusters of your own, to kill and to configure
 topic           a factory of uniquely named topics
+spark           one Spark session with Delta, shared by the whole run: do not stop it
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -23,6 +24,9 @@ with warnings.catch_warnings():
     # takes that back), and warnings are errors here.
     warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
     from kafka import KafkaAdminClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +56,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One node with test settings, for all tests of the run."""
     with Cluster.start(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """local[2] with Delta on its class path."""
+    from integration.sessions import session
+
+    started = session("integration", tmp_path_factory.mktemp("spark"))
+    yield started
+    started.stop()
 
 
 @pytest.fixture
