@@ -38,6 +38,8 @@ class Fetched:
 
     reply: FetchReply
     partitions: Mapping[TopicPartition, PartitionReply]
+    offsets: Mapping[TopicPartition, int]
+    """The position that each partition's records answer."""
 
 
 class Fetcher:
@@ -58,12 +60,6 @@ class Fetcher:
     def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """The partition's new position; None to read it no longer."""
         self._wanted[tp] = position
-
-    def keep_only(self, wanted: set[TopicPartition]) -> None:
-        """Read no partition but these: forget what earlier tasks left in the session."""
-        for tp in (*self._held(), *self._wanted):
-            if tp not in wanted:
-                self._wanted[tp] = None
 
     @property
     def in_flight(self) -> bool:
@@ -167,7 +163,11 @@ class Fetcher:
         self._drop_acknowledged(plan)
         # The first of a pair that a broker sends twice counts; a key we never sent is no key.
         by_key = {partition.key: partition for partition in reversed(reply.partitions)}
-        return Fetched(reply, {tp: by_key[key] for key, tp in outcome.partitions.items()})
+        return Fetched(
+            reply=reply,
+            partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
+            offsets={tp: self._held()[tp].offset for tp in outcome.partitions.values()},
+        )
 
     def _drop_acknowledged(self, plan: FetchPlan) -> None:
         held = self._held()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_source.agent import stats
 from spark_source.agent.fetcher import Fetcher
-from spark_source.agent.reading import Reading
+from spark_source.agent.reading import Pump, Reading
 from spark_source.model import Broker, OffsetRange, Split
 from spark_source.options import SourceOptions
 from spark_source.wire.cluster import Cluster
@@ -41,15 +41,16 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
+        self._pump = Pump(self._fetcher, options.fetch.partition_max_bytes)
         self._records = 0
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read ranges; see ``inline.read``."""
         try:
-            reading = Reading(ranges, self._options, self._cluster, self._fetcher)
-            for batch in reading.batches():
-                self._records += batch.num_rows
-                yield batch
+            reading = Reading(ranges, self._options, self._cluster, self._pump)
+            for delivery in reading.deliveries():
+                self._records += delivery.batch.num_rows
+                yield delivery.batch
         finally:
             self._write_stats()
 

@@ -1,24 +1,20 @@
-"""How far a range has been read: the mutable half of a split, one per range.
-
-Several ranges of one partition are read one after the other, because a session holds one position
-per partition: ``Queue`` gives the one whose turn it is.
-"""
+"""How far a range has been read: the mutable half of a split, one per range."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_source.model import NO_EPOCH, Broker, FetchPosition, OffsetRange, TopicPartition
 from spark_source.records import Extent, Slice
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Progress:
     """A range and the position in it."""
 
     range: OffsetRange
+    index: int
+    """Number of the range in its split."""
     offset: int
     """Next offset to read; the range is done when it reaches ``end``."""
     end: int
@@ -30,9 +26,9 @@ class Progress:
     leader's, not a record's, and would be taken for divergence."""
 
     @classmethod
-    def of(cls, item: OffsetRange) -> Progress:
+    def of(cls, item: OffsetRange, index: int = 0) -> Progress:
         """The beginning of a range."""
-        return cls(item, item.start, item.end, item.leader, item.leader_epoch)
+        return cls(item, index, item.start, item.end, item.leader, item.leader_epoch)
 
     @property
     def tp(self) -> TopicPartition:
@@ -65,36 +61,3 @@ class Progress:
         self.offset = extent.next_offset
         self.last_fetched_epoch = extent.leader_epoch
         return True
-
-
-class Queue:
-    """The ranges of a split, each partition's in order."""
-
-    def __init__(self, ranges: Iterable[OffsetRange]) -> None:
-        self._waiting: dict[TopicPartition, deque[Progress]] = {}
-        for item in ranges:
-            if item.size > 0:
-                self._waiting.setdefault(item.tp, deque()).append(Progress.of(item))
-
-    @property
-    def current(self) -> dict[TopicPartition, Progress]:
-        """The range to read now, of every partition that is not done."""
-        return {tp: ranges[0] for tp, ranges in self._waiting.items()}
-
-    def get(self, tp: TopicPartition) -> Progress | None:
-        """The partition's current range; None when the partition is done, or not ours."""
-        ranges = self._waiting.get(tp)
-        return ranges[0] if ranges else None
-
-    def pop_done(self, tp: TopicPartition) -> Progress | None:
-        """Leave the partition's ranges that are done; the range that is next, None if none is."""
-        ranges = self._waiting[tp]
-        while ranges and ranges[0].done:
-            ranges.popleft()
-        if not ranges:
-            del self._waiting[tp]
-            return None
-        return ranges[0]
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)

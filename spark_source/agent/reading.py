@@ -1,10 +1,9 @@
-"""Reading one split: the loop over replies, positions, errors and decoding.
+"""Reading one split: from arrivals to Arrow batches, with every error answered.
 
-The next request leaves as soon as a reply's batch headers are known, so the broker works and the
-kernel fills the socket's buffer while this process decodes. Errors of a partition go to
-``recovery``; a partition without a leader waits in ``_unplaced`` until metadata names one. Nothing
-loops without a pause: no progress within ``kafkaConsumer.pollTimeoutMs`` is an error that tells the
-first cause.
+Where arrivals come from is the supply's business: ``Pump`` fetches in this very thread, the agent's
+threads fetch for many readers at once. Errors of a partition go to ``recovery``; a range without a
+leader waits until metadata names one. Nothing loops without a pause: no progress within
+``kafkaConsumer.pollTimeoutMs`` is an error that tells the first cause.
 """
 
 from __future__ import annotations
@@ -12,25 +11,86 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from spark_source.agent import recovery
-from spark_source.agent.fetcher import Fetched, Fetcher
-from spark_source.agent.progress import Progress, Queue
-from spark_source.errors import ConnectionLost, KfetchError, WireError
-from spark_source.model import Broker, FetchPosition, OffsetRange, TopicPartition
+from spark_source.agent.fetcher import Fetcher
+from spark_source.agent.lane import Arrival, Lane
+from spark_source.agent.progress import Progress
+from spark_source.errors import KfetchError
+from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
-from spark_source.records import Slice, decode, extent
+from spark_source.records import decode
 from spark_source.wire import codes
 from spark_source.wire.backoff import Backoff
 from spark_source.wire.cluster import Cluster
-from spark_source.wire.fetch import FetchReply, PartitionReply
 
 log = logging.getLogger(__name__)
 
 # Raw bytes that become one Arrow batch. Measured with the drain benchmark; see ARCHITECTURE.md.
 _BATCH_BYTES = 4 << 20
+
+
+class Supply(Protocol):
+    """Where arrivals come from."""
+
+    def add(self, progress: Progress) -> None:
+        """Read a range from its leader."""
+
+    def drop(self, progress: Progress) -> None:
+        """Read a range no longer."""
+
+    def next(self, until: float, deadline: float) -> Sequence[Arrival]:
+        """What arrived; none at ``until`` if there is nothing to wait for. Views live until the
+        next call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A batch, and where its ranges stand behind it."""
+
+    batch: pa.RecordBatch
+    positions: tuple[tuple[int, int], ...]
+    """(index of the range, next offset)."""
+
+
+class Pump:
+    """Fetches when asked, in the caller's thread: the supply of ``inline``."""
+
+    def __init__(self, fetcher: Callable[[Broker], Fetcher], partition_max_bytes: int) -> None:
+        self._fetcher = fetcher
+        self._partition_max_bytes = partition_max_bytes
+        self._lanes: dict[Broker, Lane] = {}
+        self._turn = 0
+
+    def add(self, progress: Progress) -> None:
+        """See Supply."""
+        broker = progress.leader
+        if broker not in self._lanes:
+            self._lanes[broker] = Lane(self._fetcher(broker), self._partition_max_bytes)
+        self._lanes[broker].add(progress)
+
+    def drop(self, progress: Progress) -> None:
+        """See Supply."""
+        if progress.leader in self._lanes:
+            self._lanes[progress.leader].drop(progress)
+
+    def next(self, until: float, deadline: float) -> list[Arrival]:
+        """One broker's reply, the brokers by turns; the broker's next request has left then."""
+        lanes = [lane for lane in self._lanes.values() if lane.active]
+        if not lanes:
+            time.sleep(max(0.0, until - time.monotonic()))
+            return []
+        arrivals = [a for lane in lanes if not lane.in_flight for a in lane.send(deadline)]
+        self._turn += 1
+        lane = lanes[self._turn % len(lanes)]
+        if lane.in_flight:
+            arrivals += lane.receive(deadline)
+            arrivals += lane.send(deadline)
+        return arrivals
 
 
 class Reading:
@@ -41,212 +101,133 @@ class Reading:
         ranges: Sequence[OffsetRange],
         options: SourceOptions,
         cluster: Cluster,
-        fetcher: Callable[[Broker], Fetcher],
+        supply: Supply,
     ) -> None:
         self._options = options
         self._fail = options.fail_on_data_loss
         self._cluster = cluster
-        self._fetcher = fetcher
-        self._queue = Queue(ranges)
-        self._unplaced: set[TopicPartition] = set()
-        self._backoff = Backoff(self._options.network)
+        self._supply = supply
+        self._open = {i: Progress.of(item, i) for i, item in enumerate(ranges) if item.size > 0}
+        self._unplaced: dict[int, Progress] = {}
+        self._retry_at = float("inf")
         self._first_cause: KfetchError | None = None
-        self._advanced = True
-        self._fruitless = 0
-        self._deadline = 0.0
-        self._note_progress()
+        self._backoff = Backoff(options.network)
+        self._deadline = time.monotonic() + options.poll_timeout_s
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Fetch and decode until every range is done."""
-        self._begin()
-        while self._queue:
-            for broker in self._brokers():
-                slices = self._fetch_from(broker)
-                yield from self._decoded(slices)
-            if self._unplaced:
-                self._place()
-
-    def _begin(self) -> None:
-        """Put the ranges into their brokers' sessions, and take out what earlier tasks read."""
-        for broker in self._brokers():
-            fetcher = self._fetcher(broker)
-            current = self._of(broker)
-            fetcher.keep_only(set(current))
-            for tp, progress in current.items():
-                fetcher.want(tp, self._position(progress))
-        for broker in self._brokers():
-            self._send(broker)
-
-    def _fetch_from(self, broker: Broker) -> list[Slice]:
-        """Take the broker's reply, send the next request, and give what is to be decoded."""
-        fetcher = self._fetcher(broker)
+    def deliveries(self) -> Iterator[Delivery]:
+        """Fetch and decode until every range is done. Raises errors below KfetchError."""
         try:
-            fetched = fetcher.receive(self._deadline) if fetcher.in_flight else None
-        except (ConnectionLost, WireError) as cause:
-            self._lost(broker, cause)
-            return []
-        slices = self._take(broker, fetched) if fetched else self._taken_nothing()
-        self._send(broker)
-        return slices
+            for progress in self._open.values():
+                self._supply.add(progress)
+            while self._open:
+                until = min(self._deadline, self._retry_at)
+                yield from self._handled(self._supply.next(until, self._deadline))
+                self._find_leaders()
+                if time.monotonic() >= self._deadline:
+                    raise self._stuck()
+        finally:
+            for progress in self._open.values():
+                self._supply.drop(progress)
 
-    def _taken_nothing(self) -> list[Slice]:
-        """The session has to begin again. Once is routine; over and over must not be a hot loop."""
-        self._fruitless += 1
-        if self._fruitless > 1 and not self._backoff.wait(self._deadline):
-            raise self._stuck()
-        return []
-
-    def _send(self, broker: Broker) -> None:
-        if not self._of(broker):
-            return
-        try:
-            self._fetcher(broker).send(self._deadline)
-        except (ConnectionLost, WireError) as cause:
-            self._lost(broker, cause)
-
-    def _take(self, broker: Broker, fetched: Fetched) -> list[Slice]:
-        slices = []
-        for tp, partition in fetched.partitions.items():
-            progress = self._queue.get(tp)
-            if progress is None or progress.leader != broker or tp in self._unplaced:
-                continue
-            if partition.error or partition.diverging:
-                self._mend(progress, partition, fetched.reply)
-            elif len(partition.records):
-                slices.append(progress.slice(partition.records))
-                self._advanced |= progress.advance(extent(partition.records, progress.offset))
-            self._settle(tp, broker)
-        return slices
-
-    def _settle(self, tp: TopicPartition, broker: Broker) -> None:
-        """Tell the session where the partition stands now."""
-        fetcher = self._fetcher(broker)
-        progress = self._queue.pop_done(tp)
-        if progress is None or progress.leader != broker or tp in self._unplaced:
-            fetcher.want(tp, None)
-        if progress is None:
-            self._unplaced.discard(tp)
-        elif tp not in self._unplaced:
-            self._fetcher(progress.leader).want(tp, self._position(progress))
-
-    def _mend(self, progress: Progress, partition: PartitionReply, reply: FetchReply) -> None:
-        code = partition.error
-        if partition.diverging is not None:
-            recovery.diverged(progress, *partition.diverging, fail=self._fail)
-        elif code == codes.OFFSET_OUT_OF_RANGE:
-            recovery.reposition(progress, self._cluster, self._deadline, fail=self._fail)
-        elif not codes.retriable(code):
-            raise codes.error(
-                code,
-                f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
-                topic=progress.tp.topic,
-                partition=progress.tp.partition,
-                offset=progress.offset,
-            )
-        elif not _follow(progress, partition, reply):
-            self._first_cause = self._first_cause or codes.error(
-                code, f"fetching {progress.tp} at {progress.leader}"
-            )
-            self._unplaced.add(progress.tp)
-
-    def _lost(self, broker: Broker, cause: KfetchError) -> None:
-        """The broker can't be reached: perhaps others lead its partitions by now."""
-        log.info("%s: %s", broker, cause.message)
-        self._first_cause = self._first_cause or cause
-        self._unplaced.update(self._of(broker))
-
-    def _place(self) -> None:
-        """Find the leaders of partitions that have none, after a pause."""
-        if not self._backoff.wait(self._deadline):
-            raise self._stuck()
-        view = self._cluster.view({tp.topic for tp in self._unplaced}, self._deadline)
-        for tp in sorted(self._unplaced):
-            progress = self._queue.current[tp]
-            before = progress.leader
-            if recovery.relocate(progress, view, fail=self._fail):
-                self._unplaced.discard(tp)
-                self._fetcher(before).want(tp, None)
-                self._settle(tp, progress.leader)
-        for broker in self._brokers():
-            if not self._fetcher(broker).in_flight:
-                self._send(broker)
-
-    def _decoded(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
-        for group in _grouped(slices):
+    def _handled(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
+        for arrival in arrivals:
+            if arrival.cause is not None:
+                self._lost_leader(arrival.progress, arrival.cause)
+            elif arrival.trouble is not None:
+                self._mend(arrival)
+        for group in _grouped([a for a in arrivals if a.records is not None]):
+            moved = {a.progress.index: a.next_offset for a in group}
             batch = decode(
-                group,
+                [a.records for a in group if a.records is not None],
                 headers=self._options.include_headers,
                 check_crcs=self._options.fetch.check_crcs,
             )
             if batch is not None:
-                yield batch
-        self._note_progress()
+                yield Delivery(batch=batch, positions=tuple(moved.items()))
+            self._note(group)
 
-    def _note_progress(self) -> None:
-        """Move the deadline: behind the yield, as Spark may take its time with a batch."""
-        if not self._advanced:
-            if time.monotonic() > self._deadline:
-                raise self._stuck()
+    def _note(self, group: Sequence[Arrival]) -> None:
+        """Leave the ranges that are done, and move the deadline if there was progress.
+
+        This runs behind the yield: Spark may take its time with a batch.
+        """
+        advanced = False
+        for arrival in group:
+            advanced |= arrival.records is not None and arrival.next_offset > arrival.records.start
+            if arrival.next_offset >= arrival.progress.end:
+                self._open.pop(arrival.progress.index, None)
+        if advanced:
+            self._deadline = time.monotonic() + self._options.poll_timeout_s
+            self._backoff = Backoff(self._options.network)
+            self._first_cause = None
+
+    def _mend(self, arrival: Arrival) -> None:
+        """Answer a partition's error, and read on, elsewhere perhaps."""
+        progress, partition, reply = arrival.progress, arrival.trouble, arrival.reply
+        if partition is None or reply is None:
+            raise RuntimeError("an arrival without trouble needs no mending")
+        if partition.diverging is not None:
+            recovery.diverged(progress, *partition.diverging, fail=self._fail)
+        elif partition.error == codes.OFFSET_OUT_OF_RANGE:
+            recovery.reposition(progress, self._cluster, self._deadline, fail=self._fail)
+        elif not codes.retriable(partition.error):
+            raise recovery.refused(progress, partition.error)
+        elif not recovery.follow(progress, partition, reply):
+            self._lost_leader(progress, recovery.refused(progress, partition.error))
             return
-        self._advanced = False
-        self._fruitless = 0
-        self._deadline = time.monotonic() + self._options.poll_timeout_s
-        self._backoff = Backoff(self._options.network)
-        self._first_cause = None
+        self._resume(progress)
+
+    def _resume(self, progress: Progress) -> None:
+        if progress.done:  # a loss has cut the range short
+            self._open.pop(progress.index, None)
+        elif progress.index in self._open:
+            self._supply.add(progress)
+
+    def _lost_leader(self, progress: Progress, cause: KfetchError) -> None:
+        """The broker can't be asked, or leads the partition no longer: look for another, later."""
+        log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
+        self._first_cause = self._first_cause or cause
+        if not self._unplaced:
+            self._retry_at = time.monotonic() + self._backoff.pause_s()
+        self._unplaced[progress.index] = progress
+
+    def _find_leaders(self) -> None:
+        """Once the pause is over, ask who leads the partitions that nobody leads."""
+        if not self._unplaced or time.monotonic() < self._retry_at:
+            return
+        topics = {progress.tp.topic for progress in self._unplaced.values()}
+        view = self._cluster.view(topics, self._deadline)
+        for index, progress in list(self._unplaced.items()):
+            if recovery.relocate(progress, view, fail=self._fail):
+                del self._unplaced[index]
+                self._resume(progress)
+        self._retry_at = time.monotonic() + self._backoff.pause_s()
+        if not self._unplaced:
+            self._retry_at = float("inf")
 
     def _stuck(self) -> KfetchError:
-        tp, progress = next(iter(self._queue.current.items()))
+        progress = next(iter(self._open.values()))
         why = self._first_cause.message if self._first_cause else "the broker sent no records"
         return KfetchError(
-            f"{tp}: no record from offset {progress.offset} on within "
+            f"{progress.tp}: no record from offset {progress.offset} on within "
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "
-            f"{progress.leader}, {len(self._queue.current)} ranges are waiting; the first cause: "
-            f"{why}",
-            topic=tp.topic,
-            partition=tp.partition,
+            f"{progress.leader}, {len(self._open)} ranges are waiting; the first cause: {why}",
+            topic=progress.tp.topic,
+            partition=progress.tp.partition,
             offset=progress.offset,
         )
 
-    def _brokers(self) -> list[Broker]:
-        """The leaders of what is still to be read, in a steady order."""
-        return list(
-            dict.fromkeys(
-                p.leader for tp, p in self._queue.current.items() if tp not in self._unplaced
-            )
-        )
 
-    def _of(self, broker: Broker) -> dict[TopicPartition, Progress]:
-        return {
-            tp: p
-            for tp, p in self._queue.current.items()
-            if p.leader == broker and tp not in self._unplaced
-        }
-
-    def _position(self, progress: Progress) -> FetchPosition:
-        return progress.position(self._options.fetch.partition_max_bytes)
-
-
-def _follow(progress: Progress, partition: PartitionReply, reply: FetchReply) -> bool:
-    """Go straight to the leader that the reply names, if it is newer than ours (KIP-951)."""
-    if partition.leader is None:
-        return False
-    node_id, epoch = partition.leader
-    broker = reply.endpoints.get(node_id)
-    if broker is None or epoch <= progress.leader_epoch:
-        return False
-    progress.leader, progress.leader_epoch = broker, epoch
-    return True
-
-
-def _grouped(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
-    """Slices together up to ``_BATCH_BYTES``, so that small partitions share an Arrow batch."""
-    group: list[Slice] = []
+def _grouped(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+    """Arrivals together up to ``_BATCH_BYTES``, so that small partitions share an Arrow batch."""
+    group: list[Arrival] = []
     size = 0
-    for part in slices:
-        if group and size + len(part.data) > _BATCH_BYTES:
+    for arrival in arrivals:
+        more = len(arrival.records.data) if arrival.records else 0
+        if group and size + more > _BATCH_BYTES:
             yield group
             group, size = [], 0
-        group.append(part)
-        size += len(part.data)
+        group.append(arrival)
+        size += more
     if group:
         yield group

@@ -11,6 +11,7 @@ import logging
 
 from spark_source.agent.progress import Progress
 from spark_source.errors import (
+    BrokerError,
     DataLoss,
     LogTruncated,
     OffsetBeyondLog,
@@ -20,7 +21,9 @@ from spark_source.errors import (
 )
 from spark_source.model import NO_EPOCH, NO_TOPIC_ID, ClusterView
 from spark_source.options import EARLIEST, LATEST
+from spark_source.wire import codes
 from spark_source.wire.cluster import Cluster
+from spark_source.wire.fetch import FetchReply, PartitionReply
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,27 @@ def reposition(progress: Progress, cluster: Cluster, deadline: float, *, fail: b
     if progress.offset > latest:
         report(_beyond(progress, latest), fail=fail)
         progress.end = progress.offset
+
+
+def follow(progress: Progress, partition: PartitionReply, reply: FetchReply) -> bool:
+    """Go straight to the leader that the reply names, if it is newer than ours (KIP-951)."""
+    if partition.leader is None:
+        return False
+    node_id, epoch = partition.leader
+    broker = reply.endpoints.get(node_id)
+    if broker is None or epoch <= progress.leader_epoch:
+        return False
+    progress.leader, progress.leader_epoch = broker, epoch
+    return True
+
+
+def refused(progress: Progress, code: int) -> BrokerError:
+    """The error of a fetch that the broker refused for this partition."""
+    return codes.error(
+        code,
+        f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
+        **_where(progress),
+    )
 
 
 def diverged(progress: Progress, epoch: int, end_offset: int, *, fail: bool) -> None:

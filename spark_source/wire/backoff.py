@@ -23,13 +23,18 @@ class Backoff:
 
     def wait(self, deadline: float) -> bool:
         """Sleep for the next pause; False, at once, if that would pass the deadline."""
-        pause_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret
+        pause_s = self.pause_s()
         if time.monotonic() + pause_s >= deadline:
             return False
         time.sleep(pause_s)
+        return True
+
+    def pause_s(self) -> float:
+        """The next pause, in seconds, for who waits in another way."""
+        pause_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret
         self.tries += 1
         self._pause_s = min(2 * self._pause_s, self._options.retry_backoff_max_s)
-        return True
+        return pause_s
 
 
 def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadline: float) -> T:
@@ -47,7 +52,7 @@ def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadl
                 raise
             first = first or cause
             if not backoff.wait(deadline):
-                raise _gave_up(what, backoff.tries + 1, first) from None
+                raise _gave_up(what, backoff.tries, first) from None
 
 
 def _gave_up(what: str, tries: int, first: KfetchError) -> KfetchError:

@@ -1,0 +1,143 @@
+"""One broker's partitions being read: from a fetcher's replies to records of ranges.
+
+A lane belongs to one thread. It keeps the ranges of each partition in line, because a session has
+one position per partition: the first is read, the others wait. A range whose partition is in
+trouble leaves the lane, for its reader to decide; that also keeps it from waking the broker's long
+poll again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spark_source.agent.fetcher import Fetched, Fetcher
+from spark_source.agent.progress import Progress
+from spark_source.errors import ConnectionLost, KfetchError, WireError
+from spark_source.model import Broker, FetchPosition, TopicPartition
+from spark_source.records import Slice, extent
+from spark_source.wire.fetch import FetchReply, PartitionReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Something that happened to a range: records came, or trouble, or its broker is lost."""
+
+    progress: Progress
+    records: Slice | None = None
+    next_offset: int = -1
+    """Position behind ``records``."""
+    trouble: PartitionReply | None = None
+    """The partition's error or divergence; the range has left the lane."""
+    reply: FetchReply | None = None
+    """The reply that ``trouble`` is of: it may name the new leader."""
+    cause: KfetchError | None = None
+    """Why the broker can't be asked; the range has left the lane."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """The ranges read from one broker."""
+
+    fetcher: Fetcher
+    partition_max_bytes: int
+    _lines: dict[TopicPartition, list[Progress]] = field(default_factory=dict)
+    _fruitless: int = 0
+
+    @property
+    def broker(self) -> Broker:
+        """Whom it reads from."""
+        return self.fetcher.broker
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self._lines)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a request waits for its reply."""
+        return self.fetcher.in_flight
+
+    def add(self, progress: Progress) -> None:
+        """Read a range, behind those of the same partition that came before."""
+        line = self._lines.setdefault(progress.tp, [])
+        line.append(progress)
+        if len(line) == 1:
+            self.fetcher.want(progress.tp, self._position(progress))
+
+    def drop(self, progress: Progress) -> None:
+        """Read a range no longer, wherever it stands."""
+        line = self._lines.get(progress.tp, [])
+        # By identity: two tasks may read the same range at once.
+        at = next((i for i, other in enumerate(line) if other is progress), None)
+        if at is None:
+            return
+        del line[at]
+        if at == 0:
+            self._next(progress.tp)
+
+    def send(self, deadline: float) -> list[Arrival]:
+        """Send the next request if there is anything to read; what is lost if it fails."""
+        if not self.active:
+            return []
+        try:
+            self.fetcher.send(deadline)
+        except (ConnectionLost, WireError) as cause:
+            return self._lost(cause)
+        return []
+
+    def receive(self, deadline: float) -> list[Arrival]:
+        """Wait for the reply in flight. Its records are views: see ``Fetcher``."""
+        try:
+            fetched = self.fetcher.receive(deadline)
+        except (ConnectionLost, WireError) as cause:
+            return self._lost(cause)
+        if fetched is None:
+            return self._begin_again()
+        self._fruitless = 0
+        return [*self._taken(fetched)]
+
+    def _taken(self, fetched: Fetched) -> Iterable[Arrival]:
+        for tp, partition in fetched.partitions.items():
+            progress = self._lines.get(tp, [None])[0]
+            # A range that came after the request left is not what the reply answers.
+            if progress is None or fetched.offsets[tp] != progress.offset:
+                continue
+            if partition.error or partition.diverging:
+                self.drop(progress)
+                yield Arrival(progress=progress, trouble=partition, reply=fetched.reply)
+            elif len(partition.records):
+                yield self._advanced(progress, partition.records)
+
+    def _advanced(self, progress: Progress, data: memoryview) -> Arrival:
+        records = progress.slice(data)
+        progress.advance(extent(data, progress.offset))
+        if progress.done:
+            self.drop(progress)
+        else:
+            self.fetcher.want(progress.tp, self._position(progress))
+        return Arrival(progress=progress, records=records, next_offset=progress.offset)
+
+    def _next(self, tp: TopicPartition) -> None:
+        """The first in line is gone: read the next one, or the partition no longer."""
+        line = self._lines[tp]
+        self.fetcher.want(tp, self._position(line[0]) if line else None)
+        if not line:
+            del self._lines[tp]
+
+    def _begin_again(self) -> list[Arrival]:
+        """The session is to begin again. Once is routine, twice running is a broker in trouble."""
+        self._fruitless += 1
+        if self._fruitless < 2:
+            return []
+        return self._lost(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
+
+    def _lost(self, cause: KfetchError) -> list[Arrival]:
+        gone = [progress for line in self._lines.values() for progress in line]
+        for progress in gone:
+            self.drop(progress)
+        return [Arrival(progress=progress, cause=cause) for progress in gone]
+
+    def _position(self, progress: Progress) -> FetchPosition:
+        return progress.position(self.partition_max_bytes)
