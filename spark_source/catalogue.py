@@ -157,3 +157,13 @@ def _unusable(name: str, row: Option) -> OptionError:
     if row.treatment is Treatment.PLANNED:
         return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
     return OptionError(f"option {name} is not supported: {row.meaning}", option=name)
+
+
+def markdown_table() -> str:
+    """README's option table: a row per option, those that work first."""
+    rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
+    return "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(markdown_table())

@@ -106,7 +106,7 @@ def _from_kfetch(document: Mapping[str, Any]) -> Offsets:
 def _from_connector(document: Mapping[str, Any]) -> Offsets:
     return Offsets(
         positions={
-            TopicPartition(topic, int(partition)): Position(_number(offset))
+            _partition(topic, partition): Position(_number(offset, lowest=0))
             for topic, partitions in document.items()
             for partition, offset in partitions.items()
         }
@@ -115,15 +115,23 @@ def _from_connector(document: Mapping[str, Any]) -> Offsets:
 
 def _flattened(topics: Mapping[str, Mapping[str, Iterable[int]]]) -> dict[TopicPartition, Position]:
     return {
-        TopicPartition(topic, int(partition)): Position(*map(_number, pair))
+        _partition(topic, partition): _position(*pair)
         for topic, partitions in topics.items()
         for partition, pair in partitions.items()
     }
 
 
-def _number(value: object) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{value!r} is no whole number")
+def _partition(topic: str, index: str) -> TopicPartition:
+    return TopicPartition(topic, _number(int(index), lowest=0))
+
+
+def _position(offset: object, leader_epoch: object) -> Position:
+    return Position(_number(offset, lowest=0), _number(leader_epoch, lowest=NO_EPOCH))
+
+
+def _number(value: object, *, lowest: int) -> int:
+    if type(value) is not int or value < lowest:
+        raise ValueError(f"{value!r} is no whole number from {lowest} on")
     return value
 
 

@@ -18,6 +18,8 @@ from spark_source.model import TopicPartition
 
 EARLIEST = -2  # ListOffsets' own codes (KIP-79), which the JSON of startingOffsets uses too
 LATEST = -1
+OFFSET_MAX = (1 << 63) - 1
+PARTITION_MAX = (1 << 31) - 1
 
 T = TypeVar("T")
 
@@ -205,7 +207,9 @@ def _bootstrap(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _host_port(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?:[A-Za-z_]+://)?\[?(?P<host>[^\[\]\s/]+?)\]?:(?P<port>\d+)", name)
+    match = re.fullmatch(
+        r"(?:[A-Za-z_]+://)?\[?(?P<host>[^\[\]\s/]+?)\]?:(?P<port>[0-9]{1,5})", name
+    )
     if match is None or not 0 < int(match["port"]) < 65536:
         raise OptionError(
             f"option kafka.bootstrap.servers has {name!r}, but each entry must be host:port",
@@ -244,7 +248,7 @@ def _pattern(text: str) -> Subscription:
         )
     try:
         re.compile(text)
-    except re.error as problem:
+    except (re.error, OverflowError, RecursionError) as problem:
         raise OptionError(
             f"option subscribePattern is {text!r}, which is no regular expression: {problem}",
             option="subscribePattern",
@@ -266,12 +270,16 @@ def _assignment(text: str) -> Subscription:
 
 
 def _partition_list(topic: str, listed: object, example: str) -> list[int]:
-    if not isinstance(listed, list) or not all(type(p) is int and p >= 0 for p in listed):
+    if not isinstance(listed, list) or not all(map(_is_partition, listed)):
         raise OptionError(
             f"option assign has {listed!r} for topic {topic}: expected e.g. {example}",
             option="assign",
         )
     return listed
+
+
+def _is_partition(value: object) -> bool:
+    return type(value) is int and 0 <= value <= PARTITION_MAX
 
 
 _STRATEGY: Mapping[str, Callable[[str], Subscription]] = {
@@ -293,10 +301,17 @@ def starting_offsets(text: str) -> StartingOffsets:
         if not isinstance(offsets, dict):
             raise _malformed(text, example)
         for partition, offset in offsets.items():
-            if not partition.isdigit() or type(offset) is not int or offset < EARLIEST:
+            if not _PARTITION.fullmatch(partition) or not _is_offset(offset):
                 raise _malformed(text, example)
             specific[TopicPartition(topic, int(partition))] = offset
     return StartingOffsets(specific=specific)
+
+
+_PARTITION = re.compile("[0-9]{1,10}")
+
+
+def _is_offset(value: object) -> bool:
+    return type(value) is int and EARLIEST <= value <= OFFSET_MAX
 
 
 def _malformed(text: str, example: str) -> OptionError:
@@ -308,7 +323,7 @@ def _malformed(text: str, example: str) -> OptionError:
 def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise OptionError(f"option {option}: Expected e.g. {example}, got {text}", option=option)

@@ -5,7 +5,6 @@ Admission gives end offsets; ranges between two offsets become splits, one per S
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from spark_source.model import OffsetRange, TopicPartition
@@ -30,7 +29,7 @@ def admit(
 
 def _share(size: int, total: int, limit: int) -> int:
     # In whole numbers: a float share of a backlog above 2**53 would lose offsets.
-    return math.ceil(size * limit / total) if size * limit < total else size * limit // total
+    return max(size * limit // total, min(size, 1))
 
 
 def pack(ranges: Iterable[OffsetRange], rows_per_split: int) -> list[tuple[OffsetRange, ...]]:

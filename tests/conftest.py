@@ -1,0 +1,18 @@
+"""What every unit test needs: kafka-python imported in peace, and a steady hypothesis."""
+
+from __future__ import annotations
+
+import warnings
+
+from hypothesis import settings
+
+with warnings.catch_warnings():
+    # kafka-python 3.0.12 reads its schemas with importlib.resources.read_text, deprecated in 3.11.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol.consumer
+    import kafka.protocol.metadata
+    import kafka.record  # noqa: F401
+
+# A slow machine is no reason to fail; the time of the whole suite is watched instead.
+settings.register_profile("kfetch", deadline=None)
+settings.load_profile("kfetch")
