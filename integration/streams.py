@@ -107,3 +107,10 @@ def wait_until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited for {what} in vain")
         time.sleep(0.05)
+
+
+def wait_idle(query: StreamingQuery) -> None:
+    """Wait until a query has asked for its start and found nothing to read."""
+    wait_until(
+        lambda: query.status["message"] == "Waiting for data to arrive", query, "an idle query"
+    )

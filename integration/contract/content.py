@@ -1,0 +1,184 @@
+"""Records of every kind that Kafka can hold, and the two ways in which they are compared.
+
+kafka-python's consumer is the reference. A row is (key, value, topic, partition, offset, timestamp
+in milliseconds, timestampType, headers), headers None where a record has none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+from kafka import KafkaProducer, TopicPartition
+from kafka.record import default_records
+
+from integration.records import consumed
+from jobs.kafka import Cluster
+from spark_source import worker
+from spark_source.options import parse
+from spark_source.watch.driver import Driver
+
+CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+MIB = 1 << 20
+
+Row = tuple[Any, ...]
+
+
+class Content(NamedTuple):
+    """What a producer may set of a record."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int | None = None
+    """Milliseconds; None is the time of sending."""
+
+
+def mixed() -> list[Content]:
+    """Nulls, empties, Unicode, headers of every kind, large values and many small ones."""
+    chance = random.Random(1)
+    pieces = (None, b"", b"\x00", "schlüssel ключ 鍵 🔑".encode(), b"\xff\xfe not UTF-8")
+    headers: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+        (),
+        (("h", b"1"),),
+        (("h", None),),
+        (("h", b""), ("", b"unnamed")),
+        (("again", b"1"), ("again", None), ("again", b"3")),
+        (("größe 大きさ 📏", "naïve".encode()), ("n" * 300, b"v" * 3000)),
+    )
+    records = [
+        Content(key, value, listed) for key in pieces for value in pieces for listed in headers
+    ]
+    records += [Content(b"k%d" % n, b"v" * chance.randrange(200)) for n in range(2000)]
+    records += [Content(b"large", chance.randbytes(MIB)), Content(b"large", b"A" * MIB)]
+    chance.shuffle(records)
+    return records
+
+
+def put(sender: KafkaProducer, place: TopicPartition, records: Iterable[Content]) -> None:
+    """Append records past ``send``, which refuses null header values and records that have neither
+    key nor value."""
+    sender.partitions_for(place.topic)
+    for record in records:
+        sender._accumulator.append(
+            place, record.timestamp, record.key, record.value, list(record.headers)
+        )
+        sender._sender.wakeup()
+
+
+@contextmanager
+def every_codec() -> Iterator[None]:
+    """Let kafka-python use pyarrow's codecs, for want of the three packages that it knows.
+
+    Not kfetch's: a mistake that both sides share would not be seen. And let its producer's
+    accounting pass over null header values, which its record builder writes.
+    """
+    raw_snappy = SimpleNamespace(compress=_compressor("snappy"), decompress=_unsnappy)
+    with (
+        patch("kafka.producer.producer_batch.len", _length, create=True),
+        patch("kafka.codec.snappy", raw_snappy),
+        patch("kafka.codec.lz4", True),
+        patch("kafka.codec.zstd", True),
+        patch.object(default_records, "lz4_encode", _compressor("lz4")),
+        patch.object(default_records, "lz4_decode", _decompressor("lz4")),
+        patch.object(default_records, "zstd_encode", _compressor("zstd")),
+        patch.object(default_records, "zstd_decode", _decompressor("zstd")),
+    ):
+        yield
+
+
+def _length(value: Any) -> int:
+    return 0 if value is None else len(value)
+
+
+def _compressor(codec: str) -> Any:
+    return lambda data: pa.compress(data, codec=codec, asbytes=True)
+
+
+def _decompressor(codec: str) -> Any:
+    return lambda data: pa.input_stream(pa.py_buffer(data), compression=codec).read()
+
+
+def _unsnappy(data: bytes) -> bytes:
+    size = shift = at = 0
+    while True:  # a varint: the size of what comes out
+        size |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return pa.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+
+
+def by_kafka_python(cluster: Cluster, topic: str) -> list[Row]:
+    """The rows of a topic that kafka-python's consumer sees."""
+    return [
+        (
+            record.key,
+            record.value,
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            list(record.headers) or None,
+        )
+        for record in consumed(cluster, topic)
+    ]
+
+
+def by_worker(cluster: Cluster, topic: str, **options: str) -> list[Row]:
+    """The rows of a topic that kfetch's two halves see, without a Spark between them."""
+    asked = parse(
+        {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "includeHeaders": "true",
+            "kfetch.agent": "inline",
+        }
+        | options
+    )
+    driver = Driver(asked)
+    try:
+        start = driver.initial()
+        end = driver.latest(start, None)
+        splits = [] if end is None else driver.splits(start, end)
+        batches = [batch for split in splits for batch in worker.read(split, asked)]
+    finally:
+        driver.close()
+    return sorted((row for batch in batches for row in _rows(batch)), key=_place)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    columns = [column.to_pylist() for column in batch.drop_columns(["timestamp", "headers"])]
+    micros = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    headers = batch.column("headers").to_pylist()
+    for (*front, kind), micro, listed in zip(
+        zip(*columns, strict=True), micros, headers, strict=True
+    ):
+        assert 0 == micro % 1000
+        pairs = None if listed is None else [(h["key"], h["value"]) for h in listed]
+        yield (*front, micro // 1000, kind, pairs)
+
+
+def by_spark(rows: Iterable[Any]) -> list[Row]:
+    """The same of Spark's rows, whose timestamp is milliseconds already."""
+    return sorted((_spark_row(row) for row in rows), key=_place)
+
+
+def _spark_row(row: Any) -> Row:
+    headers = None if row.headers is None else [(h.key, _bytes(h.value)) for h in row.headers]
+    place = (row.topic, row.partition, row.offset, row.millis, row.timestampType)
+    return (_bytes(row.key), _bytes(row.value), *place, headers)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _place(row: Row) -> tuple[str, int, int]:
+    return row[2], row[3], row[4]

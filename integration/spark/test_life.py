@@ -1,0 +1,160 @@
+"""A query's life: idle, growing topics, several sources, several queries, and its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient
+from pyspark.sql import SparkSession
+
+from integration.checkpoints import batches
+from integration.conftest import TopicFactory
+from integration.records import numbered, write
+from integration.streams import drain, kfetch, running, wait_idle, wait_until
+from jobs.kafka import Cluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def talkative(spark: SparkSession) -> Iterator[None]:
+    """Idle queries report their progress at once, not after ten seconds."""
+    name = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(name, "200")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("talkative")
+def test_an_idle_query_plans_nothing(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """While nothing arrives, latestOffset stays the same JSON and no batch is planned."""
+    name = topic(3)
+    write(kafka, name, ["a"])
+    source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest")
+
+    with running(source, tmp_path) as (query, delivered):
+        wait_until(lambda: delivered.rows and batches(tmp_path, "commits"), query)
+        seen = len(query.recentProgress)
+        wait_until(lambda: len(query.recentProgress) >= seen + 5, query)
+        idle = query.recentProgress[seen + 1 :]
+
+    assert [0] == batches(tmp_path, "offsets")
+    assert {0} == {progress["numInputRows"] for progress in idle}
+    assert 1 == len({progress["sources"][0]["latestOffset"] for progress in idle})
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Partitions that are added while a latest query runs are delivered from offset 0 on."""
+    name = topic()
+    write(kafka, name, ["old"])
+
+    with running(kfetch(spark, kafka, subscribe=name), tmp_path) as (query, delivered):
+        wait_idle(query)
+        with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+            admin.create_partitions({name: 3})
+        write(kafka, name, ["new-1"], partition=1)
+        write(kafka, name, ["new-2", "newer-2"], partition=2)
+        wait_until(lambda: len(delivered.rows) >= 3, query)
+
+    assert [(1, 0), (2, 0), (2, 1)] == delivered.places
+
+
+def test_two_queries_share_a_dataframe(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Two queries that run at once on one DataFrame each deliver every record once."""
+    name = topic(2)
+    source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest")
+    write(kafka, name, numbered("v", 50))
+
+    with (
+        running(source, tmp_path / "a") as (one, first),
+        running(source.select("partition", "offset", "value"), tmp_path / "b") as (two, second),
+    ):
+        wait_until(lambda: len(first.rows) >= 50, one)
+        wait_until(lambda: len(second.rows) >= 50, two)
+        write(kafka, name, numbered("w", 50), partition=1)
+        wait_until(lambda: len(first.rows) >= 100, one)
+        wait_until(lambda: len(second.rows) >= 100, two)
+
+    expected = numbered("v", 50) + numbered("w", 50)
+    assert expected == first.values
+    assert expected == second.values
+
+
+def test_a_union_reads_both_its_sources(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """A query over two kfetch sources delivers both, and goes on with both from its checkpoint."""
+    left, right = topic(), topic(2)
+    sources = [
+        kfetch(spark, kafka, subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=3)
+        for name in (left, right)
+    ]
+    write(kafka, left, numbered("l", 4))
+    write(kafka, right, numbered("r", 2), partition=1)
+
+    first = drain(sources[0].union(sources[1]), tmp_path)
+    write(kafka, right, ["new"])
+    again = drain(sources[0].union(sources[1]), tmp_path)
+
+    assert numbered("l", 4) + numbered("r", 2) == first.values
+    assert ["new"] == again.values
+
+
+def test_two_streams_can_be_joined(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """A stream-stream join of two kfetch sources pairs equal values, with state across runs."""
+    left, right = topic(), topic()
+    write(kafka, left, ["a", "b"])
+    write(kafka, right, ["b"])
+    sources = [
+        kfetch(spark, kafka, subscribe=name, startingOffsets="earliest") for name in (left, right)
+    ]
+    joined = sources[0].join(sources[1].select("value"), "value")
+
+    first = drain(joined, tmp_path)
+    write(kafka, right, ["a"])
+    again = drain(joined, tmp_path)
+
+    assert ["b"] == first.values
+    assert ["a"] == again.values
+
+
+def test_stop_is_quick_and_leaves_no_process(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """stop() of an idle query returns within seconds, and its source process ends."""
+    name = topic()
+    with running(kfetch(spark, kafka, subscribe=name), tmp_path) as (query, _):
+        wait_idle(query)
+        before = source_processes()
+        begun = time.monotonic()
+        query.stop()
+        took_s = time.monotonic() - begun
+
+    assert 1 == len(before)
+    assert took_s < 10
+    wait_until(lambda: not any(process.is_running() for process in before), what="its end")
+
+
+def source_processes() -> list[psutil.Process]:
+    """The processes in which Spark runs the driver's half of Python sources."""
+    return [process for process in psutil.Process().children(recursive=True) if _plans(process)]
+
+
+def _plans(process: psutil.Process) -> bool:
+    try:
+        return any("python_streaming_source_runner" in word for word in process.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return False

@@ -1,0 +1,126 @@
+"""What a user sees who asks for what can't be: the one clear sentence, within Spark's error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from integration.conftest import TopicFactory
+from integration.streams import drain, kfetch
+from jobs.kafka import Cluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"subscribe": "t", "startingOffset": "latest"},
+            "OptionError: option startingoffset is not known: did you mean startingOffsets?",
+        ),
+        (
+            {},
+            "OptionError: one of the following options must be specified for Kafka source: "
+            "assign, subscribe, subscribePattern; see the option table in the README",
+        ),
+        (
+            {"subscribe": "t", "assign": '{"t":[0]}'},
+            "OptionError: only one of the following options can be specified for Kafka source: "
+            "assign, subscribe, subscribePattern; here are assign and subscribe",
+        ),
+        (
+            {"subscribe": "t", "startingOffsets": "sometimes"},
+            'OptionError: option startingOffsets: Expected e.g. {"topicA":{"0":23,"1":-1},'
+            '"topicB":{"0":-2}}, earliest or latest, got sometimes',
+        ),
+        (
+            {"subscribe": "t", "maxOffsetsPerTrigger": "0"},
+            "OptionError: option maxOffsetsPerTrigger is '0', but it must be a whole number "
+            "above 0",
+        ),
+        (
+            {"subscribe": "t", "kafka.enable.auto.commit": "true"},
+            "OptionError: option kafka.enable.auto.commit is not supported: progress lives in "
+            "the checkpoint",
+        ),
+    ],
+)
+def test_a_bad_option_fails_at_load(
+    spark: SparkSession, kafka: Cluster, options: dict[str, str], sentence: str
+) -> None:
+    """load() fails with a sentence that names the option and what it must be."""
+    with pytest.raises(AnalysisException) as refused:
+        kfetch(spark, kafka, **options)
+
+    assert sentence in str(refused.value)
+
+
+def test_no_broker_is_asked_for_at_load(spark: SparkSession) -> None:
+    """load() without kafka.bootstrap.servers says so."""
+    with pytest.raises(AnalysisException) as refused:
+        spark.readStream.format("kfetch").option("subscribe", "t").load()
+
+    assert "'kafka.bootstrap.servers' must be specified" in str(refused.value)
+
+
+def test_a_batch_read_is_refused(spark: SparkSession, kafka: Cluster) -> None:
+    """spark.read says that it is not built, and what to use instead."""
+    reader = spark.read.format("kfetch").option("subscribe", "t")
+    with pytest.raises(AnalysisException) as refused:
+        reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load().collect()
+
+    assert (
+        'NotBuilt: spark.read.format("kfetch") is not built yet: use spark.readStream, with '
+        "trigger(availableNow=True) for a bounded read"
+    ) in str(refused.value)
+
+
+def test_a_schema_of_the_users_own_is_refused(
+    spark: SparkSession, kafka: Cluster, tmp_path: Path
+) -> None:
+    """A query over .schema(…) fails at its start with the connector's sentence."""
+    reader = spark.readStream.format("kfetch").schema("value STRING").option("subscribe", "t")
+    source = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load()
+
+    assert (
+        "OptionError: Kafka source has a fixed schema and cannot be set with a custom one: "
+        "remove .schema(…) and cast the column value"
+    ) in failure(source, tmp_path)
+
+
+def test_a_topic_that_does_not_exist_fails_the_query(
+    spark: SparkSession, kafka: Cluster, tmp_path: Path
+) -> None:
+    """A subscribed topic that no broker has is named, with the brokers that were asked."""
+    source = kfetch(spark, kafka, subscribe="never-created")
+
+    assert (
+        "PartitionGone: never-created: no such topic or partition at "
+        f"{kafka.bootstrap_servers}; create it, or mend the options subscribe or assign"
+    ) in failure(source, tmp_path)
+
+
+def test_starting_offsets_must_name_every_partition(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """JSON without a subscribed partition fails the query and names what it lacks."""
+    name = topic(2)
+    starting = json.dumps({name: {"0": 0}})
+    source = kfetch(spark, kafka, subscribe=name, startingOffsets=starting)
+
+    assert (
+        "OptionError: option startingOffsets must name every subscribed partition and no other: "
+        f"it lacks {name}-1 (use -1 in the offset field for latest, -2 for earliest)"
+    ) in failure(source, tmp_path)
+
+
+def failure(source: object, checkpoint: Path) -> str:
+    """What the user sees of a query that fails."""
+    with pytest.raises(StreamingQueryException) as failed:
+        drain(source, checkpoint)
+    return str(failed.value)
