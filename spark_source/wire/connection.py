@@ -181,8 +181,9 @@ class Connection:
         size: int = _LENGTH.unpack(prefix)[0]
         if not _CORRELATION.size <= size <= self._options.frame_bytes_max:
             raise self._died(
-                f"a reply claims {size} bytes, more than the limit of "
-                f"{self._options.frame_bytes_max}: is a Kafka broker listening there without TLS?"
+                f"a reply claims {size} bytes, where {_CORRELATION.size} to "
+                f"{self._options.frame_bytes_max} are possible: is a Kafka broker listening there "
+                "without TLS?"
             )
         return size
 

@@ -71,7 +71,8 @@ def _metadata_topic(name: str, version: int) -> Any:
 def _exists(entry: Any) -> bool:
     if entry.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID):
         return False
-    if entry.error_code != codes.NONE and not codes.retriable(entry.error_code):
+    if entry.error_code != codes.NONE:
+        # A retriable one too: a topic without partitions would look like a deleted one.
         raise codes.error(entry.error_code, f"asking for topic {entry.name}", topic=entry.name)
     return True
 
