@@ -14,7 +14,8 @@
     ├── WireError              bytes that do not follow the protocol
     │   ├── UnsupportedVersion no version of an API that both sides speak
     │   └── CorruptBatch       a record batch that fails its checks
-    └── ConnectionLost         a connection died; carries the first cause
+    ├── ConnectionLost         a connection died; carries the first cause
+    └── AgentError             the executor's agent cannot be started, found or understood
 
 Every error is one clear sentence: what, where, what to do. Every error survives pickling with
 all its attributes, because errors cross from executors to the driver (and a test checks it).
@@ -105,3 +106,7 @@ class CorruptBatch(WireError):
 
 class ConnectionLost(KfetchError):
     """The connection to a broker died, or could not be made. The first cause is kept."""
+
+
+class AgentError(KfetchError):
+    """The executor's agent cannot be started or reached, or speaks another version."""

@@ -35,7 +35,6 @@ class NetworkOptions:
     """SO_RCVBUF; -1 leaves it to the operating system (which then tunes it)."""
     frame_bytes_max: int = 1 << 30
     """No reply may be larger: a length read from the wire is not to be trusted."""
-    metadata_max_age_s: float = 30.0
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
 
@@ -94,6 +93,12 @@ class SourceOptions:
     """A task that makes no progress for so long fails, and Spark retries it."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
     fetch: FetchOptions = field(default_factory=FetchOptions)
+    agent: str = "inline"
+    """Where sessions live: ``process``, the executor's agent, or ``inline``, the worker itself."""
+    agent_memory_bytes: int = 256 << 20
+    """Raw replies and decoded batches together, per executor."""
+    agent_lease_s: float = 120.0
+    """A query's sessions are closed when no task has read for so long."""
     stats_directory: str = ""
     """Where each worker keeps a file of fetch statistics; empty for none."""
     ignored: tuple[str, ...] = ()
@@ -122,6 +127,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", _seconds, 120.0),
         network=_network(read),
         fetch=_fetch(read),
+        agent=read("kfetch.agent", _agent, "inline"),
+        agent_memory_bytes=read("kfetch.agent.memory", _memory, 256 << 20),
+        agent_lease_s=read("kfetch.agent.lease", _duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
         ignored=ignored,
     )
@@ -151,7 +159,6 @@ def _network(read: _Reader) -> NetworkOptions:
         connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", _seconds, 10.0),
         request_timeout_s=read("kafka.request.timeout.ms", _seconds, 30.0),
         receive_buffer_bytes=read("kafka.receive.buffer.bytes", _size_or_default, -1),
-        metadata_max_age_s=read("kafka.metadata.max.age.ms", _seconds, 30.0),
         retry_backoff_s=read("kafka.retry.backoff.ms", _seconds, 0.1),
         retry_backoff_max_s=read("kafka.retry.backoff.max.ms", _seconds, 1.0),
     )
@@ -188,11 +195,6 @@ def _refuse_protected(read: _Reader) -> None:
             f"option kafka.isolation.level is {isolation!r}, but it must be read_uncommitted or "
             "read_committed",
             option="kafka.isolation.level",
-        )
-    if read("kfetch.agent", str.lower, "inline") != "inline":
-        raise NotBuilt(
-            "option kfetch.agent must be inline: the agent process is not built yet",
-            option="kfetch.agent",
         )
 
 
@@ -364,6 +366,29 @@ def _size_or_default(text: str) -> int:
 
 def _milliseconds(text: str) -> int:
     return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
+
+
+def _agent(text: str) -> str:
+    if text.lower() not in ("process", "inline"):
+        raise ValueError("process or inline")
+    return text.lower()
+
+
+def _memory(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?", text)
+    if match is None:
+        raise ValueError("a size such as 256m, 1g, or a number of bytes")
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+    if not 1 << 20 <= size < 1 << 42:
+        raise ValueError("at least 1m")
+    return size
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|h)?", text)
+    if match is None:
+        raise ValueError("a duration such as 120s, 2m, or a number of seconds")
+    return int(match[1]) * {"ms": 0.001, None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]
 
 
 def _seconds(text: str) -> float:

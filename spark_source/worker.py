@@ -1,7 +1,7 @@
 """The executor's half, as light as it can be: from a split to Arrow batches.
 
 Spark imports this in every Python worker, so importing it loads neither sockets nor numba; the
-first read does. Sessions live in the worker (``kfetch.agent=inline``).
+first read does, and with ``kfetch.agent=process`` only the agent does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
     Raises errors below KfetchError; Spark then retries the task.
     """
+    if options.agent == "process":
+        from spark_source.agent import client
+
+        return client.read(split, options)
     from spark_source.agent import inline
 
     return inline.read(split, options)

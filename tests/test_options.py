@@ -82,7 +82,14 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
     ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
     ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
-    ("kfetch.agent", "stats_directory", "", [("inline", ""), ("INLINE", "")]),
+    ("kfetch.agent", "agent", "inline", [("process", "process"), ("INLINE", "inline")]),
+    (
+        "kfetch.agent.memory",
+        "agent_memory_bytes",
+        256 << 20,
+        [("1m", 1 << 20), ("2G", 2 << 30), ("64 MiB", 64 << 20), ("1048576", 1 << 20)],
+    ),
+    ("kfetch.agent.lease", "agent_lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
     ("kfetch.rowsPerSplit", "rows_per_split", 100_000, [("0", 0), ("7", 7)]),
     ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
     ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),
@@ -92,7 +99,6 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
     ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),
     ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
-    ("kafka.metadata.max.age.ms", "network.metadata_max_age_s", 30.0, [("500", 0.5)]),
     ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02)]),
     ("kafka.retry.backoff.max.ms", "network.retry_backoff_max_s", 1.0, [("2000", 2.0)]),
     ("kafka.receive.buffer.bytes", "network.receive_buffer_bytes", -1, [("-1", -1), ("64", 64)]),
@@ -420,11 +426,6 @@ def test_planned_options(name: str) -> None:
             "read_committed",
             "option kafka.isolation.level is read_committed, but kfetch can't leave out aborted "
             "transactions yet: remove the option to read every record",
-        ),
-        (
-            "kfetch.agent",
-            "process",
-            "option kfetch.agent must be inline: the agent process is not built yet",
         ),
     ],
 )

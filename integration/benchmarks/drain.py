@@ -26,6 +26,7 @@ from integration.benchmarks.peer import connector_jars
 from jobs.kafka import Cluster
 
 SOURCES = ("kfetch", "kafka")
+OPTIONS = {"kfetch": {"kfetch.agent": "inline"}, "kafka": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
+        .options(**OPTIONS[source])
         .load()
     )
     cpu, began = cluster.cpu_seconds(), time.monotonic()
@@ -151,7 +153,9 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--agent", default="inline", help="where kfetch's sessions live")
     options = parser.parse_args()
+    OPTIONS["kfetch"]["kfetch.agent"] = options.agent
     runs = compare(options)
     found = summary(runs)
     if options.json:

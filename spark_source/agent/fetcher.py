@@ -22,7 +22,7 @@ from spark_source.options import FetchOptions, NetworkOptions
 from spark_source.session.session import FetchSession
 from spark_source.session.values import TOPIC_ID_VERSION, FetchPlan
 from spark_source.wire import fetch
-from spark_source.wire.connection import Connection, ReplyBuffer
+from spark_source.wire.connection import Allocate, Connection, ReplyBuffer
 from spark_source.wire.fetch import FetchReply, PartitionReply
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,19 @@ class Fetched:
 class Fetcher:
     """Fetches from one broker through one incremental session."""
 
-    def __init__(self, broker: Broker, fetch_: FetchOptions, network: NetworkOptions) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        fetch_: FetchOptions,
+        network: NetworkOptions,
+        allocate: Allocate | None = None,
+    ) -> None:
         self.broker = broker
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
         self._session: FetchSession | None = None
-        self._buffer = ReplyBuffer()
+        self._allocate = allocate or ReplyBuffer()
         self._wanted: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
         self._not_before = 0.0
@@ -99,7 +105,7 @@ class Fetcher:
             raise RuntimeError(f"no request to {self.broker} is in flight")
         until = min(deadline, time.monotonic() + self._network.request_timeout_s + _SPARE_S)
         try:
-            header, frame = self._connection.receive(until, self._buffer)
+            header, frame = self._connection.receive(until, self._allocate)
             reply = fetch.read_reply(frame, header.request_api_version)
         except (ConnectionLost, WireError) as cause:
             self._lose(plan, cause)

@@ -8,7 +8,7 @@ poll again and again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from spark_source.agent.fetcher import Fetched, Fetcher
@@ -17,6 +17,10 @@ from spark_source.errors import ConnectionLost, KfetchError, WireError
 from spark_source.model import Broker, FetchPosition, TopicPartition
 from spark_source.records import Slice, extent
 from spark_source.wire.fetch import FetchReply, PartitionReply
+
+
+def _keep() -> None:
+    """The memory of the records is not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class Arrival:
     """The reply that ``trouble`` is of: it may name the new leader."""
     cause: KfetchError | None = None
     """Why the broker can't be asked; the range has left the lane."""
+    release: Callable[[], None] = _keep
+    """Gives the memory of ``records`` back to the budget; once is enough, twice is harmless."""
 
 
 @dataclass(slots=True)
@@ -53,6 +59,11 @@ class Lane:
     def active(self) -> bool:
         """Whether there is anything to read."""
         return bool(self._lines)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are read."""
+        return len(self._lines)
 
     @property
     def in_flight(self) -> bool:
@@ -84,7 +95,7 @@ class Lane:
         try:
             self.fetcher.send(deadline)
         except (ConnectionLost, WireError) as cause:
-            return self._lost(cause)
+            return self.fail(cause)
         return []
 
     def receive(self, deadline: float) -> list[Arrival]:
@@ -92,11 +103,18 @@ class Lane:
         try:
             fetched = self.fetcher.receive(deadline)
         except (ConnectionLost, WireError) as cause:
-            return self._lost(cause)
+            return self.fail(cause)
         if fetched is None:
             return self._begin_again()
         self._fruitless = 0
         return [*self._taken(fetched)]
+
+    def fail(self, cause: KfetchError) -> list[Arrival]:
+        """Give every range back to its reader, with the cause."""
+        gone = [progress for line in self._lines.values() for progress in line]
+        for progress in gone:
+            self.drop(progress)
+        return [Arrival(progress=progress, cause=cause) for progress in gone]
 
     def _taken(self, fetched: Fetched) -> Iterable[Arrival]:
         for tp, partition in fetched.partitions.items():
@@ -131,13 +149,7 @@ class Lane:
         self._fruitless += 1
         if self._fruitless < 2:
             return []
-        return self._lost(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
-
-    def _lost(self, cause: KfetchError) -> list[Arrival]:
-        gone = [progress for line in self._lines.values() for progress in line]
-        for progress in gone:
-            self.drop(progress)
-        return [Arrival(progress=progress, cause=cause) for progress in gone]
+        return self.fail(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
 
     def _position(self, progress: Progress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)

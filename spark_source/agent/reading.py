@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,7 +114,7 @@ class Reading:
         self._backoff = Backoff(options.network)
         self._deadline = time.monotonic() + options.poll_timeout_s
 
-    def deliveries(self) -> Iterator[Delivery]:
+    def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
         try:
             for progress in self._open.values():
@@ -130,6 +130,13 @@ class Reading:
                 self._supply.drop(progress)
 
     def _handled(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
+        try:
+            yield from self._decoded(arrivals)
+        finally:  # of a reader that was given up too
+            for arrival in arrivals:
+                arrival.release()
+
+    def _decoded(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         for arrival in arrivals:
             if arrival.cause is not None:
                 self._lost_leader(arrival.progress, arrival.cause)
@@ -142,6 +149,8 @@ class Reading:
                 headers=self._options.include_headers,
                 check_crcs=self._options.fetch.check_crcs,
             )
+            for arrival in group:
+                arrival.release()
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(moved.items()))
             self._note(group)

@@ -68,7 +68,7 @@ class Driver:
             tp: begin[tp] if begin[tp].offset == offset else Position(offset, ends[tp].leader_epoch)
             for tp, offset in admitted.items()
         }
-        if not start.topic_ids or self._moved(start, begin, positions):
+        if _lacks_ids(start, view) or self._moved(start, begin, positions):
             return self._ended(start, begin, positions, view)
         return None
 
@@ -205,6 +205,12 @@ class Driver:
 
 def _ids(view: ClusterView) -> dict[str, uuid.UUID]:
     return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}
+
+
+def _lacks_ids(start: Offsets, view: ClusterView) -> bool:
+    """Whether topics have ids by now that the offset does not have: the connector's, as a rule."""
+    named = {tp.topic for tp in start.positions}
+    return any(topic in named and topic not in start.topic_ids for topic in _ids(view))
 
 
 def _mismatch(

@@ -1,0 +1,274 @@
+"""The agent's server: workers come and go, queries' sessions stay for a lease.
+
+One thread per connected worker reads, decodes (numba, crc32c and the codecs let go of the GIL) and
+hands batches over in shared memory. A worker that dies closes its socket, which ends its thread and
+takes its ranges out of the sessions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from spark_source import __version__
+from spark_source.agent import stats
+from spark_source.agent.budget import Budget, Reservation
+from spark_source.agent.channel import (
+    AskStatus,
+    Batch,
+    Channel,
+    Done,
+    Failed,
+    Gone,
+    Hello,
+    Hung,
+    Read,
+    Release,
+    peer_uid,
+)
+from spark_source.agent.reading import Delivery, Reading
+from spark_source.agent.segments import Segment, stream_size
+from spark_source.agent.shared import Inbox, SharedQuery
+from spark_source.errors import AgentError, KfetchError
+from spark_source.options import SourceOptions
+from spark_source.wire.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+# Two: one is read by Spark while the next is decoded. More would only hold memory.
+_SEGMENTS = 2
+_GREETING_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStatus:
+    """One query of an agent."""
+
+    name: str
+    idle_s: float
+    sessions: tuple[str, ...]
+    """A line per broker."""
+    totals: stats.FetchStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What an agent holds; the answer to AskStatus."""
+
+    pid: int
+    memory_used: int
+    memory_peak: int
+    memory_limit: int
+    workers: int
+    queries: tuple[QueryStatus, ...]
+
+
+@dataclass(slots=True)
+class Queries:
+    """The queries of an agent."""
+
+    budget: Budget
+    _open: dict[str, SharedQuery] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def reading(self, name: str, options: SourceOptions) -> Iterator[SharedQuery]:
+        """The query, kept open while a task reads."""
+        self.budget.raise_limit(options.agent_memory_bytes)
+        with self._lock:
+            query = self._open.setdefault(name, SharedQuery(name, options, self.budget))
+            query.enter()
+        yield query
+
+    def close_idle(self) -> None:
+        """Close the sessions of queries that nobody has read for their lease."""
+        with self._lock:
+            idle = [q for q in self._open.values() if q.idle_s() > q.options.agent_lease_s]
+            for query in idle:
+                del self._open[query.name]
+        for query in idle:
+            log.info("query %s: closed after its lease of %g s", query.name, query.idle_s())
+            query.close()
+
+    def close(self) -> None:
+        """Close all sessions."""
+        with self._lock:
+            queries, self._open = list(self._open.values()), {}
+        for query in queries:
+            query.close()
+
+    def status(self) -> tuple[QueryStatus, ...]:
+        """What is open."""
+        with self._lock:
+            queries = list(self._open.values())
+        return tuple(
+            QueryStatus(
+                name=q.name,
+                idle_s=q.idle_s(),
+                sessions=tuple(q.describe()),
+                totals=q.stats(),
+            )
+            for q in queries
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+
+class Server:
+    """Answers workers. ``serve`` accepts one connection; its thread does the rest."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._workers = 0
+        self._lock = threading.Lock()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a worker is connected or a session is open."""
+        return self._workers > 0 or bool(self._queries)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take one connection, of this user alone."""
+        stream, _ = listener.accept()
+        if peer_uid(stream) != os.getuid():
+            log.warning("a connection of user %d was refused", peer_uid(stream))
+            stream.close()
+            return
+        with self._lock:
+            self._workers += 1
+        threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+
+    def _serve(self, stream: socket.socket) -> None:
+        channel = Channel(stream, _GREETING_S)
+        try:
+            channel.receive()
+            channel.send(Hello(version=__version__, pid=os.getpid()))
+            self._answer(channel, stream)
+        except (Gone, Hung, AgentError) as cause:
+            log.debug("a worker's channel ended: %s", cause)
+        finally:
+            channel.close()
+            with self._lock:
+                self._workers -= 1
+
+    def _answer(self, channel: Channel, stream: socket.socket) -> None:
+        request, _ = channel.receive()
+        # From here on Spark sets the pace: a slow sink may keep a batch for minutes, and a worker
+        # that dies closes the socket.
+        stream.settimeout(None)
+        if isinstance(request, AskStatus):
+            channel.send(self._status())
+        elif isinstance(request, Read):
+            self._read(channel, request)
+        else:
+            raise AgentError(f"a worker asked for {type(request).__name__}")
+
+    def _read(self, channel: Channel, request: Read) -> None:
+        records = 0
+        cluster = Cluster(request.options.bootstrap, request.options.network)
+        with self._queries.reading(request.query, request.options) as query:
+            inbox = Inbox(query, _hung_up(channel))
+            segments = Segments(channel, self._queries.budget)
+            reading = Reading(request.ranges, request.options, cluster, inbox)
+            deliveries = reading.deliveries()
+            try:
+                for delivery in deliveries:
+                    segments.send(delivery)
+                    records += delivery.batch.num_rows
+                channel.send(Done())
+            except (Gone, Hung):
+                raise
+            except KfetchError as cause:
+                channel.send(Failed(error=cause))
+            except Exception as cause:
+                log.exception("reading for query %s", request.query)
+                channel.send(Failed(error=AgentError(f"the agent failed: {cause!r}")))
+            finally:
+                deliveries.close()
+                inbox.close()
+                segments.close()
+                cluster.close()
+                query.leave(records)
+
+    def _status(self) -> Status:
+        budget = self._queries.budget
+        return Status(
+            pid=os.getpid(),
+            memory_used=budget.used,
+            memory_peak=budget.peak,
+            memory_limit=budget.limit,
+            workers=self._workers - 1,
+            queries=self._queries.status(),
+        )
+
+
+class Segments:
+    """The shared memory of one read: filled by turns, given back by the worker's word."""
+
+    def __init__(self, channel: Channel, budget: Budget) -> None:
+        self._channel = channel
+        self._budget = budget
+        self._free: list[Segment] = []
+        self._lent: dict[int, Segment] = {}
+        self._charged: dict[int, Reservation] = {}
+        self._made = 0
+
+    def send(self, delivery: Delivery) -> None:
+        """Put a batch into free memory and tell the worker. Waits for the worker's release."""
+        size = stream_size(delivery.batch)
+        segment = self._take(size)
+        segment.write(delivery.batch)
+        descriptors = [] if segment.sent else [segment.descriptor]
+        message = Batch(segment=segment.number, size=size, positions=delivery.positions)
+        self._lent[segment.number] = segment
+        self._channel.send(message, descriptors)
+        segment.sent = True
+
+    def close(self) -> None:
+        """Give all memory back."""
+        for segment in (*self._free, *self._lent.values()):
+            self._close(segment)
+        self._free.clear()
+        self._lent.clear()
+
+    def _take(self, size: int) -> Segment:
+        while not self._free and len(self._lent) >= _SEGMENTS:
+            self._await_release()
+        if self._free:
+            segment = self._free.pop()
+            if segment.size >= size:
+                return segment
+            self._close(segment)
+        self._made += 1
+        # A quarter more: batches of one topic differ a little, and a new segment costs page faults.
+        segment = Segment.create(self._made, size + size // 4)
+        self._charged[segment.number] = self._budget.charge(segment.size)
+        return segment
+
+    def _await_release(self) -> None:
+        message, _ = self._channel.receive()
+        if not isinstance(message, Release) or message.segment not in self._lent:
+            raise AgentError(f"a worker sent {message!r} instead of a release")
+        self._free.append(self._lent.pop(message.segment))
+
+    def _close(self, segment: Segment) -> None:
+        segment.close()
+        self._charged.pop(segment.number).release()
+
+
+def _hung_up(channel: Channel) -> Callable[[], bool]:
+    """Whether the worker has closed the channel; its releases are not lost by asking."""
+
+    def asked() -> bool:
+        poll = select.poll()
+        poll.register(channel.fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    return asked
