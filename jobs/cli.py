@@ -38,6 +38,7 @@ def build() -> typer.Typer:
     """The root app with every verb."""
     import typer
 
+    from jobs import verbs
     from jobs.kafka.cli import app as broker
 
     app = typer.Typer(
@@ -55,6 +56,8 @@ def build() -> typer.Typer:
     def root(version: bool = option) -> None:
         pass
 
+    app.command()(verbs.demo)
+    app.command()(verbs.run)
     app.add_typer(broker, name="broker")
     return app
 

@@ -3,6 +3,8 @@
     JobsError             exit 1: what was asked for failed
     ├── ConfigError       exit 2: the user's to mend: an option, a variable, a file
     ├── MavenError        a jar cannot be had
+    ├── SparkError        Spark does not start, or a job in it failed
+    ├── DemoError         the demo cannot go on
     └── BrokerToolError   the local Kafka cannot be started, reached or stopped
         ├── JavaError         no Java, or one too old (exit 2)
         ├── ForeignDirectory  the directory holds something that is not a local Kafka's (exit 2)
@@ -36,6 +38,14 @@ class ConfigError(JobsError):
 
 class MavenError(JobsError):
     """A Maven coordinate cannot be resolved to jars."""
+
+
+class SparkError(JobsError):
+    """Spark does not start, or a job in it failed."""
+
+
+class DemoError(JobsError):
+    """A part of the demo ended, or did not get ready in time."""
 
 
 class BrokerToolError(JobsError):

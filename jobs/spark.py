@@ -1,0 +1,156 @@
+"""Spark for a job: one local session with Delta, in this Python, quiet.
+
+    with session(settings, log=directory / "spark.log") as spark: ...
+
+Delta's jars come from ``maven.py``. Spark's own way, ``spark.jars.packages``, asks Ivy: it is slow,
+and fails over POM-only modules in a local Maven repository. What the JVM and Spark's Python
+workers say goes to the log file: the terminal is for kfetch's own lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.errors import JobsError, SparkError
+from jobs.kafka.java import find_java
+from jobs.maven import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DELTA", "cause_of", "delta_jars", "python_path", "session"]
+
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Spark and Delta are made for clusters: 200 and 50 tasks to sort a handful of rows.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+@contextmanager
+def session(settings: Mapping[str, str], *, name: str, log: Path) -> Iterator[SparkSession]:
+    """A Spark session that ends with the block. ``settings`` have the last word."""
+    find_java()  # Spark's own message about a missing Java is a page long
+    log.parent.mkdir(parents=True, exist_ok=True)
+    merged = _DEFAULTS | _placed(log.parent) | dict(settings)
+    spark = _started(name, merged, log)
+    try:
+        yield spark
+    finally:
+        # A signal to the process group ends the JVM too, perhaps before this.
+        with suppress(Exception):
+            spark.stop()
+        _end_jvm()
+
+
+def _started(name: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    _prepare_environment(settings["spark.master"])
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _stderr_to(log):  # the JVM inherits it, and from the JVM the Python workers
+        try:
+            return builder.getOrCreate()
+        except Exception as cause:
+            raise SparkError(f"Spark does not start: {cause_of(cause)} (see {log})") from cause
+
+
+def _placed(directory: Path) -> dict[str, str]:
+    """Settings that name files."""
+    log4j = Path(__file__).with_name("log4j2.properties")
+    return {
+        "spark.jars": ",".join(map(str, delta_jars())),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+    }
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars without those whose artifact comes with PySpark, in whichever version."""
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise JobsError("Spark is not installed: install kfetch[jobs]")
+    shipped = {_artifact(jar) for jar in (Path(package.origin).parent / "jars").glob("*.jar")}
+    return [jar for jar in jars(DELTA) if _artifact(jar) not in shipped]
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.stem)
+
+
+def _prepare_environment(master: str) -> None:
+    """What Spark reads from the environment alone."""
+    # Else Spark's workers run whatever python3 is on the PATH, without kfetch.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = python_path()
+    if master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def python_path() -> str:
+    """PYTHONPATH with this tree in front: it need not be installed."""
+    tree = str(Path(__file__).resolve().parents[1])
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return os.pathsep.join(dict.fromkeys([tree, *others]))
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Point file descriptor 2 at a file, for what is started meanwhile."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _end_jvm() -> None:
+    """PySpark would keep its JVM for a next session; here there is none."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM's word to leave
+    try:
+        gateway.proc.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+_OURS = re.compile(r"^.*\bspark_source\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$", re.MULTILINE)
+
+
+def cause_of(error: BaseException) -> str:
+    """The sentence in one of Spark's exceptions, which hold whole tracebacks of two languages."""
+    text = str(error)
+    for pattern in (_OURS, _PYTHON):
+        if found := pattern.findall(text):
+            return str(found[-1]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

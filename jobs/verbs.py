@@ -1,0 +1,104 @@
+"""The verbs ``kfetch run`` and ``kfetch demo``: from words to calls, from outcomes to lines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from jobs.progress import Batch
+
+__all__ = ["demo", "run"]
+
+ProjectFile = Annotated[
+    Path | None,
+    typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+def run(
+    job: Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")],
+    project: ProjectFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run one job here, until it ends or is stopped with Ctrl-C or SIGTERM.
+
+    A stopped job ends its micro-batch first, and goes on from its checkpoint the next time.
+    Its progress, log and checkpoint are in a directory of the project's storage.
+
+    \b
+    Example: the job of conf/jobs/clicks.yml, on a broker of your own
+      kfetch broker start --port 9092
+      KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
+    """
+    from jobs import config
+    from jobs.run import run as run_job
+
+    found = config.load(project or config.find(Path.cwd()))
+    outcome = run_job(found.job(job), _print_batch)
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome)))
+
+
+def _print_batch(batch: Batch) -> None:
+    rate = batch.rows / batch.seconds if batch.seconds else 0
+    typer.echo(
+        f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
+        f"({rate:,.0f} rows/s), {batch.lag:,} behind",
+        err=True,
+    )
+
+
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, help="How long events are produced.")] = 40,
+    rate: Annotated[int, typer.Option(min=100, help="Events a second.")] = 20_000,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep Kafka's data, the table and all logs.")
+    ] = False,
+    picture: Annotated[
+        Path, typer.Option(help="Where the picture of throughput and lag goes.")
+    ] = Path(".kfetch/demo/clicks.png"),
+    project: ProjectFile = None,
+    as_json: Json = False,
+) -> None:
+    """Kill a streaming job midway, and count that nothing is lost and nothing twice.
+
+    Starts a Kafka broker, a producer of click events, and the job of conf/jobs/clicks.yml, which
+    writes them to a Delta table. Midway the job's processes get SIGKILL and the job is started
+    again. Exits with 0 only if every event is in the table exactly once.
+
+    \b
+    Example: a short one
+      kfetch demo --seconds 10 --rate 5000
+    Example: look at everything afterwards
+      kfetch demo --keep
+    """
+    import signal
+    import sys
+
+    from jobs import config
+    from jobs.demo.screen import Screen, show
+    from jobs.demo.settings import Settings
+    from jobs.demo.story import play
+
+    # SIGTERM ends Python without cleaning up; this way it ends as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    settings = Settings(
+        project=(project or config.find(Path.cwd())).absolute(),
+        seconds=seconds,
+        rate=rate,
+        keep=keep,
+        picture=picture,
+    )
+    with Screen(settings.events) as screen:
+        summary = play(settings, screen)
+    if as_json:
+        typer.echo(json.dumps(summary.to_json()))
+    else:
+        show(summary)
+    raise typer.Exit(0 if summary.counts.exact else 1)

@@ -1,0 +1,149 @@
+"""YAML files for people: every value knows its line, and ``${env:NAME}`` is filled in.
+
+    document = read(Path("kfetch.yml"), os.environ, {})
+    document.value                        plain dicts, lists and scalars
+    document.place(("clusters", "local")) "kfetch.yml:14"
+
+What ``${…}`` may hold: ``env:NAME``, ``env:NAME:-default`` and the names that the caller gives.
+A key that stands twice is an error, as is a file that is no mapping. What the keys mean is not
+known here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobs.errors import ConfigError
+
+__all__ = ["Document", "Location", "display", "read", "suggestion"]
+
+Location = tuple[str | int, ...]
+
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file's content, and where in the file each part of it stands."""
+
+    path: Path
+    value: dict[str, Any]
+    lines: dict[Location, int] = field(default_factory=dict)
+    written: dict[Location, str] = field(default_factory=dict)
+    """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
+
+    def place(self, location: Location) -> str:
+        """``file:line`` of a part, or of the nearest part around it."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return f"{display(self.path)}:{self.lines.get(location, 1)}"
+
+
+def display(path: Path) -> str:
+    """The path as a person would type it here."""
+    inside = path.is_relative_to(Path.cwd())
+    return str(path.relative_to(Path.cwd()) if inside else path)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What was meant, if a known word is near; else all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"known here: {', '.join(names)}" if names else "nothing is known here"
+
+
+def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Document:
+    """Parse a file; ``names`` are further references, as ``${storage}``."""
+    try:
+        loader = yaml.SafeLoader(path.read_text())
+        root = loader.get_single_node()
+    except OSError as cause:
+        raise ConfigError(f"{display(path)} cannot be read: {cause.strerror}") from cause
+    except UnicodeDecodeError as cause:
+        raise ConfigError(f"{display(path)} is not UTF-8 text: {cause.reason}") from cause
+    except yaml.YAMLError as cause:
+        raise ConfigError(_not_yaml(path, cause)) from cause
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"{display(path)}:1: expected keys with values, as in `storage: data`")
+    document = Document(path=path, value={})
+    document.value.update(_Filler(document, loader, environ, names).mapping(root, ()))
+    return document
+
+
+def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
+    mark = getattr(cause, "problem_mark", None)
+    line = mark.line + 1 if mark else 1
+    return f"{display(path)}:{line}: not YAML: {getattr(cause, 'problem', None) or cause}"
+
+
+class _Filler:
+    """From YAML's nodes, which know their lines, to plain values."""
+
+    def __init__(
+        self, document: Document, loader: Any, environ: Mapping[str, str], names: Mapping[str, str]
+    ) -> None:
+        self._document = document
+        self._loader = loader
+        self._environ = environ
+        self._names = names
+
+    def mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            here = (*at, key)
+            self._document.lines.setdefault(here, key_node.start_mark.line + 1)
+            if key in found:
+                line = key_node.start_mark.line + 1
+                raise ConfigError(
+                    f"{display(self._document.path)}:{line}: {key} stands here a second time"
+                )
+            found[key] = self._value(value_node, here)
+        return found
+
+    def _value(self, node: yaml.Node, at: Location) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, at)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._item(item, (*at, index)) for index, item in enumerate(node.value)]
+        if node.tag != "tag:yaml.org,2002:str":
+            try:
+                return self._loader.construct_object(node)
+            except (yaml.YAMLError, ValueError) as cause:
+                raise ConfigError(f"{self._document.place(at)}: {cause}") from cause
+        return self._filled(node.value, at)
+
+    def _item(self, node: yaml.Node, at: Location) -> Any:
+        self._document.lines[at] = node.start_mark.line + 1
+        return self._value(node, at)
+
+    def _filled(self, text: str, at: Location) -> str:
+        filled = _REFERENCE.sub(lambda match: self._lookup(match[1], at), text)
+        if filled != text:
+            self._document.written[at] = text
+        return filled
+
+    def _lookup(self, reference: str, at: Location) -> str:
+        if reference in self._names:
+            return self._names[reference]
+        variable = _VARIABLE.fullmatch(reference)
+        if variable is None:
+            hint = suggestion(reference, ["env:NAME", *self._names])
+            raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
+        found = self._environ.get(variable["name"], variable["default"])
+        if found is None:
+            raise ConfigError(
+                f"{self._document.place(at)}: the environment variable {variable['name']} is not "
+                f"set: export it, or write ${{{reference}:-value}}"
+            )
+        return found
