@@ -57,6 +57,8 @@ class Driver:
         sound = self._loss.sound(start, view)
         ends = self._ends(view, sound)
         begin = self._with_new_partitions(sound, ends)
+        # A position past the log's end has been reported: what is appended there now is new.
+        begin = {tp: min(p, ends[tp], key=lambda at: at.offset) for tp, p in begin.items()}
         self._latest = Offsets(positions=ends, topic_ids=_ids(view))
         admitted = admit(
             {tp: p.offset for tp, p in begin.items()},
@@ -82,19 +84,22 @@ class Driver:
         After a restart this can be the first call, so positions are checked here too. A retried
         first batch starts where its own end says.
         """
+        if start == end:  # also if it is the end of batch 0, whose ``from`` is behind it then
+            return []
         view = self._log.view()
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         sound = self._loss.sound(start, view)
-        begin = self._with_new_partitions(sound, end.positions)
+        ends = self._sound_ends(start, sound, end, view)
+        begin = self._with_new_partitions(sound, ends)
         ranges = [
-            self._range(tp, begin[tp], position, end, view)
-            for tp, position in end.positions.items()
+            self._range(tp, begin[tp], position, view)
+            for tp, position in ends.items()
             if position.offset > begin[tp].offset
         ]
         return [
             Split(query=self._query, ranges=packed)
-            for packed in pack(filter(None, ranges), self._options.rows_per_split)
+            for packed in pack(ranges, self._options.rows_per_split)
         ]
 
     def close(self) -> None:
@@ -132,6 +137,25 @@ class Driver:
                 partitions=gone,
             )
         return self._snapshot
+
+    def _sound_ends(
+        self, start: Offsets, sound: Offsets, end: Offsets, view: ClusterView
+    ) -> dict[TopicPartition, Position]:
+        """The ends of what can be read up to them.
+
+        An end that was planned before a loss says nothing of the log of now: what the log holds
+        below it would be read here and, the loss being found again, by the next micro-batch too.
+        """
+        kept = {tp for tp, p in start.positions.items() if sound.positions.get(tp) == p}
+        doubtful = {
+            tp: p
+            for tp, p in end.positions.items()
+            if tp not in kept and (tp not in start.positions or tp in sound.positions)
+        }
+        checked = self._loss.sound(Offsets(positions=doubtful, topic_ids=end.topic_ids), view)
+        return {
+            tp: p for tp, p in end.positions.items() if tp in kept or checked.positions.get(tp) == p
+        }
 
     def _with_new_partitions(
         self, sound: Offsets, ends: Mapping[TopicPartition, Position]
@@ -172,16 +196,8 @@ class Driver:
         )
 
     def _range(
-        self,
-        tp: TopicPartition,
-        begin: Position,
-        until: Position,
-        end: Offsets,
-        view: ClusterView,
-    ) -> OffsetRange | None:
-        if not view.exists(tp):  # reported, or raised, by the loss policy
-            self._loss.gone(tp, begin)
-            return None
+        self, tp: TopicPartition, begin: Position, until: Position, view: ClusterView
+    ) -> OffsetRange:
         leader = view.leader(tp)
         if leader is None:
             raise KfetchError(

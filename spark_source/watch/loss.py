@@ -34,13 +34,16 @@ _STALE_PAUSE_S = 0.1
 
 
 class LossPolicy:
-    """Checks positions; remembers under which leader epoch each was found sound."""
+    """Checks positions; remembers under which leader epoch each was found sound.
+
+    Where a position had to move is not remembered: Spark goes on naming the old one until the
+    micro-batch is done, also to a driver that was started anew, and the log tells it again.
+    """
 
     def __init__(self, source: Log, *, fail: bool) -> None:
         self._log = source
         self._fail = fail
         self._checked: dict[TopicPartition, int] = {}
-        self._moved: dict[tuple[TopicPartition, Position], Position] = {}
 
     def sound(self, start: Offsets, view: ClusterView) -> Offsets:
         """The same positions if the log still has them; else a loss is raised or mended."""
@@ -50,16 +53,14 @@ class LossPolicy:
                 self.gone(tp, position)
                 del positions[tp]
             elif self._recreated(tp, start, view):
-                positions[tp] = self._moved_to(tp, position, Position(0, NO_EPOCH))
-        for tp in list(positions):
-            positions[tp] = self._moved.get((tp, positions[tp]), positions[tp])
+                positions[tp] = Position(0, NO_EPOCH)
         positions = self._check_leaders(positions, view)
         return Offsets(positions=positions, topic_ids=start.topic_ids)
 
     def ends(
         self, partitions: Iterable[TopicPartition], sound: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Log ends of now; one below its position is a loss (and then where reading goes on)."""
+        """Log ends of now; one below its position is a loss, and then where reading goes on."""
         ends = self._log.ends(partitions)
         for _ in range(_STALE_TRIES):
             low = [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
@@ -132,7 +133,8 @@ class LossPolicy:
             elif answer is not None and 0 <= answer.end_offset < positions[tp].offset:
                 cut = Position(answer.end_offset, answer.leader_epoch)
                 positions[tp] = self._truncated(tp, positions[tp], cut)
-            self._checked[tp] = epochs[tp]
+            else:
+                self._checked[tp] = epochs[tp]
         return positions
 
     def _expired(self, tp: TopicPartition, position: Position, start: Position) -> Position:
@@ -146,7 +148,7 @@ class LossPolicy:
                 log_start_offset=start.offset,
             )
         )
-        return self._moved_to(tp, position, start)
+        return start
 
     def _truncated(self, tp: TopicPartition, position: Position, cut: Position) -> Position:
         self._report(
@@ -161,7 +163,7 @@ class LossPolicy:
                 end_offset=cut.offset,
             )
         )
-        return self._moved_to(tp, position, cut)
+        return cut
 
     def _beyond(self, tp: TopicPartition, position: Position, end: Position) -> None:
         self._report(
@@ -174,11 +176,6 @@ class LossPolicy:
                 high_watermark=end.offset,
             )
         )
-
-    def _moved_to(self, tp: TopicPartition, position: Position, to: Position) -> Position:
-        """Remember the move: Spark goes on naming the old position until the batch is done."""
-        self._moved[tp, position] = to
-        return to
 
     def _report(self, loss: DataLoss) -> None:
         if self._fail:

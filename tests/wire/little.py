@@ -64,6 +64,8 @@ class Log:
     epoch: int = 0
     start: int = 0
     batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    values: dict[int, bytes] = field(default_factory=dict)
+    """The values by offset, for tests that check what was delivered."""
 
     @property
     def end(self) -> int:
@@ -71,12 +73,19 @@ class Log:
 
     def append(self, *values: bytes) -> None:
         base = self.end
+        self.values.update(enumerate(values, base))
         data = batch(base, list(values), self.epoch)
         self.batches.append((base, base + len(values), self.epoch, data))
 
     def truncate(self, end: int) -> None:
         """Drop whole batches that reach past ``end``."""
         self.batches = [b for b in self.batches if b[1] <= end]
+        self.values = {at: value for at, value in self.values.items() if at < self.end}
+
+    def expire(self, start: int) -> None:
+        """Move the log start offset, as retention does."""
+        self.start = start
+        self.batches = [b for b in self.batches if b[1] > start]
 
     def epoch_end(self, asked: int) -> tuple[int, int]:
         """Largest epoch not above ``asked`` that wrote records, and where its records end."""

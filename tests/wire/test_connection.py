@@ -331,9 +331,13 @@ def test_sending_into_a_full_pipe_has_a_deadline() -> None:
         topic = MetadataRequest.MetadataRequestTopic(version=9, name="t" * 30_000)
         large = MetadataRequest[9](topics=[topic] * 400)
         with pytest.raises(ConnectionLost, match="sending MetadataRequest failed"):
-            while True:
-                connection.send(large)
+            _flood(connection, large)
         broker.released.set()  # type: ignore[attr-defined]
+
+
+def _flood(connection: Connection, request: Any) -> None:
+    while True:
+        connection.send(request)
 
 
 def _stall(broker: Any) -> Any:

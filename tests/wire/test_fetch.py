@@ -1,4 +1,4 @@
-"""Fetch on the wire: kafka-python as the oracle, frames of the protocol's document, hostile bytes."""
+"""Fetch on the wire: kafka-python as the oracle, known frames, hostile bytes."""
 
 from __future__ import annotations
 

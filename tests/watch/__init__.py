@@ -1,0 +1,1 @@
+"""The driver half against a little Kafka: offsets, losses, splits."""

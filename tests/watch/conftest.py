@@ -1,0 +1,36 @@
+"""Every watch test runs without pauses, over a little Kafka with one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from wire.little import LittleKafka
+
+from spark_source.watch import driver as driving
+from spark_source.watch import loss
+
+from .helpers import fill, opened
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between look-ups."""
+    monkeypatch.setattr(driving, "_POLL_S", 0.0)
+    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Every driver of a test is closed behind it."""
+    yield
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Topic t with 3 records in t-0 and 1 in t-1, on two nodes."""
+    with LittleKafka(2) as running:
+        fill(running)
+        yield running

@@ -1,0 +1,57 @@
+"""A query's driver over a little Kafka, and short ways to read its answers."""
+
+from __future__ import annotations
+
+from wire.little import LittleKafka
+
+from spark_source import options as parsing
+from spark_source.model import TopicPartition
+from spark_source.offsets import Offsets, from_json
+from spark_source.watch.driver import Driver
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+opened: list[Driver] = []
+
+
+def fill(kafka: LittleKafka) -> None:
+    """3 records in t-0, 1 in t-1."""
+    kafka.create("t", 2)
+    kafka.log(T0).append(b"a", b"b", b"c")
+    kafka.log(T1).append(b"x")
+
+
+def query(kafka: LittleKafka, **given: str) -> Driver:
+    """A query's driver, reading t from the beginning unless told otherwise."""
+    chosen = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "subscribe": "t",
+        "startingOffsets": "earliest",
+        "kafka.request.timeout.ms": "5000",
+        "kafka.retry.backoff.ms": "1",
+        "kafka.retry.backoff.max.ms": "2",
+        "fetchOffset.numRetries": "0",
+        "fetchOffset.retryIntervalMs": "0",
+    }
+    chosen |= {name.replace("__", "."): text for name, text in given.items()}
+    if {"assign", "subscribePattern"} & set(given):
+        del chosen["subscribe"]
+    opened.append(Driver(parsing.parse(chosen)))
+    return opened[-1]
+
+
+def logged(offsets: Offsets | None) -> Offsets:
+    """The offset after its way through Spark's log."""
+    assert offsets is not None
+    return from_json(offsets.to_json())
+
+
+def at(offsets: Offsets | None) -> dict[TopicPartition, int]:
+    """Where partitions stand."""
+    return {tp: p.offset for tp, p in logged(offsets).positions.items()}
+
+
+def read(driver: Driver, start: Offsets, end: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+    """The ranges that the tasks of a micro-batch read."""
+    ranges = [item for split in driver.splits(start, end) for item in split.ranges]
+    assert len(ranges) == len({item.tp for item in ranges})
+    return {item.tp: (item.start, item.end) for item in ranges}
