@@ -15,18 +15,16 @@ __all__ = ["sentence"]
 
 def sentence(model: type[BaseModel], document: Document, error: ValidationError) -> str:
     """The first mistake in the file, and how many there are besides."""
-    found = sorted(error.errors(), key=lambda one: document.lines.get(_inside(document, one), 1))
+    found = sorted(error.errors(), key=lambda one: _order(document, one))
     first = found[0]
     place = document.place(tuple(first["loc"]))
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"{place}: {_told(model, document, first)}{more}"
 
 
-def _inside(document: Document, one: Any) -> Location:
-    location: Location = tuple(one["loc"])
-    while location and location not in document.lines:
-        location = location[:-1]
-    return location
+def _order(document: Document, one: Any) -> tuple[bool, int]:
+    # A key is often missing because it is misspelt, and then that is what to tell.
+    return one["type"] == "missing", document.line(tuple(one["loc"]))
 
 
 def _told(model: type[BaseModel], document: Document, one: Any) -> str:

@@ -13,6 +13,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -48,7 +50,7 @@ def session(settings: Mapping[str, str], *, name: str, log: Path) -> Iterator[Sp
     """A Spark session that ends with the block. ``settings`` have the last word."""
     find_java()  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
-    merged = _DEFAULTS | _placed(log.parent) | dict(settings)
+    merged = _merged(settings, log.parent)
     spark = _started(name, merged, log)
     try:
         yield spark
@@ -73,14 +75,46 @@ def _started(name: str, settings: Mapping[str, str], log: Path) -> SparkSession:
             raise SparkError(f"Spark does not start: {cause_of(cause)} (see {log})") from cause
 
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def _merged(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """The user's settings over ours; of the JVM's options, ours and then the user's."""
+    merged = _DEFAULTS | _placed(directory) | dict(settings)
+    java = (_java_options(_temporary(directory)), settings.get(_JAVA_OPTIONS, ""))
+    return merged | {_JAVA_OPTIONS: " ".join(java).strip()}
+
+
 def _placed(directory: Path) -> dict[str, str]:
-    """Settings that name files."""
-    log4j = Path(__file__).with_name("log4j2.properties")
+    """Settings that name files. What a killed Spark leaves behind stays in its directory."""
+    temporary = _temporary(directory)
     return {
         "spark.jars": ",".join(map(str, delta_jars())),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.local.dir": str(temporary),
+        "spark.python.unix.domain.socket.dir": str(_for_sockets(temporary)),
     }
+
+
+def _temporary(directory: Path) -> Path:
+    temporary = directory / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return temporary
+
+
+def _for_sockets(directory: Path) -> Path:
+    """The directory, if the path of a socket in it is short enough for the system."""
+    longest = len(os.fsencode(directory / f".{uuid.UUID(int=0)}.sock"))
+    return directory if longest <= _SOCKET_PATH_MAX else Path(tempfile.gettempdir())
+
+
+_SOCKET_PATH_MAX = 103
+"""bytes on macOS; Linux has 107"""
+
+
+def _java_options(temporary: Path) -> str:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    return f'-Dlog4j2.configurationFile={log4j.as_uri()} "-Djava.io.tmpdir={temporary}"'
 
 
 def delta_jars() -> list[Path]:

@@ -40,11 +40,15 @@ class Document:
     written: dict[Location, str] = field(default_factory=dict)
     """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
 
-    def place(self, location: Location) -> str:
-        """``file:line`` of a part, or of the nearest part around it."""
+    def line(self, location: Location) -> int:
+        """The line of a part, or of the nearest part around it."""
         while location and location not in self.lines:
             location = location[:-1]
-        return f"{display(self.path)}:{self.lines.get(location, 1)}"
+        return self.lines.get(location, 1)
+
+    def place(self, location: Location) -> str:
+        """``file:line`` of a part."""
+        return f"{display(self.path)}:{self.line(location)}"
 
 
 def display(path: Path) -> str:
@@ -138,7 +142,8 @@ class _Filler:
             return self._names[reference]
         variable = _VARIABLE.fullmatch(reference)
         if variable is None:
-            hint = suggestion(reference, ["env:NAME", *self._names])
+            name = reference.rpartition(":")[2] or "NAME"
+            hint = suggestion(reference, [f"env:{name}", *self._names])
             raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
         found = self._environ.get(variable["name"], variable["default"])
         if found is None:

@@ -75,8 +75,6 @@ class _Stage:
         self._variables = {
             "KFETCH_BOOTSTRAP": bootstrap,
             "KFETCH_STORAGE": str(place / "storage"),
-            # A killed Spark leaves its temporary files: here they go with the rest.
-            "SPARK_LOCAL_DIRS": str(place / "tmp"),
         }
         self.job = self._load()
         self.topic = _topic(self.job)

@@ -1,0 +1,138 @@
+"""Around a running job: its progress file, Spark's settings and what is made of its errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import cli, progress, spark
+from jobs.progress import Batch
+
+END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
+LATEST = {
+    "version": 1,
+    "topics": {"t": {"id": "0" * 32, "partitions": {"0": [75, 1], "1": [30, 0]}}},
+}
+TOLD: dict[str, Any] = {
+    "batchId": 4,
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "numInputRows": 40,
+    "durationMs": {"triggerExecution": 1500, "addBatch": 1000},
+    "sources": [{"endOffset": END, "latestOffset": LATEST}],
+}
+
+
+def test_progress_is_told_in_totals() -> None:
+    """A batch's offsets are sums over partitions; lag is what the source saw and did not read."""
+    batch = progress.from_spark(TOLD, now=12.0)
+
+    assert (4, 40, 1.5, 100, 105, 5) == (
+        batch.batch,
+        batch.rows,
+        batch.seconds,
+        batch.end,
+        batch.latest,
+        batch.lag,
+    )
+
+
+@pytest.mark.parametrize("latest", [None, "null", json.dumps(LATEST)])
+def test_offsets_may_be_text_or_missing(latest: str | None) -> None:
+    """Spark gives offsets as objects or text; without a log end there is no lag to tell."""
+    told = TOLD | {"sources": [{"endOffset": json.dumps(END), "latestOffset": latest}]}
+    batch = progress.from_spark(told, now=12.0)
+
+    assert (100, 5 if latest and latest != "null" else 0) == (batch.end, batch.lag)
+
+
+def test_progress_survives_a_kill(tmp_path: Path) -> None:
+    """What was appended is read back, but for a line that was cut off."""
+    path = tmp_path / "progress.jsonl"
+    assert [] == progress.read(path)
+    batches = [progress.from_spark(TOLD | {"batchId": n}, now=1.0) for n in range(3)]
+    for batch in batches:
+        progress.append(path, batch)
+    path.write_text(path.read_text() + '{"batch": 3, "sta')
+
+    assert batches == progress.read(path)
+    assert isinstance(progress.read(path)[0], Batch)
+
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+spark_source.errors.RecordsExpired: partition 3 of clicks starts at offset 9, past 7
+\tat org.apache.spark.Something
+SQLSTATE: XXKST"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (TRACE, "partition 3 of clicks starts at offset 9, past 7"),
+        ("Traceback:\n  File x\nKeyError: 'a'\nmore", "'a'"),
+        ("[TABLE_NOT_FOUND] no such table\n'Project [*]\n+- X", "[TABLE_NOT_FOUND] no such table"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_one_sentence_of_many(text: str, sentence: str) -> None:
+    """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
+    assert sentence == spark.cause_of(RuntimeError(text))
+
+
+def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's settings replace the defaults, but its JVM options are added to ours."""
+    monkeypatch.setattr(spark, "delta_jars", lambda: [Path("a.jar"), Path("b.jar")])
+    wanted = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}
+    merged = spark._merged(wanted, tmp_path)
+
+    assert "true" == merged["spark.ui.enabled"]
+    assert "a.jar,b.jar" == merged["spark.jars"]
+    assert merged["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
+    assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
+
+
+def test_sockets_fit_the_system(tmp_path: Path) -> None:
+    """A deep storage directory can't hold sockets: they go to the system's own."""
+    deep = tmp_path / ("d" * 100)
+
+    assert deep != spark._for_sockets(deep)
+    assert Path("/s") == spark._for_sockets(Path("/s"))
+
+
+def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts are compared by name: PySpark's version of a jar wins."""
+    found = [Path("delta-storage-4.4.0.jar"), Path("scala-library-2.13.1.jar")]
+    monkeypatch.setattr(spark, "jars", lambda *_: found)
+
+    assert found[:1] == spark.delta_jars()
+
+
+@pytest.mark.parametrize("verb", ["run", "demo"])
+def test_the_verbs_teach(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The help of each verb has an example that can be pasted."""
+    monkeypatch.setattr("sys.argv", ["kfetch", verb, "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert f" kfetch {verb}" in capsys.readouterr().out.split("Example:")[1]
+
+
+def test_a_mistake_in_a_file_exits_with_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``kfetch run`` finds it before Spark is even loaded."""
+    (tmp_path / "kfetch.yml").write_text("storrage: x\nclusters: {}\n")
+    monkeypatch.setattr("sys.argv", ["kfetch", "run", "clicks", "--project", "kfetch.yml"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert 2 == left.value.code
+    assert capsys.readouterr().err.startswith("kfetch: kfetch.yml:1: the key storrage is not known")
+    assert "pyspark" not in sys.modules
