@@ -61,11 +61,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2] with Delta on its class path."""
-    from integration.sessions import session
+    from jobs.spark import session
 
-    started = session("integration", tmp_path_factory.mktemp("spark"))
-    yield started
-    started.stop()
+    settings = {"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"}
+    log = tmp_path_factory.mktemp("spark") / "log"
+    with session(settings, name="integration", log=log) as started:
+        yield started
 
 
 @pytest.fixture

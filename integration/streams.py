@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from jobs.kafka import Cluster
 
-PATIENCE_S = 90
+PATIENCE_S = 180
 """Nothing takes so long, but the machine may be busy with other work."""
 
 
@@ -30,12 +30,28 @@ class Delivered:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batches: dict[int, list[Row]] = {}
+        self._furthest: dict[int, int] = {}
 
     def take(self, frame: DataFrame, batch: int) -> None:
         """The function for ``foreachBatch``."""
         rows = frame.collect()
         with self._lock:
             self._batches[batch] = rows
+            for row in rows:
+                at = self._furthest.get(row.partition, -1)
+                self._furthest[row.partition] = max(at, row.offset)
+
+    @property
+    def furthest(self) -> dict[int, int]:
+        """The highest offset of each partition, over all topics."""
+        with self._lock:
+            return dict(self._furthest)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        with self._lock:
+            return sum(map(len, self._batches.values()))
 
     @property
     def batches(self) -> list[list[Row]]:

@@ -63,7 +63,7 @@ def test_new_partitions_are_read_from_their_beginning(
             admin.create_partitions({name: 3})
         write(kafka, name, ["new-1"], partition=1)
         write(kafka, name, ["new-2", "newer-2"], partition=2)
-        wait_until(lambda: len(delivered.rows) >= 3, query)
+        wait_until(lambda: delivered.count >= 3, query)
 
     assert [(1, 0), (2, 0), (2, 1)] == delivered.places
 

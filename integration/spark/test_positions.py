@@ -28,7 +28,7 @@ def test_latest_begins_behind_what_is_there(
         wait_idle(query)
         write(kafka, name, ["new-0"])
         write(kafka, name, ["new-1"], partition=1)
-        wait_until(lambda: len(delivered.rows) >= 2, query)
+        wait_until(lambda: delivered.count >= 2, query)
 
     assert [(0, 1), (1, 0)] == delivered.places
 

@@ -116,7 +116,7 @@ def test_a_running_query_delivers_what_arrives(
     with running(source, tmp_path, **trigger) as (query, delivered):
         wait_until(lambda: ["before"] == delivered.values, query)
         write(kafka, name, ["while"], partition=1)
-        wait_until(lambda: len(delivered.rows) >= 2, query)
+        wait_until(lambda: delivered.count >= 2, query)
 
     assert ["before", "while"] == delivered.values
 

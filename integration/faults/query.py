@@ -1,0 +1,63 @@
+"""The query that ``test_kill`` kills: kfetch into a Delta table, in a process of its own.
+
+    python -m integration.faults.query '{"servers": …, "topic": …, "directory": …, "trigger": {…}}'
+
+Below ``directory``: ``table``, ``checkpoint``, and ``started``, which appears when a task has begun
+to deliver. No task goes on before ``go`` is there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.spark import session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OFFSETS_PER_TRIGGER = 40_000
+
+
+def main(asked: dict[str, Any]) -> None:
+    """Run until the trigger ends the query, or somebody the process."""
+    directory = Path(asked["directory"])
+    with session({"spark.master": "local[2]"}, name="killed", log=directory / "log") as spark:
+        source = (
+            spark.readStream.format("kfetch")
+            .option("kafka.bootstrap.servers", asked["servers"])
+            .option("subscribe", asked["topic"])
+            .option("startingOffsets", "latest")
+            .option("maxOffsetsPerTrigger", OFFSETS_PER_TRIGGER)
+            .load()
+            .selectExpr("partition", "offset", "CAST(value AS STRING) AS value")
+        )
+        query = (
+            source.mapInArrow(gate(str(directory)), source.schema)
+            .writeStream.format("delta")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .trigger(**asked["trigger"])
+            .start(str(directory / "table"))
+        )
+        query.awaitTermination()
+
+
+def gate(directory: str) -> Any:
+    """A function for ``mapInArrow`` that holds a task's rows back until ``go`` is there."""
+
+    def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            (Path(directory) / "started").touch()
+            while not (Path(directory) / "go").exists():
+                time.sleep(0.05)
+            yield batch
+
+    return hold
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
