@@ -60,6 +60,7 @@ class Fetcher:
         self._allocate = allocate or ReplyBuffer()
         self._wanted: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
+        self._sent_at = 0.0
         self._not_before = 0.0
         self._stats = FetchStats()
 
@@ -93,6 +94,7 @@ class Fetcher:
             self._lose(plan, cause)
             raise
         self._in_flight = plan
+        self._sent_at = time.monotonic()
         self._count_request(plan, size)
 
     def receive(self, deadline: float) -> Fetched | None:
@@ -162,6 +164,10 @@ class Fetcher:
         if self._session is None:
             raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
+        if not any(len(partition.records) for partition in reply.partitions):
+            # Not every broker waits for data as it is asked to: that must not be a hot loop.
+            earliest = self._sent_at + self._network.retry_backoff_s
+            self._not_before = max(self._not_before, earliest)
         outcome = self._session.accept(plan, reply.for_session())
         log.debug("%s: %s after %s", self.broker, outcome.event, plan)
         if not outcome.accepted:

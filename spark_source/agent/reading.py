@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from spark_source.agent import recovery
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
-from spark_source.errors import KfetchError
+from spark_source.errors import BrokerError, ConnectionLost, KfetchError
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
 from spark_source.records import decode
@@ -29,6 +29,8 @@ from spark_source.wire.backoff import Backoff
 from spark_source.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Raw bytes that become one Arrow batch. Measured with the drain benchmark; see ARCHITECTURE.md.
 _BATCH_BYTES = 4 << 20
@@ -178,7 +180,10 @@ class Reading:
         if partition.diverging is not None:
             recovery.diverged(progress, *partition.diverging, fail=self._fail)
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
-            recovery.reposition(progress, self._cluster, self._deadline, fail=self._fail)
+            cause = recovery.refused(progress, partition.error)
+            if not self._asked(cause, lambda: self._reposition(progress)):
+                self._lost_leader(progress, cause)
+                return
         elif not codes.retriable(partition.error):
             raise recovery.refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
@@ -205,7 +210,7 @@ class Reading:
         if not self._unplaced or time.monotonic() < self._retry_at:
             return
         topics = {progress.tp.topic for progress in self._unplaced.values()}
-        view = self._cluster.view(topics, self._deadline)
+        view = self._asked(None, lambda: self._cluster.view(topics, self._deadline))
         for index, progress in list(self._unplaced.items()):
             if recovery.relocate(progress, view, fail=self._fail):
                 del self._unplaced[index]
@@ -213,6 +218,23 @@ class Reading:
         self._retry_at = time.monotonic() + self._backoff.pause_s()
         if not self._unplaced:
             self._retry_at = float("inf")
+
+    def _reposition(self, progress: Progress) -> bool:
+        return recovery.reposition(progress, self._cluster, self._deadline, fail=self._fail)
+
+    def _asked(self, cause: KfetchError | None, question: Callable[[], T]) -> T:
+        """The answer of the cluster to ``question``, asked because of ``cause``.
+
+        It is tried again up to the deadline, so a failure ends the reading: for its first cause,
+        and not for the last answer that came too late.
+        """
+        try:
+            return question()
+        except (ConnectionLost, BrokerError) as failed:
+            if isinstance(failed, BrokerError) and not failed.context.get("retriable"):
+                raise
+            self._first_cause = self._first_cause or cause or failed
+            raise self._stuck() from None
 
     def _stuck(self) -> KfetchError:
         progress = next(iter(self._open.values()))

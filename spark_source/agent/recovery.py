@@ -51,20 +51,43 @@ def relocate(progress: Progress, view: ClusterView, *, fail: bool) -> bool:
     return True
 
 
-def reposition(progress: Progress, cluster: Cluster, deadline: float, *, fail: bool) -> None:
+def reposition(progress: Progress, cluster: Cluster, deadline: float, *, fail: bool) -> bool:
     """The broker says that the position is out of range: find out why, fail or go on.
 
+    False if the position is in range all the same, and asking at once would change nothing.
     Raises RecordsExpired, OffsetBeyondLog.
     """
     earliest = cluster.offsets({progress.tp: EARLIEST}, deadline)[progress.tp].offset
     if progress.offset < earliest:
         report(_expired(progress, earliest), fail=fail)
         progress.offset = min(earliest, progress.end)
-        return
+        return True
     latest = cluster.offsets({progress.tp: LATEST}, deadline)[progress.tp].offset
     if progress.offset > latest:
         report(_beyond(progress, latest), fail=fail)
         progress.end = progress.offset
+        return True
+    return _epoch_unknown(progress, cluster, deadline, earliest, fail=fail)
+
+
+def _epoch_unknown(
+    progress: Progress, cluster: Cluster, deadline: float, earliest: int, *, fail: bool
+) -> bool:
+    """A leader without any epoch up to our last one calls that out of range too: is it a loss?
+
+    The record before the position was of our last epoch. If it is still in the log, and the leader
+    has it under another epoch, it is another record.
+    """
+    tp, epoch = progress.tp, progress.last_fetched_epoch
+    progress.last_fetched_epoch = NO_EPOCH
+    if epoch == NO_EPOCH or progress.offset <= earliest:
+        return False
+    end = cluster.epoch_ends({tp: epoch}, deadline)[tp]
+    if end is None or end.end_offset >= progress.offset:
+        return False
+    progress.last_fetched_epoch = epoch
+    diverged(progress, end.leader_epoch, max(end.end_offset, earliest), fail=fail)
+    return True
 
 
 def follow(progress: Progress, partition: PartitionReply, reply: FetchReply) -> bool:

@@ -1,0 +1,1 @@
+"""The executor half against scripted brokers: fetchers, recovery, reading."""
