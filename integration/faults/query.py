@@ -20,7 +20,7 @@ from jobs.spark import session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OFFSETS_PER_TRIGGER = 40_000
+OFFSETS_PER_TRIGGER = 100_000
 
 
 def main(asked: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from integration.checkpoints import batches, logged
@@ -43,9 +44,10 @@ def test_five_kills_lose_nothing_and_repeat_nothing(
         ends = logged(directory / "checkpoint", 0)["topics"][name]["partitions"]
         latest = log_ends(kafka, name)
         (directory / "go").touch()
-        for _ in range(KILLS - 1):
+        for _ in range(KILLS - 2):
             kill_after_a_commit(kafka, name, directory)
         arrivals.hurry()
+        kill_after_a_commit(kafka, name, directory)
     run_to_its_end(kafka, name, directory)
 
     assert RECORDS == arrivals.sent
@@ -95,17 +97,24 @@ class Arrivals:
             thread.join(PATIENCE_S)
 
     def _send(self) -> None:
-        with producer(self._cluster, enable_idempotence=True) as sender:
-            while self.sent < RECORDS and not self._stop.is_set():
-                if not self._hurry.is_set():
-                    # On a slow machine the last tenth trickles, or it would not last till the
-                    # last kill.
-                    time.sleep(0.002 if self.sent < RECORDS * 0.9 else 0.1)
-                for partition in range(PARTITIONS):
-                    offset = self._next[partition]
-                    sender.send(self._topic, f"{partition}-{offset}".encode(), partition=partition)
-                    self._next[partition] = offset + 1
-                    self.sent += 1
+        with producer(self._cluster) as sender:
+            while not self._hurry.is_set() and not self._stop.is_set() and self._row(sender):
+                # On a slow machine the last tenth trickles: it must last till the last kill.
+                time.sleep(0.002 if self.sent < RECORDS * 0.9 else 0.1)
+        with producer(self._cluster, linger_ms=20) as sender:
+            while not self._stop.is_set() and self._row(sender):
+                pass
+
+    def _row(self, sender: KafkaProducer) -> bool:
+        """Send a record to each partition; False when all are sent."""
+        if self.sent == RECORDS:
+            return False
+        for partition in range(PARTITIONS):
+            offset = self._next[partition]
+            sender.send(self._topic, f"{partition}-{offset}".encode(), partition=partition)
+            self._next[partition] = offset + 1
+            self.sent += 1
+        return True
 
 
 def kill_inside_batch_0(kafka: Cluster, topic: str, tmp_path: Path) -> Path:
