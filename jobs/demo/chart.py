@@ -47,8 +47,8 @@ def _throughput(axes: Any, curves: Curves) -> None:
     axes.stairs(rates, edges, color=_PRODUCED, linewidth=1.8, label="produced to Kafka")
     axes.fill_between([], [], color=_LANDED, alpha=0.75, label="landed in Delta")
     axes.set_ylabel("rows per second")
-    axes.legend(loc="upper left", frameon=False, ncols=2, labelcolor=_INK)
-    axes.set_ylim(0, 1.3 * max([*rates, *(stretch.rate for stretch in curves.landed), 1]))
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=2, labelcolor=_INK)
+    axes.set_ylim(0, 1.2 * max([*rates, *(stretch.rate for stretch in curves.landed), 1]))
 
 
 def _lag(axes: Any, curves: Curves) -> None:
@@ -69,8 +69,8 @@ def _crash(axes: Any, curves: Curves) -> None:
 def _say_crash(axes: Any, curves: Curves) -> None:
     across = axes.get_xaxis_transform()
     style = {"transform": across, "fontsize": 9, "color": _KILLED, "va": "top"}
-    axes.text(curves.killed, 0.86, "SIGKILL ", ha="right", **style)
-    axes.text(curves.restarted, 0.86, " started again", ha="left", **style)
+    axes.text(curves.killed, 0.97, "SIGKILL ", ha="right", **style)
+    axes.text(curves.restarted, 0.97, " started again", ha="left", **style)
 
 
 def _plain(axes: Any) -> None:

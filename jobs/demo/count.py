@@ -20,9 +20,7 @@ FROM {{table}}
 
 def count(job: Job, place: Path, *, produced: int, in_log: int) -> Counts:
     """Compare the job's table with what was produced."""
-    # One query in a JVM of its own: the optimising compiler would cost more than it saves.
-    settings = dict(job.spark) | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    with session(settings, name="count", log=place / "count" / "spark.log") as spark:
+    with session(job.spark, name="count", log=place / "count" / "spark.log") as spark:
         table = spark.read.format("delta").load(str(job.table))
         row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
         return Counts(
