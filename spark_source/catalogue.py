@@ -159,7 +159,9 @@ def _unknown(name: str) -> OptionError:
     return OptionError(f"option {name} is not known: {hint}", option=name)
 
 
-def _unusable(name: str, row: Option) -> OptionError:
+def _unusable(given: str, row: Option) -> OptionError:
+    # Spark hands names over in small letters; the row knows how people write them.
+    name = given if row.name.endswith("*") else row.name
     if row.treatment is Treatment.PLANNED:
         return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
     return OptionError(f"option {name} is not supported: {row.meaning}", option=name)

@@ -45,12 +45,6 @@ class Offsets:
         """The topic's id, or the zero id where none is known."""
         return self.topic_ids.get(topic, NO_TOPIC_ID)
 
-    def same_positions(self, other: Offsets) -> bool:
-        """Whether no partition stands elsewhere (epochs and ids may differ)."""
-        return {tp: p.offset for tp, p in self.positions.items()} == {
-            tp: p.offset for tp, p in other.positions.items()
-        }
-
     def starting_at(self, start: Mapping[TopicPartition, Position] | None) -> Offsets:
         """The same offsets, carrying (or not) where the first batch starts."""
         return replace(self, first_batch=start)

@@ -220,14 +220,6 @@ def test_any_json(document: Any) -> None:
 def test_comparing(one: dict[str, Any], two: dict[str, Any], same: bool) -> None:
     """Two offsets are the same when every partition stands at the same place, case included."""
     assert same is (from_json(one) == from_json(two))
-    assert same is from_json(one).same_positions(from_json(two))
-
-
-def test_same_positions_looks_at_offsets_only() -> None:
-    """Epochs and topic ids may differ between offsets that stand at the same place."""
-    one = Offsets(positions={T0: Position(5, 1)}, topic_ids={"t": ID})
-
-    assert one.same_positions(Offsets(positions={T0: Position(5, 2)}))
 
 
 def test_starting_at_changes_only_from() -> None:

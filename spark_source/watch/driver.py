@@ -11,12 +11,12 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 
-from spark_source.errors import KfetchError, OptionError, PartitionGone
+from spark_source.errors import OptionError, PartitionGone
 from spark_source.model import ClusterView, OffsetRange, Split, TopicPartition
 from spark_source.offsets import Offsets, Position
 from spark_source.options import EARLIEST, LATEST, SourceOptions
 from spark_source.planner import admit, pack
-from spark_source.watch.log import Log
+from spark_source.watch.log import Log, no_leader
 from spark_source.watch.loss import LossPolicy
 
 # An idle query asks for new data ten times a second, not in Spark's rhythm of 10 ms.
@@ -92,11 +92,10 @@ class Driver:
         sound = self._loss.sound(start, view)
         ends = self._sound_ends(start, sound, end, view)
         begin = self._with_new_partitions(sound, ends)
-        ranges = [
-            self._range(tp, begin[tp], position, view)
-            for tp, position in ends.items()
-            if position.offset > begin[tp].offset
-        ]
+        moved = {tp: end for tp, end in ends.items() if end.offset > begin[tp].offset}
+        if any(view.leader(tp) is None for tp in moved):
+            view = self._log.led_view(moved)
+        ranges = [self._range(tp, begin[tp], end, view) for tp, end in moved.items()]
         return [
             Split(query=self._query, ranges=packed)
             for packed in pack(ranges, self._options.rows_per_split)
@@ -200,11 +199,7 @@ class Driver:
     ) -> OffsetRange:
         leader = view.leader(tp)
         if leader is None:
-            raise KfetchError(
-                f"{tp} has no leader: start its brokers, or wait for an election",
-                topic=tp.topic,
-                partition=tp.partition,
-            )
+            raise no_leader(tp)
         return OffsetRange(
             tp=tp,
             topic_id=view.topics[tp.topic].topic_id,

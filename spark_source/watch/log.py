@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from spark_source.errors import BrokerError, ConnectionLost, KfetchError, PartitionGone
 from spark_source.model import ClusterView, TopicPartition
 from spark_source.offsets import Position
 from spark_source.options import EARLIEST, LATEST, SourceOptions
+from spark_source.wire.backoff import retrying
 from spark_source.wire.cluster import Cluster
 from spark_source.wire.messages import EpochEnd
 
@@ -36,6 +37,20 @@ class Log:
             return self._patterned()
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
         return self._ask(lambda deadline: self._cluster.view(topics, deadline))
+
+    def led_view(self, partitions: Collection[TopicPartition]) -> ClusterView:
+        """The same, once each of these partitions has a leader: an election takes a moment."""
+
+        def attempt() -> ClusterView:
+            view = self.view()
+            for tp in partitions:
+                if view.exists(tp) and view.leader(tp) is None:
+                    raise no_leader(tp)
+            return view
+
+        network = self._options.network
+        until = time.monotonic() + network.request_timeout_s
+        return retrying("planning", attempt, network, until)
 
     def partitions(self, view: ClusterView) -> list[TopicPartition]:
         """The subscribed partitions that exist, in order."""
@@ -111,6 +126,16 @@ class Log:
 
     def _bootstrap(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
+
+
+def no_leader(tp: TopicPartition) -> BrokerError:
+    """A partition that exists has no leader now."""
+    return BrokerError(
+        f"{tp} has no leader: start its brokers, or wait for an election",
+        retriable=True,
+        topic=tp.topic,
+        partition=tp.partition,
+    )
 
 
 def _worth_repeating(cause: KfetchError) -> bool:

@@ -17,7 +17,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 
 from spark_source.errors import WireError
-from spark_source.model import Broker, TopicPartition
+from spark_source.model import Broker
 from spark_source.options import FetchOptions
 from spark_source.session.values import (
     TOPIC_ID_VERSION,
@@ -220,10 +220,3 @@ def _read_broker(reader: Reader) -> Broker:
     rack = reader.nullable_string()
     reader.tags()
     return Broker(node_id=node_id, host=host, port=port, rack=rack)
-
-
-def names(plan: FetchPlan) -> str:
-    """A few of a plan's partitions, for messages about the request."""
-    listed: list[TopicPartition] = list(plan.send)[:3]
-    more = len(plan.send) - len(listed)
-    return ", ".join(map(str, listed)) + (f" and {more} more" if more > 0 else "")

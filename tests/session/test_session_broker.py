@@ -1,7 +1,5 @@
 """The broker model itself, against what is known of Kafka's session cache."""
 
-# ruff: noqa: SIM300  (asserts read: expected == actual)
-
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The fetch session by hand: what is sent, forgotten, verified, counted and asked for again."""
 
-# ruff: noqa: SIM300  (asserts read: expected == actual)
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Client and broker model against each other, driven by hypothesis."""
 
-# ruff: noqa: SIM300  (asserts read: expected == actual)
-
 from __future__ import annotations
 
 from dataclasses import replace

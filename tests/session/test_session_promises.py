@@ -1,7 +1,5 @@
 """What a fetch session promises its caller: purity, one answer per plan, cost by the changes."""
 
-# ruff: noqa: SIM300  (asserts read: expected == actual)
-
 from __future__ import annotations
 
 from collections.abc import Iterator

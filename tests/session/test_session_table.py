@@ -1,7 +1,5 @@
 """Every row of the transition table, told a second time and by hand."""
 
-# ruff: noqa: SIM300  (asserts read: expected == actual)
-
 from __future__ import annotations
 
 import subprocess

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from wire.little import LittleKafka
 from wire.scripted import Close
 
-from spark_source.errors import ConnectionLost, KfetchError, OptionError, PartitionGone
+from spark_source.errors import BrokerError, ConnectionLost, OptionError, PartitionGone
 from spark_source.model import NO_TOPIC_ID, TopicPartition
 from spark_source.offsets import Position, from_json
 from spark_source.watch import driver as driving
@@ -344,13 +346,25 @@ def test_small_ranges_share_a_split(kafka: LittleKafka, driver: Driver) -> None:
     assert 1 == len(driver.splits(start, logged(driver.latest(start, None))))
 
 
-def test_no_leader_at_planning(kafka: LittleKafka, driver: Driver) -> None:
-    """A partition without a leader can't be planned; the error says what to do."""
+def test_no_leader_at_planning(kafka: LittleKafka) -> None:
+    """A partition that stays without a leader can't be planned; the error says what to do."""
+    driver = query(kafka, kafka__request__timeout__ms="300")
     start = logged(driver.initial())
     end = logged(driver.latest(start, None))
     kafka.elect(T1, None)
-    with pytest.raises(KfetchError, match="t-1 has no leader: start its brokers, or wait"):
+    with pytest.raises(BrokerError, match="t-1 has no leader: start its brokers, or wait"):
         driver.splits(start, end)
+
+
+def test_an_election_at_planning_is_waited_for(kafka: LittleKafka, driver: Driver) -> None:
+    """A partition whose leader is elected a moment later is planned."""
+    start = logged(driver.initial())
+    end = logged(driver.latest(start, None))
+    leader = kafka.log(T1).leader
+    kafka.elect(T1, None)
+    threading.Timer(0.2, kafka.elect, (T1, leader)).start()
+
+    assert 1 == len(driver.splits(start, end))
 
 
 @pytest.mark.parametrize(("retries", "works"), [("0", False), ("1", True)])
