@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -170,6 +171,8 @@ class Node:
     def _logging(self) -> list[str]:
         return [
             f"-Dkfetch.logs={self.log.parent}",
+            # DEBUG writes every request to requests.log: what tests count sessions with.
+            f"-Dkfetch.requests={os.environ.get('KFETCH_BROKER_REQUESTS', 'WARN')}",
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}",
         ]
 

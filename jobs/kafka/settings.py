@@ -133,8 +133,14 @@ LOG4J2 = """\
       <SizeBasedTriggeringPolicy size="20 MB"/>
       <DefaultRolloverStrategy max="2"/>
     </RollingFile>
+    <File name="requests" fileName="${sys:kfetch.logs}/requests.log" createOnDemand="true">
+      <PatternLayout pattern="%m%n"/>
+    </File>
   </Appenders>
   <Loggers>
+    <Logger name="kafka.request.logger" level="${sys:kfetch.requests:-WARN}" additivity="false">
+      <AppenderRef ref="requests"/>
+    </Logger>
     <Root level="INFO"><AppenderRef ref="file"/></Root>
   </Loggers>
 </Configuration>

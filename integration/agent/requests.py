@@ -1,0 +1,58 @@
+"""What brokers saw: their request logs, read as facts about fetch sessions and connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.kafka import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """One Fetch request and its reply, as a broker logged them."""
+
+    node: int
+    connection: str
+    session: int
+    epoch: int
+    replied_session: int
+    partitions: int
+    """Partitions named in the request."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether the broker made a session of it."""
+        return self.epoch == 0 and self.replied_session != 0
+
+
+def fetches(cluster: Cluster, client_id: str) -> list[Fetch]:
+    """All Fetch requests of a client, broker by broker, in order."""
+    return [
+        fetch
+        for node in cluster.nodes
+        for fetch in _read(node.node_id, node.log.parent / "requests.log", client_id)
+    ]
+
+
+def _read(node: int, log: Path, client_id: str) -> Iterator[Fetch]:
+    with log.open() as lines:
+        for line in lines:
+            if f'"clientId":"{client_id}"' in line and '"requestApiKeyName":"FETCH"' in line:
+                yield _fetch(node, json.loads(line[line.index("{") :]))
+
+
+def _fetch(node: int, told: dict[str, Any]) -> Fetch:
+    request, reply = told["request"], told["response"]
+    return Fetch(
+        node=node,
+        # host:port-host:port-processor-number: the last part is the broker's own counter.
+        connection=told["connection"],
+        session=request["sessionId"],
+        epoch=request["sessionEpoch"],
+        replied_session=reply["sessionId"],
+        partitions=sum(len(topic["partitions"]) for topic in request["topics"]),
+    )

@@ -1,0 +1,182 @@
+"""One fetch session per broker per executor, counted at the brokers; and agents that leave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.agent.requests import Fetch, fetches
+from jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+SECONDS = float(os.environ.get("KFETCH_STEADY_SECONDS", "15"))
+SCRIPT = Path(__file__).parent / "query.py"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether a condition came true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers that log every request."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KFETCH_BROKER_REQUESTS", "DEBUG")
+        with Cluster.start(tmp_path_factory.mktemp("three"), nodes=3) as cluster:
+            yield cluster
+
+
+@contextmanager
+def steady_data(cluster: Cluster, topic: str) -> Iterator[None]:
+    """A producer that writes to every partition all the time."""
+    from kafka import KafkaProducer
+
+    over = threading.Event()
+
+    def produce() -> None:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=5)
+        number = 0
+        while not over.wait(0.02):
+            for _ in range(40):
+                producer.send(topic, value=b"x" * 100, partition=number % 96)
+                number += 1
+        producer.close()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def running_query(cluster: Cluster, topic: str, client_id: str) -> Iterator[subprocess.Popen[str]]:
+    """A query of two executors that reads; its processes are gone afterwards."""
+    command = [sys.executable, str(SCRIPT), cluster.bootstrap_servers, topic, client_id]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert "running\n" == process.stdout.readline()
+            yield process
+        finally:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+
+
+def say(process: subprocess.Popen[str], answer: str) -> None:
+    """Let the query's script go on to its next step."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+    assert f"{answer}\n" == process.stdout.readline()
+
+
+def agents_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The agents whose owners descend from a process."""
+    family = {p.pid for p in psutil.Process(process.pid).children(recursive=True)}
+    return [
+        agent
+        for agent in psutil.process_iter()
+        if (owner := _owner(agent)) is not None and owner in family
+    ]
+
+
+def _owner(process: psutil.Process) -> int | None:
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return None
+    if "spark_source.agent" not in command:
+        return None
+    return int(command[command.index("--owner") + 1].split(":")[0])
+
+
+def gone(agents: list[psutil.Process]) -> bool:
+    """Whether no agent of a list is alive."""
+    return not any(a.is_running() and a.status() != psutil.STATUS_ZOMBIE for a in agents)
+
+
+def test_one_session_and_connection_per_broker_and_executor(
+    brokers: Cluster, topic: Callable[..., str]
+) -> None:
+    """Two executors over three brokers make two sessions and two connections at each broker.
+
+    When the query has ended, its sessions are closed after the lease; when Spark has, no agent
+    is left.
+    """
+    name = topic(96, cluster=brokers)
+    client = "kfetch-steady"
+    with steady_data(brokers, name), running_query(brokers, name, client) as query:
+        time.sleep(SECONDS)
+        seen = fetches(brokers, client)
+        agents = agents_of(query)
+        say(query, "stopped")
+        assert wait_until(lambda: open_sessions(fetches(brokers, client)) == set(), 10)
+        say(query, "over")
+        assert wait_until(lambda: gone(agents), 5)
+
+    assert 2 == len(agents)
+    for node in brokers.nodes:
+        here = [fetch for fetch in seen if fetch.node == node.node_id]
+        assert len([fetch for fetch in here if fetch.opens]) <= 3
+        assert len({fetch.connection for fetch in here}) <= 4
+        assert len([fetch for fetch in here if not fetch.opens]) > 10
+
+
+def open_sessions(seen: list[Fetch]) -> set[tuple[int, int]]:
+    """Sessions that were opened and not closed, as (broker, session id)."""
+    opened: set[tuple[int, int]] = set()
+    for fetch in seen:
+        if fetch.epoch <= 0:
+            opened.discard((fetch.node, fetch.session))
+        if fetch.opens:
+            opened.add((fetch.node, fetch.replied_session))
+    return opened
+
+
+@pytest.mark.parametrize("victim", ["executors", "driver"])
+def test_agents_leave_with_a_killed_jvm(
+    brokers: Cluster, topic: Callable[..., str], victim: str
+) -> None:
+    """Five seconds after SIGKILL of the executors, or of the driver, none of their agents lives."""
+    name = topic(96, cluster=brokers)
+    with steady_data(brokers, name), running_query(brokers, name, f"kfetch-{victim}") as query:
+        agents = agents_of(query)
+        assert agents
+        for process in jvms(query, victim):
+            process.kill()
+        left = wait_until(lambda: gone(agents), 5)
+
+    assert left
+
+
+def jvms(query: subprocess.Popen[str], victim: str) -> list[psutil.Process]:
+    """The executors' JVMs, or the driver's with the process that started it."""
+    java = [p for p in psutil.Process(query.pid).children(recursive=True) if p.name() == "java"]
+    executors = [p for p in java if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())]
+    if victim == "executors":
+        return executors
+    return [psutil.Process(query.pid), *(p for p in java if p not in executors)]
