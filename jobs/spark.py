@@ -103,9 +103,12 @@ def _temporary(directory: Path) -> Path:
 
 
 def _for_sockets(directory: Path) -> Path:
-    """The directory, if the path of a socket in it is short enough for the system."""
-    longest = len(os.fsencode(directory / f".{uuid.UUID(int=0)}.sock"))
-    return directory if longest <= _SOCKET_PATH_MAX else Path(tempfile.gettempdir())
+    """The first of three directories in which a socket's path is short enough for the system."""
+    for candidate in (directory, Path(tempfile.gettempdir())):
+        if len(os.fsencode(candidate / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX:
+            return candidate
+    # Random names, and under the usual umask only their owner can connect to them.
+    return Path("/tmp")  # noqa: S108
 
 
 _SOCKET_PATH_MAX = 103

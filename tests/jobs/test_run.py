@@ -96,12 +96,15 @@ def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.Mon
     assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
 
 
-def test_sockets_fit_the_system(tmp_path: Path) -> None:
-    """A deep storage directory can't hold sockets: they go to the system's own."""
-    deep = tmp_path / ("d" * 100)
-
-    assert deep != spark._for_sockets(deep)
+def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
+    deep = Path("/", "d" * 100)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/short")
     assert Path("/s") == spark._for_sockets(Path("/s"))
+    assert Path("/short") == spark._for_sockets(deep)
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))
+    assert Path("/tmp") == spark._for_sockets(deep)
 
 
 def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
