@@ -182,14 +182,14 @@ class Server:
                 for delivery in deliveries:
                     segments.send(delivery)
                     records += delivery.batch.num_rows
-                channel.send(Done())
+                _finish(channel, Done())
             except (Gone, Hung):
                 raise
             except KfetchError as cause:
-                channel.send(Failed(error=cause))
+                _finish(channel, Failed(error=cause))
             except Exception as cause:
                 log.exception("reading for query %s", request.query)
-                channel.send(Failed(error=AgentError(f"the agent failed: {cause!r}")))
+                _finish(channel, Failed(error=AgentError(f"the agent failed: {cause!r}")))
             finally:
                 deliveries.close()
                 inbox.close()
@@ -261,6 +261,15 @@ class Segments:
     def _close(self, segment: Segment) -> None:
         segment.close()
         self._charged.pop(segment.number).release()
+
+
+def _finish(channel: Channel, last: Done | Failed) -> None:
+    """Say the last word and let the worker hang up: closing first would cut off its releases,
+    and to the worker that looks like a dead agent."""
+    channel.send(last)
+    with contextlib.suppress(Gone):
+        while True:
+            channel.receive()
 
 
 def _hung_up(channel: Channel) -> Callable[[], bool]:
