@@ -422,12 +422,3 @@ def test_cost_of_a_change(version: int, body: int) -> None:
     header = 4 + (17 if version >= 12 else 16)
 
     assert body == len(frame_of(held.plan({T0: at(11)}), version)) - header
-
-
-def test_names_lists_a_few() -> None:
-    """For messages a plan's first partitions are named and the rest counted."""
-    few = FetchSession().plan({T0: at(1), U0: at(1, UUID(int=6))})
-    many = FetchSession().plan({TopicPartition("test", p): at(p) for p in range(9)})
-
-    assert "test-0, u-0" == fetch.names(few)
-    assert "test-0, test-1, test-2 and 6 more" == fetch.names(many)
