@@ -58,6 +58,7 @@ def build() -> typer.Typer:
 
     app.command()(verbs.demo)
     app.command()(verbs.run)
+    app.command()(verbs.agents)
     app.add_typer(broker, name="broker")
     return app
 

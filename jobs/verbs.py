@@ -1,4 +1,4 @@
-"""The verbs ``kfetch run`` and ``kfetch demo``: from words to calls, from outcomes to lines."""
+"""The verbs ``run``, ``demo`` and ``agents``: from words to calls, from outcomes to lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from jobs.progress import Batch
 
-__all__ = ["demo", "run"]
+__all__ = ["agents", "demo", "run"]
 
 ProjectFile = Annotated[
     Path | None,
@@ -102,3 +102,24 @@ def demo(
     else:
         show(summary)
     raise typer.Exit(0 if summary.counts.exact else 1)
+
+
+def agents(as_json: Json = False) -> None:
+    """List the agents of your Spark executors on this machine, with their fetch sessions.
+
+    There is one for each executor that reads with kfetch.agent=process. An agent leaves with its
+    executor.
+
+    \b
+    Example: what a running query holds, for a script
+      kfetch agents --json
+    """
+    from jobs.agents import describe, find
+
+    found = find()
+    if as_json:
+        typer.echo(json.dumps([asdict(status) for status in found]))
+    elif not found:
+        typer.echo("no agent runs here: queries with kfetch.agent=process start them")
+    for status in () if as_json else found:
+        typer.echo(describe(status))

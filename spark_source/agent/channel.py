@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_source.agent.stats import FetchStats
 from spark_source.errors import AgentError, KfetchError
 from spark_source.model import OffsetRange
 from spark_source.options import SourceOptions
@@ -43,6 +44,29 @@ class Read:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskStatus:
     """Anyone to agent: what do you hold?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStatus:
+    """One query of an agent."""
+
+    name: str
+    idle_s: float
+    sessions: tuple[str, ...]
+    """A line per broker."""
+    totals: FetchStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What an agent holds; the answer to AskStatus."""
+
+    pid: int
+    memory_used: int
+    memory_peak: int
+    memory_limit: int
+    workers: int
+    queries: tuple[QueryStatus, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ micro-batch's request names only what moved.
 
 from __future__ import annotations
 
+import atexit
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,13 @@ QUERIES_MAX = 4
 """Queries whose sessions a worker keeps; the one unused longest is closed for a fifth."""
 
 _queries: OrderedDict[str, Query] = OrderedDict()
+
+
+@atexit.register
+def close_all() -> None:
+    """Close every session of this process; a worker that Spark kills leaves them to expire."""
+    while _queries:
+        _queries.popitem()[1].close()
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark_source import __version__
@@ -26,6 +26,7 @@ _START_S = 60.0  # starting Python on a machine under full load; a warm one take
 _POLL_S = 0.02
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
+_KEPT_S = 7 * 24 * 3600  # logs of agents that have left
 
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -61,6 +62,7 @@ def _greet(home: Home, timeout_s: float) -> Channel | None:
 
 
 def _start(home: Home, owner: Owner, memory: int, timeout_s: float) -> Channel:
+    _clear(home.socket.parent)
     with home.log.open("wb") as log:
         process = subprocess.Popen(
             [
@@ -90,6 +92,15 @@ def _start(home: Home, owner: Owner, memory: int, timeout_s: float) -> Channel:
         time.sleep(_POLL_S)
     process.kill()
     raise AgentError(f"the agent did not answer within {_START_S:g} s: {_tail(home.log)}")
+
+
+def _clear(directory: Path) -> None:
+    """Remove what agents left behind a week ago and more."""
+    for path in (*directory.glob("*.log"), *directory.glob("*.lock")):
+        with suppress(FileNotFoundError):
+            old = time.time() - path.stat().st_mtime > _KEPT_S
+            if old and not path.with_suffix(".sock").exists():
+                path.unlink()
 
 
 def _environment() -> dict[str, str]:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from spark_source import __version__
-from spark_source.agent import stats
 from spark_source.agent.budget import Budget, Reservation
 from spark_source.agent.channel import (
     AskStatus,
@@ -28,8 +27,10 @@ from spark_source.agent.channel import (
     Gone,
     Hello,
     Hung,
+    QueryStatus,
     Read,
     Release,
+    Status,
     peer_uid,
 )
 from spark_source.agent.reading import Delivery, Reading
@@ -44,29 +45,6 @@ log = logging.getLogger(__name__)
 # Two: one is read by Spark while the next is decoded. More would only hold memory.
 _SEGMENTS = 2
 _GREETING_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStatus:
-    """One query of an agent."""
-
-    name: str
-    idle_s: float
-    sessions: tuple[str, ...]
-    """A line per broker."""
-    totals: stats.FetchStats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """What an agent holds; the answer to AskStatus."""
-
-    pid: int
-    memory_used: int
-    memory_peak: int
-    memory_limit: int
-    workers: int
-    queries: tuple[QueryStatus, ...]
 
 
 @dataclass(slots=True)

@@ -52,6 +52,7 @@ def write(directory: str, query: str, stats: FetchStats) -> None:
     target = Path(directory) / f"{query}-{os.getpid()}.json"
     draft = target.with_suffix(".tmp")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(asdict(stats)))
         draft.replace(target)
     except OSError as cause:

@@ -18,9 +18,8 @@ import psutil
 import pytest
 
 from spark_source.agent import home, launch
-from spark_source.agent.channel import AskStatus, Channel
+from spark_source.agent.channel import AskStatus, Channel, Status
 from spark_source.agent.home import Home, Owner
-from spark_source.agent.server import Status
 from spark_source.errors import AgentError
 
 MEMORY = 64 << 20

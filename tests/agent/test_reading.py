@@ -460,8 +460,16 @@ def test_stats_of_all_workers(tmp_path: Path) -> None:
     assert stats.FetchStats(records=4, reply_bytes=6) == stats.read(tmp_path)
 
 
-def test_stats_without_a_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_stats_make_their_directory(tmp_path: Path) -> None:
+    """The first worker that writes makes the directory."""
+    stats.write(str(tmp_path / "new" / "one"), "q", stats.FetchStats(records=1))
+
+    assert 1 == stats.read(tmp_path / "new" / "one").records
+
+
+def test_stats_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Statistics that can't be written are logged, and fail nobody."""
-    stats.write(str(tmp_path / "missing"), "q", stats.FetchStats())
+    (tmp_path / "file").touch()
+    stats.write(str(tmp_path / "file"), "q", stats.FetchStats())
 
     assert "fetch statistics can't be written" in caplog.text

@@ -1,0 +1,41 @@
+"""The README's example runs as it stands, but for the broker's address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from jobs.kafka import Cluster
+
+pytestmark = pytest.mark.integration
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_the_example_reads_what_was_produced(
+    kafka: Cluster,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader who copies the example gets the topic's records as files."""
+    name = topic(3)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(100):
+        producer.send(name, key=b"k%d" % number, value=b"v%d" % number)
+    producer.close()
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    example = example.replace("localhost:9092", kafka.bootstrap_servers)
+    example = example.replace('"subscribe", "clicks"', f'"subscribe", "{name}"')
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, str(README), "exec"), {})
+    found = spark.read.parquet(str(tmp_path / "out" / "clicks")).collect()
+
+    assert {(f"k{n}", f"v{n}") for n in range(100)} == {(row[0], row[1]) for row in found}
+    assert 100 == len(found)
