@@ -4,7 +4,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup demo test lint types integration bench clean
+.PHONY: help setup demo test lint types integration faults bench clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -35,7 +35,10 @@ types: setup ## mypy, strict
 	@.venv/bin/mypy
 
 integration: setup ## The tests against a real Kafka and a real Spark
-	@$(PY) -m pytest integration $(ARGS)
+	@$(PY) -m pytest integration -m "not long" $(ARGS)
+
+faults: setup ## The long runs of the fault tests
+	@$(PY) -m pytest integration -m long $(ARGS)
 
 bench: setup ## The benchmarks beside Spark's own connector
 	@$(PY) -m integration.benchmarks.drain $(ARGS)

@@ -2,8 +2,9 @@
 
     python -m integration.faults.query '{"servers": …, "topic": …, "directory": …, "trigger": {…}}'
 
-Below ``directory``: ``table``, ``checkpoint``, and ``started``, which appears when a task has begun
-to deliver. No task goes on before ``go`` is there.
+``spark`` and ``options`` add settings of Spark and of the source. Below ``directory``: ``table``,
+``checkpoint``, and ``started``, which appears when a task has begun to deliver. No task goes on
+before ``go`` is there.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ OFFSETS_PER_TRIGGER = 100_000
 def main(asked: dict[str, Any]) -> None:
     """Run until the trigger ends the query, or somebody the process."""
     directory = Path(asked["directory"])
-    with session({"spark.master": "local[2]"}, name="killed", log=directory / "log") as spark:
+    settings = {"spark.master": "local[2]", **asked.get("spark", {})}
+    with session(settings, name="killed", log=directory / "log") as spark:
         source = (
             spark.readStream.format("kfetch")
             .option("kafka.bootstrap.servers", asked["servers"])
             .option("subscribe", asked["topic"])
             .option("startingOffsets", "latest")
             .option("maxOffsetsPerTrigger", OFFSETS_PER_TRIGGER)
+            .options(**asked.get("options", {}))
             .load()
             .selectExpr("partition", "offset", "CAST(value AS STRING) AS value")
         )

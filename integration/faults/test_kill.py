@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -183,9 +183,16 @@ class Child:
 
 
 @contextmanager
-def query(kafka: Cluster, topic: str, directory: Path, **trigger: object) -> Iterator[Child]:
+def query(
+    kafka: Cluster,
+    topic: str,
+    directory: Path,
+    more: Mapping[str, object] | None = None,
+    **trigger: object,
+) -> Iterator[Child]:
     """The query in a process tree of its own, which the end of the block kills."""
     asked = {
+        **(more or {}),
         "servers": kafka.bootstrap_servers,
         "topic": topic,
         "directory": str(directory),
