@@ -73,6 +73,10 @@ class Fetcher:
         """Whether a request waits for its reply."""
         return self._in_flight is not None
 
+    def pause_s(self) -> float:
+        """How long the broker still wants to be left alone, in seconds (KIP-219)."""
+        return max(0.0, self._not_before - time.monotonic())
+
     def send(self, deadline: float) -> None:
         """Send the next request. A throttling broker's pause is waited for first (KIP-219).
 

@@ -1,0 +1,141 @@
+"""A session cache too small for everyone: reading goes on, and the losses are counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from integration.conftest import TopicFactory
+from integration.records import log_ends, producer
+from jobs.kafka import Cluster
+from spark_source import worker
+from spark_source.agent import inline, launch, stats
+from spark_source.agent.fetcher import Fetcher
+from spark_source.errors import KfetchError
+from spark_source.model import FetchPosition, TopicPartition
+from spark_source.options import FetchOptions, NetworkOptions, parse
+from spark_source.watch.driver import Driver
+from spark_source.watch.log import Log
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 32
+ROUNDS = 25
+STRANGERS = 30
+
+
+@contextmanager
+def strangers(cluster: Cluster, topic: str) -> Iterator[None]:
+    """Thirty other consumers that open one session after the other."""
+    options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic})
+    with closing(Log(options)) as log:
+        view = log.view()
+    over = threading.Event()
+
+    def churn() -> None:
+        (broker,) = view.brokers.values()
+        wanted = {
+            TopicPartition(topic, p): FetchPosition(
+                topic_id=view.topics[topic].topic_id, offset=0, max_bytes=1
+            )
+            for p in range(PARTITIONS)
+        }
+        while not over.is_set():
+            fetchers = [
+                Fetcher(broker, FetchOptions(max_wait_ms=0, max_bytes=1), NetworkOptions())
+                for _ in range(STRANGERS)
+            ]
+            for fetcher in fetchers:
+                for tp, position in wanted.items():
+                    fetcher.want(tp, position)
+                fetcher.send(time.monotonic() + 10)
+                fetcher.receive(time.monotonic() + 10)
+            for fetcher in fetchers:
+                fetcher.close()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("agent", ["inline", "process"])
+@pytest.mark.parametrize("slots", [16, 4])  # two in each of eight shards; fewer than eight: none
+def test_reading_without_a_safe_session(
+    slots: int,
+    agent: str,
+    kafka_cluster: Callable[..., Cluster],
+    topic: TopicFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every record is read once, whether sessions are evicted, refused, or not to be had at all."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    cluster = kafka_cluster(1, max_incremental_fetch_session_cache_slots=slots)
+    name = topic(PARTITIONS, cluster=cluster)
+    seen: list[tuple[int, int]] = []
+    with (
+        strangers(cluster, name),
+        producer(cluster) as sender,
+        closing(Reader(cluster, name, agent, tmp_path / "stats")) as reader,
+    ):
+        for number in range(ROUNDS):
+            for partition in range(PARTITIONS):
+                sender.send(name, b"%d" % number, partition=partition)
+            sender.flush()
+            seen += reader.read()
+    ends = log_ends(cluster, name)
+    totals = stats.read(tmp_path / "stats")
+
+    assert [(p, o) for p, end in sorted(ends.items()) for o in range(end)] == sorted(seen)
+    assert ROUNDS * PARTITIONS == totals.records
+    assert totals.sessions_refused + totals.sessions_lost > 0
+
+
+class Reader:
+    """What Spark does with the source: from offset to offset."""
+
+    def __init__(self, cluster: Cluster, topic: str, agent: str, statistics: Path) -> None:
+        self._options = parse(
+            {
+                "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                "subscribe": topic,
+                "startingOffsets": "earliest",
+                "kfetch.agent": agent,
+                "kfetch.statsDirectory": str(statistics),
+            }
+        )
+        self._driver = Driver(self._options)
+        self._at = self._driver.initial()
+
+    def close(self) -> None:
+        """End what reading has opened here, and the agent."""
+        self._driver.close()
+        inline.close_all()
+        for process in launch._started:
+            process.terminate()
+            process.wait(20)
+
+    def read(self) -> list[tuple[int, int]]:
+        """The (partition, offset) of all that is new."""
+        end = self._driver.latest(self._at, None)
+        if end is None:
+            raise KfetchError("nothing is new")
+        splits = self._driver.splits(self._at, end)
+        self._at = end
+        return [
+            (partition, offset)
+            for split in splits
+            for batch in worker.read(split, self._options)
+            for partition, offset in zip(
+                batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True
+            )
+        ]
