@@ -53,7 +53,7 @@ class Driver:
     def latest(self, start: Offsets, limit: int | None) -> Offsets | None:
         """The end of the next micro-batch of about ``limit`` offsets; None if nothing is new."""
         self._pace()
-        view = self._log.view()
+        view = self._log.settled_view(start.positions)
         sound = self._loss.sound(start, view)
         ends = self._ends(view, sound)
         begin = self._with_new_partitions(sound, ends)
@@ -86,7 +86,7 @@ class Driver:
         """
         if start == end:  # also if it is the end of batch 0, whose ``from`` is behind it then
             return []
-        view = self._log.view()
+        view = self._log.settled_view(end.positions)
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         sound = self._loss.sound(start, view)
@@ -146,14 +146,17 @@ class Driver:
         below it would be read here and, the loss being found again, by the next micro-batch too.
         """
         kept = {tp for tp, p in start.positions.items() if sound.positions.get(tp) == p}
-        doubtful = {
+        wanted = {
             tp: p
             for tp, p in end.positions.items()
-            if tp not in kept and (tp not in start.positions or tp in sound.positions)
+            if tp in kept or tp not in start.positions or tp in sound.positions
         }
-        checked = self._loss.sound(Offsets(positions=doubtful, topic_ids=end.topic_ids), view)
+        found = self._loss.sound(Offsets(positions=wanted, topic_ids=end.topic_ids), view).positions
         return {
-            tp: p for tp, p in end.positions.items() if tp in kept or checked.positions.get(tp) == p
+            tp: found[tp]
+            for tp, p in wanted.items()
+            # A kept range that was cut is read up to the cut, where the next micro-batch goes on.
+            if found.get(tp) == p or (tp in kept and tp in found and found[tp].offset < p.offset)
         }
 
     def _with_new_partitions(

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_STALE_TRIES = 3
+_STALE_PAUSE_S = 0.1
+
 
 class Log:
     """The subscribed partitions of a cluster, as the driver sees them."""
@@ -37,6 +40,18 @@ class Log:
             return self._patterned()
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
         return self._ask(lambda deadline: self._cluster.view(topics, deadline))
+
+    def settled_view(self, known: Iterable[TopicPartition]) -> ClusterView:
+        """The same, asked again while a topic that was there is not: a broker that was just
+        started may not have heard of it yet, and a topic that is gone stays away."""
+        topics = {tp.topic for tp in known}
+        view = self.view()
+        for _ in range(_STALE_TRIES):
+            if topics <= view.topics.keys():
+                break
+            time.sleep(_STALE_PAUSE_S)
+            view = self.view()
+        return view
 
     def led_view(self, partitions: Collection[TopicPartition]) -> ClusterView:
         """The same, once each of these partitions has a leader: an election takes a moment."""

@@ -43,13 +43,15 @@ class LossPolicy:
     def __init__(self, source: Log, *, fail: bool) -> None:
         self._log = source
         self._fail = fail
-        self._checked: dict[TopicPartition, int] = {}
+        self._checked: dict[TopicPartition, tuple[int, Position]] = {}
+        """Current leader epoch, and the position that was sound under it."""
 
     def sound(self, start: Offsets, view: ClusterView) -> Offsets:
         """The same positions if the log still has them; else a loss is raised or mended."""
         positions = dict(start.positions)
+        here = set(self._log.partitions(view))
         for tp, position in start.positions.items():
-            if not view.exists(tp):
+            if tp not in here:
                 self.gone(tp, position)
                 del positions[tp]
             elif self._recreated(tp, start, view):
@@ -92,7 +94,8 @@ class LossPolicy:
         """A partition of the offset does not exist any more."""
         self._report(
             PartitionGone(
-                f"{tp} no longer exists, and was read up to offset {position.offset}: {_ADVICE}",
+                f"{tp} no longer exists, or is not subscribed any more, and was read up to offset "
+                f"{position.offset}: {_ADVICE}",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=position.offset,
@@ -122,7 +125,7 @@ class LossPolicy:
     ) -> dict[TopicPartition, Position]:
         """Check the partitions whose leader changed since they were last checked."""
         epochs = {tp: leader.epoch for tp in positions if (leader := view.leader(tp)) is not None}
-        changed = [tp for tp, epoch in epochs.items() if self._checked.get(tp) != epoch]
+        changed = [tp for tp, epoch in epochs.items() if self._unchecked(tp, positions[tp], epoch)]
         starts = self._log.starts(changed)
         asked = {tp: e for tp in changed if (e := positions[tp].leader_epoch) != NO_EPOCH}
         answers = self._log.epoch_ends(asked)
@@ -134,8 +137,19 @@ class LossPolicy:
                 cut = Position(answer.end_offset, answer.leader_epoch)
                 positions[tp] = self._truncated(tp, positions[tp], cut)
             else:
-                self._checked[tp] = epochs[tp]
+                self._checked[tp] = epochs[tp], positions[tp]
         return positions
+
+    def _unchecked(self, tp: TopicPartition, position: Position, epoch: int) -> bool:
+        """Whether a position has to be held against the leader's history.
+
+        One that was reached under the leader of now need not be. One of an older leader must be,
+        each by itself: that a range's start is sound says nothing of its end.
+        """
+        known = self._checked.get(tp)
+        if known is None or known[0] != epoch:
+            return True
+        return position.leader_epoch not in (epoch, NO_EPOCH) and known[1] != position
 
     def _expired(self, tp: TopicPartition, position: Position, start: Position) -> Position:
         self._report(

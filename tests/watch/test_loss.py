@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
 from wire.little import LittleKafka, Log
 
 from spark_source.errors import (
@@ -75,8 +76,18 @@ def beyond(kafka: LittleKafka) -> None:
 CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
     (recreated, TopicRecreated, "topic t was deleted and created again", {T0: (0, 1)}),
     (regrown, TopicRecreated, "topic t was deleted and created again", {T0: (0, 9)}),
-    (deleted, PartitionGone, "t-0 no longer exists, and was read up to offset 3", {}),
-    (shrunk, PartitionGone, "t-1 no longer exists, and was read up to offset 1", {}),
+    (
+        deleted,
+        PartitionGone,
+        "t-0 no longer exists, or is not subscribed any more, and was read up to offset 3",
+        {},
+    ),
+    (
+        shrunk,
+        PartitionGone,
+        "t-1 no longer exists, or is not subscribed any more, and was read up to offset 1",
+        {},
+    ),
     (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
     (beyond, OffsetBeyondLog, "t-0 was read up to offset 3, but its log ends at 1", {}),
 ]
@@ -379,3 +390,69 @@ def test_positions_of_an_old_broker() -> None:
         kafka.log(T0).append(b"d")
 
         assert {T0: (3, 4)} == read(driver, start, logged(driver.latest(start, None)))
+
+
+def cut_while_planned(kafka: LittleKafka) -> None:
+    """An unclean election cuts the log inside a planned range; it grows past the end."""
+    log = kafka.log(T0)
+    log.truncate(4)
+    kafka.elect(T0, 2)
+    log.append(*[b"new %d" % n for n in range(4, 9)])
+
+
+def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
+    """A planned range whose end is of a lost history is not read as if nothing had happened."""
+    driver = query(kafka)
+    start = logged(driver.latest(logged(driver.initial()), None))
+    kafka.log(T0).append(b"d")
+    kafka.log(T0).append(b"e", b"f")
+    end = logged(driver.latest(start, None))
+    cut_while_planned(kafka)
+    with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
+        driver.splits(start, end)
+    with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
+        driver.latest(end, None)
+
+
+def test_truncation_inside_a_planned_range_is_read_once(
+    kafka: LittleKafka, lenient: Reader
+) -> None:
+    """With failOnDataLoss=false what lies below the cut is read, then what came in its place."""
+    kafka.log(T0).append(b"d")
+    kafka.log(T0).append(b"e", b"f")
+    end = logged(lenient.driver.latest(lenient.offsets, None))
+    cut_while_planned(kafka)
+    start, lenient.offsets = lenient.offsets, end
+    lenient.take(start, end)
+    lenient.finish()
+
+    assert [b"d", *[b"new %d" % n for n in range(4, 9)]] == lenient.values[4:]
+
+
+def test_a_partition_out_of_the_subscription_is_told(kafka: LittleKafka) -> None:
+    """Narrowing ``assign`` drops a partition of the checkpoint: that is a loss, as in the
+    connector, not silence."""
+    wide = query(kafka, assign='{"t":[0,1]}')
+    start = logged(wide.latest(logged(wide.initial()), None))
+    strict = query(kafka, assign='{"t":[0]}')
+    with pytest.raises(PartitionGone, match="t-1 no longer exists, or is not subscribed"):
+        strict.latest(start, None)
+    lenient = query(kafka, assign='{"t":[0]}', failOnDataLoss="false")
+
+    assert {T0: 3} == at(lenient.latest(start, None))
+
+
+def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
+    """One reply that lacks the topic, of a broker that lags behind, deletes nothing."""
+    driver = query(kafka)
+    start = logged(driver.latest(logged(driver.initial()), None))
+    topic = kafka.topics.pop("t")
+
+    def back(request: object) -> object:
+        reply = kafka._metadata(1, request)
+        kafka.topics["t"] = topic
+        return reply
+
+    kafka.nodes[1].answer(MetadataRequest, back)
+
+    assert driver.latest(start, None) is None
