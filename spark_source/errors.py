@@ -15,6 +15,7 @@
     │   ├── UnsupportedVersion no version of an API that both sides speak
     │   └── CorruptBatch       a record batch that fails its checks
     ├── ConnectionLost         a connection died; carries the first cause
+    ├── ReadStalled            a task read nothing for too long; carries the first cause
     └── AgentError             the executor's agent cannot be started, found or understood
 
 Every error is one clear sentence: what, where, what to do. Every error survives pickling with
@@ -106,6 +107,10 @@ class CorruptBatch(WireError):
 
 class ConnectionLost(KfetchError):
     """The connection to a broker died, or could not be made. The first cause is kept."""
+
+
+class ReadStalled(KfetchError):
+    """A task made no progress within ``kafkaConsumer.pollTimeoutMs``."""
 
 
 class AgentError(KfetchError):

@@ -27,8 +27,7 @@ from spark_source.wire.fetch import FetchReply, PartitionReply
 
 log = logging.getLogger(__name__)
 
-# Longer than any max_wait_ms a user would set and than a broker's pause; a reply that takes
-# longer is as good as lost.
+# Beyond the request timeout and the long poll: a reply that takes longer is as good as lost.
 _SPARE_S = 5.0
 
 
@@ -77,6 +76,11 @@ class Fetcher:
         """How long the broker still wants to be left alone, in seconds (KIP-219)."""
         return max(0.0, self._not_before - time.monotonic())
 
+    def calm(self) -> None:
+        """The last reply moved nothing: not every broker waits for data as it is asked to, and
+        that must not become a hot loop."""
+        self._not_before = max(self._not_before, self._sent_at + self._network.retry_backoff_s)
+
     def send(self, deadline: float) -> None:
         """Send the next request. A throttling broker's pause is waited for first (KIP-219).
 
@@ -109,7 +113,8 @@ class Fetcher:
         plan, self._in_flight = self._in_flight, None
         if plan is None or self._connection is None or self._session is None:
             raise RuntimeError(f"no request to {self.broker} is in flight")
-        until = min(deadline, time.monotonic() + self._network.request_timeout_s + _SPARE_S)
+        patience_s = self._network.request_timeout_s + self._fetch.max_wait_ms / 1000 + _SPARE_S
+        until = min(deadline, time.monotonic() + patience_s)
         try:
             header, frame = self._connection.receive(until, self._allocate)
             reply = fetch.read_reply(frame, header.request_api_version)
@@ -168,10 +173,6 @@ class Fetcher:
         if self._session is None:
             raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
-        if not any(len(partition.records) for partition in reply.partitions):
-            # Not every broker waits for data as it is asked to: that must not be a hot loop.
-            earliest = self._sent_at + self._network.retry_backoff_s
-            self._not_before = max(self._not_before, earliest)
         outcome = self._session.accept(plan, reply.for_session())
         log.debug("%s: %s after %s", self.broker, outcome.event, plan)
         if not outcome.accepted:

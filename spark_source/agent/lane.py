@@ -40,6 +40,11 @@ class Arrival:
     release: Callable[[], None] = _keep
     """Gives the memory of ``records`` back to the budget; once is enough, twice is harmless."""
 
+    @property
+    def advanced(self) -> bool:
+        """Whether the records brought the range forward."""
+        return self.records is not None and self.next_offset > self.records.start
+
 
 @dataclass(slots=True)
 class Lane:
@@ -64,6 +69,11 @@ class Lane:
     def partitions(self) -> int:
         """How many partitions are read."""
         return len(self._lines)
+
+    @property
+    def pause_s(self) -> float:
+        """How long the broker wants to be left alone, in seconds."""
+        return self.fetcher.pause_s()
 
     @property
     def in_flight(self) -> bool:
@@ -107,7 +117,10 @@ class Lane:
         if fetched is None:
             return self._begin_again()
         self._fruitless = 0
-        return [*self._taken(fetched)]
+        arrivals = [*self._taken(fetched)]
+        if not any(arrival.advanced for arrival in arrivals):
+            self.fetcher.calm()
+        return arrivals
 
     def fail(self, cause: KfetchError) -> list[Arrival]:
         """Give every range back to its reader, with the cause."""

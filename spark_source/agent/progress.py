@@ -25,6 +25,9 @@ class Progress:
     """Epoch of the last record batch read; -1 before the first, as the checkpoint's epoch is the
     leader's, not a record's, and would be taken for divergence."""
 
+    missing: int = 0
+    """How often running the metadata had no such partition."""
+
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> Progress:
         """The beginning of a range."""

@@ -20,7 +20,7 @@ from spark_source.agent import recovery
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
-from spark_source.errors import BrokerError, ConnectionLost, KfetchError
+from spark_source.errors import BrokerError, ConnectionLost, KfetchError, ReadStalled
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
 from spark_source.records import decode
@@ -83,16 +83,21 @@ class Pump:
     def next(self, until: float, deadline: float) -> list[Arrival]:
         """One broker's reply, the brokers by turns; the broker's next request has left then."""
         lanes = [lane for lane in self._lanes.values() if lane.active]
-        if not lanes:
-            time.sleep(max(0.0, until - time.monotonic()))
-            return []
-        arrivals = [a for lane in lanes if not lane.in_flight for a in lane.send(deadline)]
+        arrivals = [a for lane in lanes if not lane.in_flight for a in _sent(lane, deadline)]
+        flying = [lane for lane in lanes if lane.in_flight]
+        if not flying:
+            pause_s = min([lane.pause_s for lane in lanes if lane.active], default=float("inf"))
+            time.sleep(0 if arrivals else max(0.0, min(pause_s, until - time.monotonic())))
+            return arrivals
         self._turn += 1
-        lane = lanes[self._turn % len(lanes)]
-        if lane.in_flight:
-            arrivals += lane.receive(deadline)
-            arrivals += lane.send(deadline)
-        return arrivals
+        lane = flying[self._turn % len(flying)]
+        arrivals += lane.receive(deadline)
+        return arrivals + _sent(lane, deadline)
+
+
+def _sent(lane: Lane, deadline: float) -> list[Arrival]:
+    """Send unless the broker wants to be left alone; what was received must not wait for that."""
+    return [] if lane.pause_s else lane.send(deadline)
 
 
 class Reading:
@@ -164,7 +169,7 @@ class Reading:
         """
         advanced = False
         for arrival in group:
-            advanced |= arrival.records is not None and arrival.next_offset > arrival.records.start
+            advanced |= arrival.advanced
             if arrival.next_offset >= arrival.progress.end:
                 self._open.pop(arrival.progress.index, None)
         if advanced:
@@ -236,10 +241,10 @@ class Reading:
             self._first_cause = self._first_cause or cause or failed
             raise self._stuck() from None
 
-    def _stuck(self) -> KfetchError:
-        progress = next(iter(self._open.values()))
+    def _stuck(self) -> ReadStalled:
+        progress = next(iter((self._unplaced or self._open).values()))
         why = self._first_cause.message if self._first_cause else "the broker sent no records"
-        return KfetchError(
+        return ReadStalled(
             f"{progress.tp}: no record from offset {progress.offset} on within "
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "
             f"{progress.leader}, {len(self._open)} ranges are waiting; the first cause: {why}",

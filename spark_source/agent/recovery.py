@@ -27,6 +27,8 @@ from spark_source.wire.fetch import FetchReply, PartitionReply
 
 log = logging.getLogger(__name__)
 
+_MISSING_MAX = 3  # looks at the metadata that find no such partition, before it is gone
+
 _ADVICE = (
     "set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint"
 )
@@ -39,7 +41,10 @@ def relocate(progress: Progress, view: ClusterView, *, fail: bool) -> bool:
     """
     topic = view.topics.get(progress.tp.topic)
     if topic is None or progress.tp.partition not in topic.leaders:
-        return _over(progress, _gone(progress), fail=fail)
+        # A broker that was just started may not have heard of it yet: ask again, with a pause.
+        progress.missing += 1
+        return progress.missing >= _MISSING_MAX and _over(progress, _gone(progress), fail=fail)
+    progress.missing = 0
     if NO_TOPIC_ID not in (topic.topic_id, progress.range.topic_id) and (
         topic.topic_id != progress.range.topic_id
     ):
@@ -61,6 +66,7 @@ def reposition(progress: Progress, cluster: Cluster, deadline: float, *, fail: b
     if progress.offset < earliest:
         report(_expired(progress, earliest), fail=fail)
         progress.offset = min(earliest, progress.end)
+        progress.last_fetched_epoch = NO_EPOCH  # of a record that is not before the position now
         return True
     latest = cluster.offsets({progress.tp: LATEST}, deadline)[progress.tp].offset
     if progress.offset > latest:
@@ -123,8 +129,8 @@ def diverged(progress: Progress, epoch: int, end_offset: int, *, fail: bool) -> 
         progress.last_fetched_epoch = epoch if progress.last_fetched_epoch != epoch else NO_EPOCH
         return
     report(_truncated(progress, epoch, end_offset), fail=fail)
-    # What stands at the position now was never delivered: read on without the old epoch.
-    progress.last_fetched_epoch = NO_EPOCH
+    # The driver finds the cut too, and goes on from it: what is read here would come twice.
+    progress.end = progress.offset
 
 
 def report(loss: DataLoss, *, fail: bool) -> None:

@@ -45,7 +45,7 @@ def check_size(*, rows: int, headers: int, data_bytes: int) -> None:
     if size > BATCH_BYTES_MAX:
         raise KfetchError(
             f"{rows} records of one decode call need {size} bytes, and an Arrow batch holds at "
-            f"most {BATCH_BYTES_MAX}: lower fetch.max.bytes or maxRecordsPerPartition",
+            f"most {BATCH_BYTES_MAX}: lower kafka.max.partition.fetch.bytes",
             rows=rows,
             size=size,
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
+from spark_source import __version__
 from spark_source.errors import ConnectionLost, UnsupportedVersion, WireError
 from spark_source.options import NetworkOptions
 from spark_source.wire import codes
@@ -152,7 +153,7 @@ class Connection:
     def _negotiate(self, deadline: float) -> None:
         # Version 3 tells our name; a broker older than 2.4 answers it with UNSUPPORTED_VERSION.
         request = ApiVersionsRequest[3](
-            client_software_name="kfetch", client_software_version="0.1.0"
+            client_software_name="kfetch", client_software_version=__version__
         )
         reply = self.call(request, deadline)
         if reply.error_code == codes.UNSUPPORTED_VERSION:

@@ -13,8 +13,10 @@ from wire.scripted import Close, Raw, Silence, half, wrong_id
 
 from spark_source.agent import fetcher as fetching
 from spark_source.agent.fetcher import Fetcher
+from spark_source.agent.lane import Lane
+from spark_source.agent.progress import Progress
 from spark_source.errors import ConnectionLost, WireError
-from spark_source.model import FetchPosition, TopicPartition
+from spark_source.model import FetchPosition, OffsetRange, TopicPartition
 from spark_source.options import FetchOptions, NetworkOptions
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
@@ -313,13 +315,24 @@ def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
     assert stats.reply_bytes > len(kafka.log(T0).batches[0][3])
 
 
-def test_empty_replies_are_no_hot_loop(kafka: LittleKafka) -> None:
-    """A broker that does not wait for data is not asked as fast as it answers."""
-    made = Fetcher(kafka.nodes[1].broker, FETCH, NetworkOptions(retry_backoff_s=0.05))
-    want(kafka, made, t0=1)
+def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
+    """A broker that answers at once, with nothing or with records below the position, is not asked
+    as fast as it answers."""
+    item = OffsetRange(
+        tp=T0,
+        topic_id=kafka.topics["t"].topic_id,
+        start=2,
+        end=9,
+        leader_epoch=0,
+        leader=kafka.nodes[1].broker,
+    )
+    kafka.log(T0).read = lambda offset, size: kafka.log(T0).batches[0][3]  # type: ignore[method-assign]
+    lane = Lane(Fetcher(item.leader, FETCH, NetworkOptions(retry_backoff_s=0.05)), 1 << 20)
+    lane.add(Progress.of(item))
     until = soon(0.3)
     while time.monotonic() < until:
-        fetch(made)
-    made.close()
+        lane.send(soon())
+        lane.receive(soon())
+    lane.fetcher.close()
 
     assert len(kafka.asked(FetchRequest)) <= 9

@@ -329,7 +329,8 @@ def test_losses_passed_over(
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
-    """A log that is replaced behind the position is a truncation, or read on without repeats."""
+    """A log that is replaced behind the position is a truncation; with failOnDataLoss=false the
+    range ends there, for the driver to go on from the cut."""
     log = kafka.log(T0)
     item = part(kafka, T0, 0, 6)
     batches = query(kafka, failOnDataLoss=fail).read([item])
@@ -342,8 +343,9 @@ def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
         with pytest.raises(LogTruncated, match="t-0 was truncated at offset"):
             rows(batches)
     else:
-        offsets = [row[2] for row in first + rows(batches)]
-        assert sorted(set(offsets)) == offsets == list(range(6))
+        got = first + rows(batches)  # a reply was in flight, of the old log
+        assert list(range(len(got))) == [row[2] for row in got]
+        assert not any(row[-1].startswith(b"new") for row in got)
 
 
 def test_epoch_without_records(kafka: LittleKafka) -> None:

@@ -79,13 +79,13 @@ CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
     (
         deleted,
         PartitionGone,
-        "t-0 no longer exists, or is not subscribed any more, and was read up to offset 3",
+        "t-0 no longer exists, or is not subscribed",
         {},
     ),
     (
         shrunk,
         PartitionGone,
-        "t-1 no longer exists, or is not subscribed any more, and was read up to offset 1",
+        "t-1 no longer exists, or is not subscribed",
         {},
     ),
     (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
@@ -449,7 +449,7 @@ def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
     topic = kafka.topics.pop("t")
 
     def back(request: object) -> object:
-        reply = kafka._metadata(1, request)
+        reply = kafka._metadata(request)
         kafka.topics["t"] = topic
         return reply
 
