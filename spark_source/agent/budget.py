@@ -1,28 +1,32 @@
 """The agent's memory: raw replies and decoded batches together, under one limit.
 
 A fetch reserves what its reply may take; a full budget sends no request, and the session stays as
-it is. A reply that is larger than the whole budget passes alone.
+it is. One fetch passes whatever its size when no reply is in use: segments are given back by
+workers, which wait for records, so a fetch that waited for segments could wait for itself.
 """
 
 from __future__ import annotations
 
 import threading
-from types import TracebackType
+from collections.abc import Callable
 
 
 class Budget:
-    """Bytes in use out of ``limit``. Any thread may use it."""
+    """Bytes in use out of ``limit``: frames (raw replies) and segments. Any thread may use it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._used = 0
+        self._frames = 0
+        self._segments = 0
         self._peak = 0
+        # Who waits, in order of arrival: a small request that overtook would starve a large one.
+        self._line: dict[object, None] = {}
         self._changed = threading.Condition()
 
     @property
     def used(self) -> int:
         """Bytes in use."""
-        return self._used
+        return self._frames + self._segments
 
     @property
     def peak(self) -> int:
@@ -34,51 +38,79 @@ class Budget:
         """Bytes that may be in use."""
         return self._limit
 
+    @property
+    def short(self) -> bool:
+        """Whether somebody waits for memory."""
+        with self._changed:
+            return bool(self._line)
+
     def raise_limit(self, limit: int) -> None:
         """Allow at least so much: the largest wish of all queries counts."""
         with self._changed:
             self._limit = max(self._limit, limit)
             self._changed.notify_all()
 
-    def reserve(self, size: int, timeout_s: float) -> Reservation | None:
-        """Take ``size`` bytes if they are free, or if nothing else is in use; None if not so
-        within the time."""
+    def reserve(self, size: int, timeout_s: float, waiter: object = None) -> Reservation | None:
+        """Take ``size`` bytes for a frame if they are free, or if no frame is in use; None if not
+        so within the time. A ``waiter`` then keeps its place in the line until it ``leave``s."""
+        place = object() if waiter is None else waiter
         with self._changed:
-            if not self._changed.wait_for(lambda: self._fits(size), timeout_s):
-                return None
-            return self._take(size)
+            self._line.setdefault(place)
+            fits = self._changed.wait_for(lambda: self._may(place, size), timeout_s)
+            if fits or waiter is None:
+                self._leave(place)
+            return self._take_frame(size) if fits else None
+
+    def leave(self, waiter: object) -> None:
+        """Want no memory any more, so as to stand in nobody's way."""
+        with self._changed:
+            self._leave(waiter)
 
     def charge(self, size: int) -> Reservation:
-        """Take ``size`` bytes, whatever is free: for memory that is bounded in another way."""
+        """Take ``size`` bytes for a segment, whatever is free: two per reader are their bound."""
         with self._changed:
-            return self._take(size)
+            self._segments += size
+            self._peak = max(self._peak, self.used)
+        return Reservation(self._give_segments, size)
 
-    def _fits(self, size: int) -> bool:
-        return self._used == 0 or self._used + size <= self._limit
+    def _may(self, place: object, size: int) -> bool:
+        return next(iter(self._line)) is place and (
+            self._frames == 0 or self.used + size <= self._limit
+        )
 
-    def _take(self, size: int) -> Reservation:
-        self._used += size
-        self._peak = max(self._peak, self._used)
-        return Reservation(self, size)
+    def _leave(self, place: object) -> None:
+        if place in self._line:
+            del self._line[place]
+            self._changed.notify_all()
 
-    def _give(self, size: int) -> None:
+    def _take_frame(self, size: int) -> Reservation:
+        self._frames += size
+        self._peak = max(self._peak, self.used)
+        return Reservation(self._give_frames, size)
+
+    def _give_frames(self, size: int) -> None:
         with self._changed:
-            self._used -= size
+            self._frames -= size
+            self._changed.notify_all()
+
+    def _give_segments(self, size: int) -> None:
+        with self._changed:
+            self._segments -= size
             self._changed.notify_all()
 
 
 class Reservation:
     """Bytes taken from a budget, given back once. Shared by as many as ``share`` says."""
 
-    def __init__(self, budget: Budget, size: int) -> None:
-        self._budget = budget
+    def __init__(self, give: Callable[[int], None], size: int) -> None:
+        self._give = give
         self._size = size
         self._shares = 1
         self._lock = threading.Lock()
 
     def resize(self, size: int) -> None:
         """The memory turned out to be another size: less of it as a rule."""
-        self._budget._give(self._size - size)
+        self._give(self._size - size)
         self._size = size
 
     def share(self, count: int) -> None:
@@ -96,17 +128,6 @@ class Reservation:
         if last:
             self._return()
 
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
     def _return(self) -> None:
-        self._budget._give(self._size)
+        self._give(self._size)
         self._size = 0

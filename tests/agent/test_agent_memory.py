@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,12 +82,51 @@ def test_a_reservation_that_nobody_shares_is_free_at_once() -> None:
 
 
 def test_a_waiting_fetch_goes_on_when_memory_comes_back() -> None:
-    """reserve() wakes up on a release, long before its time is over."""
+    """reserve() wakes up on a release, long before its time is over and not before it."""
     budget = Budget(100)
-    first = budget.charge(90)
-    threading.Timer(0.05, first.release).start()
+    first = budget.reserve(90, 0)
+    assert first is not None
+    threading.Timer(0.1, first.release).start()
+    began = time.monotonic()
 
     assert budget.reserve(50, 30) is not None
+    assert 0.05 < time.monotonic() - began < 5
+
+
+def test_segments_never_keep_a_fetch_from_passing() -> None:
+    """A budget full of segments lets one fetch pass, and the next only when that is done."""
+    budget = Budget(100)
+    budget.charge(500)
+    first = budget.reserve(50, 0)
+
+    assert first is not None
+    assert budget.reserve(1, 0) is None
+    first.release()
+    assert budget.reserve(1, 0) is not None
+    assert 501 == budget.used
+
+
+def test_who_waits_for_memory_is_not_overtaken() -> None:
+    """A small request does not pass a large one that came first, until that one leaves."""
+    budget = Budget(100)
+    held = budget.reserve(60, 0)
+
+    assert budget.reserve(80, 0, "large") is None
+    assert budget.reserve(10, 0, "small") is None
+    assert budget.short
+    budget.leave("large")
+    assert budget.reserve(10, 0, "small") is not None
+    assert not budget.short
+    assert held is not None
+
+
+def test_a_request_without_a_name_keeps_no_place() -> None:
+    """Who gave up waiting anonymously stands in nobody's way."""
+    budget = Budget(100)
+    budget.reserve(60, 0)
+
+    assert budget.reserve(80, 0) is None
+    assert budget.reserve(10, 0) is not None
 
 
 def test_a_batch_travels_through_shared_memory(pair: tuple[Channel, Channel]) -> None:
