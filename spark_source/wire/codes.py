@@ -32,11 +32,6 @@ def name(code: int) -> str:
     return f"{known.removesuffix('Error')} ({code})"
 
 
-def topic_changed(code: int) -> bool:
-    """Whether the topic may have been deleted or created again."""
-    return code in _TOPIC_CHANGED
-
-
 def retriable(code: int) -> bool:
     """Whether the same request can succeed later, after a metadata refresh."""
     return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)

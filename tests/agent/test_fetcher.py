@@ -318,11 +318,12 @@ def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
 def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
     """A broker that answers at once, with nothing or with records below the position, is not asked
     as fast as it answers."""
+    behind = kafka.log(T0).batches[0][1]
     item = OffsetRange(
         tp=T0,
         topic_id=kafka.topics["t"].topic_id,
-        start=2,
-        end=9,
+        start=behind,
+        end=behind + 5,
         leader_epoch=0,
         leader=kafka.nodes[1].broker,
     )

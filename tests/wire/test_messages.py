@@ -146,30 +146,29 @@ def test_epoch_ends_of_old_brokers(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "retriable", "topic_changed"),
+    ("code", "retriable"),
     [
-        (1, False, False),
-        (3, True, True),
-        (5, True, False),
-        (6, True, False),
-        (9, True, False),
-        (13, True, False),
-        (17, False, False),
-        (29, False, False),
-        (35, False, False),
-        (56, True, False),
-        (74, True, False),
-        (75, True, False),
-        (100, True, True),
-        (103, True, True),
-        (-1, False, False),
-        (9999, False, False),
+        (1, False),
+        (3, True),
+        (5, True),
+        (6, True),
+        (9, True),
+        (13, True),
+        (17, False),
+        (29, False),
+        (35, False),
+        (56, True),
+        (74, True),
+        (75, True),
+        (100, True),
+        (103, True),
+        (-1, False),
+        (9999, False),
     ],
 )
-def test_codes(code: int, retriable: bool, topic_changed: bool) -> None:
+def test_codes(code: int, retriable: bool) -> None:
     """What each error code asks for; an unknown one is final."""
     assert retriable is codes.retriable(code)
-    assert topic_changed is codes.topic_changed(code)
     told = codes.error(code, "fetching t-0", topic="t")
     assert str(told).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
     assert (code, retriable, "t") == (told.code, told.retriable, told.topic)
