@@ -128,6 +128,16 @@ class Reservation:
         if last:
             self._return()
 
+    def holder(self) -> Callable[[], None]:
+        """A release for one of those who share it, that counts once however often it is called."""
+        left = [self]
+
+        def release() -> None:
+            if left:
+                left.pop().release()
+
+        return release
+
     def _return(self) -> None:
         self._give(self._size)
         self._size = 0

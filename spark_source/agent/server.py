@@ -13,7 +13,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spark_source import __version__
@@ -62,7 +62,10 @@ class Queries:
         with self._lock:
             query = self._open.setdefault(name, SharedQuery(name, options, self.budget))
             query.enter()
-        yield query
+        try:
+            yield query
+        finally:
+            query.leave()
 
     def close_idle(self) -> None:
         """Close the sessions of queries that nobody has read for their lease."""
@@ -149,31 +152,35 @@ class Server:
             raise AgentError(f"a worker asked for {type(request).__name__}")
 
     def _read(self, channel: Channel, request: Read) -> None:
-        records = 0
-        cluster = Cluster(request.options.bootstrap, request.options.network)
-        with self._queries.reading(request.query, request.options) as query:
-            inbox = Inbox(query, _hung_up(channel))
-            segments = Segments(channel, self._queries.budget)
-            reading = Reading(request.ranges, request.options, cluster, inbox)
-            deliveries = reading.deliveries()
-            try:
-                for delivery in deliveries:
-                    segments.send(delivery)
-                    records += delivery.batch.num_rows
-                _finish(channel, Done())
-            except (Gone, Hung):
-                raise
-            except KfetchError as cause:
-                _finish(channel, Failed(error=cause))
-            except Exception as cause:
-                log.exception("reading for query %s", request.query)
-                _finish(channel, Failed(error=AgentError(f"the agent failed: {cause!r}")))
-            finally:
-                deliveries.close()
-                inbox.close()
-                segments.close()
-                cluster.close()
-                query.leave(records)
+        with contextlib.closing(Segments(channel, self._queries.budget)) as segments:
+            # The query is left before the last word: then whoever has heard it finds the totals.
+            _finish(channel, self._delivered(request, segments))
+
+    def _delivered(self, request: Read, segments: Segments) -> Done | Failed:
+        """Send every batch; the last word. Raises Gone."""
+        try:
+            self._deliver(request, segments)
+        except (Gone, Hung):
+            raise
+        except KfetchError as cause:
+            return Failed(error=cause)
+        except Exception as cause:
+            log.exception("reading for query %s", request.query)
+            return Failed(error=AgentError(f"the agent failed: {cause!r}"))
+        return Done()
+
+    def _deliver(self, request: Read, segments: Segments) -> None:
+        options = request.options
+        with contextlib.ExitStack() as stack:
+            query = stack.enter_context(self._queries.reading(request.query, options))
+            cluster = Cluster(options.bootstrap, options.network)
+            stack.callback(cluster.close)
+            inbox = stack.enter_context(contextlib.closing(Inbox(query, segments.look)))
+            reading = Reading(request.ranges, options, cluster, inbox)
+            deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
+            for delivery in deliveries:
+                segments.send(delivery)
+                query.count(delivery.batch.num_rows)
 
     def _status(self) -> Status:
         budget = self._queries.budget
@@ -209,12 +216,22 @@ class Segments:
         self._channel.send(message, descriptors)
         segment.sent = True
 
+    def look(self) -> bool:
+        """Take releases that have come, give free memory back if others wait for it, and tell
+        whether the worker has hung up. Never blocks: it is called while a read waits."""
+        while (event := _event(self._channel)) == select.POLLIN:
+            self._await_release()
+        while self._free and self._budget.short:
+            self._close(self._free.pop())
+        return event != 0
+
     def close(self) -> None:
         """Give all memory back."""
-        for segment in (*self._free, *self._lent.values()):
-            self._close(segment)
-        self._free.clear()
-        self._lent.clear()
+        with contextlib.ExitStack() as stack:
+            for segment in (*self._free, *self._lent.values()):
+                stack.callback(self._close, segment)
+            self._free.clear()
+            self._lent.clear()
 
     def _take(self, size: int) -> Segment:
         while not self._free and len(self._lent) >= _SEGMENTS:
@@ -237,8 +254,8 @@ class Segments:
         self._free.append(self._lent.pop(message.segment))
 
     def _close(self, segment: Segment) -> None:
-        segment.close()
         self._charged.pop(segment.number).release()
+        segment.close()
 
 
 def _finish(channel: Channel, last: Done | Failed) -> None:
@@ -250,12 +267,8 @@ def _finish(channel: Channel, last: Done | Failed) -> None:
             channel.receive()
 
 
-def _hung_up(channel: Channel) -> Callable[[], bool]:
-    """Whether the worker has closed the channel; its releases are not lost by asking."""
-
-    def asked() -> bool:
-        poll = select.poll()
-        poll.register(channel.fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
-
-    return asked
+def _event(channel: Channel) -> int:
+    """What poll(2) says of the channel now: POLLIN for a message, more if it has ended, or 0."""
+    poll = select.poll()
+    poll.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
+    return sum(event for _, event in poll.poll(0))
