@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -50,7 +51,7 @@ def total(parts: Iterable[FetchStats]) -> FetchStats:
 def write(directory: str, query: str, stats: FetchStats) -> None:
     """Replace this worker's file. A full disk must not fail a query: it is logged."""
     target = Path(directory) / f"{query}-{os.getpid()}.json"
-    draft = target.with_suffix(".tmp")
+    draft = target.with_suffix(f".{threading.get_ident()}.tmp")  # tasks may end together
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(asdict(stats)))

@@ -353,3 +353,15 @@ def test_totals_of_a_directory(kafka: LittleKafka, budget: Budget, tmp_path: Pat
 
     assert 12 == stats.read(tmp_path).records
     assert 1 == len(list(tmp_path.iterdir()))
+
+
+def test_statistics_written_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Threads that write one query's file together don't take each other's draft away."""
+    with ThreadPoolExecutor(8) as pool:
+        done = pool.map(
+            lambda n: stats.write(str(tmp_path), "q", stats.FetchStats(records=n)), range(400)
+        )
+        list(done)
+
+    assert [] == caplog.messages
+    assert 1 == len(list(tmp_path.iterdir()))
