@@ -45,6 +45,7 @@ def main() -> int:
     queries = Queries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
         threading.Thread(target=_warm, daemon=True).start()
+        threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
             why = _serve(listener, Server(queries), queries, arguments.owner, stop)
         finally:
@@ -75,12 +76,17 @@ def _serve(
             return "the executor has ended"
         if listener.fileno() in ready:
             server.accept(listener)
-        queries.close_idle()
         if server.busy:
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _IDLE_S:
             return f"idle for {_IDLE_S:g} s"
     return "asked to (SIGTERM)"
+
+
+def _close_idle(queries: Queries, stop: threading.Event) -> None:
+    """Closing waits for brokers; a worker that is greeted late takes the agent for a hung one."""
+    while not stop.wait(_LOOK_S):
+        queries.close_idle()
 
 
 def _watch(owner: Owner) -> int | None:
@@ -126,14 +132,11 @@ def _check_address_space(memory: int) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="spark_source.agent", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True, help="where to listen")
-    parser.add_argument("--owner", type=_owner, required=True, help="PID:START of the executor")
+    parser.add_argument(
+        "--owner", type=Owner.parse, required=True, help="PID:START of the executor"
+    )
     parser.add_argument("--memory", type=int, required=True, help="budget in bytes")
     return parser.parse_args()
-
-
-def _owner(text: str) -> Owner:
-    pid, started = text.split(":")
-    return Owner(pid=int(pid), started=int(started))
 
 
 if __name__ == "__main__":

@@ -136,6 +136,10 @@ class Channel:
         body, _ = self._exactly(size)
         return pickle.loads(body), descriptors  # noqa: S301 - the peer's uid was checked
 
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """Bound every wait from now on; None for no bound."""
+        self._stream.settimeout(timeout_s)
+
     def fileno(self) -> int:
         """For waiting on the channel and on something else."""
         return self._stream.fileno()

@@ -21,7 +21,8 @@ _PATH_BYTES_MAX = 107  # sockaddr_un.sun_path, less its closing zero (unix(7))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The process that an agent serves and does not outlive: the executor's JVM."""
+    """A process: the one that an agent serves and does not outlive (the executor's JVM), or the
+    agent itself."""
 
     pid: int
     started: int
@@ -32,6 +33,20 @@ class Owner:
         """Whether that very process still runs."""
         return _stat(self.pid)[1] == self.started
 
+    @classmethod
+    def of(cls, pid: int) -> Owner:
+        """The process that has this pid now."""
+        return cls(pid=pid, started=_stat(pid)[1])
+
+    @classmethod
+    def parse(cls, text: str) -> Owner:
+        """From ``PID:START``; raises ValueError."""
+        pid, started = text.split(":")
+        return cls(pid=int(pid), started=int(started))
+
+    def __str__(self) -> str:
+        return f"{self.pid}:{self.started}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
@@ -41,6 +56,8 @@ class Home:
     lock: Path
     """Held while an agent is started, so that many workers start one."""
     log: Path
+    process: Path
+    """Pid and start time of the agent that was started last."""
 
 
 def find_owner() -> Owner:
@@ -51,7 +68,7 @@ def find_owner() -> Owner:
         if name == "java":
             return Owner(pid=pid, started=started)
         pid = above
-    return Owner(pid=parent, started=_stat(parent)[1])
+    return Owner.of(parent)
 
 
 def home_of(owner: Owner) -> Home:
@@ -62,6 +79,7 @@ def home_of(owner: Owner) -> Home:
         socket=directory / f"{name}.sock",
         lock=directory / f"{name}.lock",
         log=directory / f"{name}.log",
+        process=directory / f"{name}.pid",
     )
     if len(os.fsencode(home.socket)) > _PATH_BYTES_MAX:
         raise AgentError(
@@ -72,8 +90,7 @@ def home_of(owner: Owner) -> Home:
 
 def user_directory() -> Path:
     """The user's directory for sockets, mode 0700, made when it is missing."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 - checked below
-    directory = Path(base) / f"kfetch-{os.getuid()}"
+    directory = _runtime_directory() / f"kfetch-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
@@ -83,6 +100,14 @@ def user_directory() -> Path:
             "XDG_RUNTIME_DIR elsewhere"
         )
     return directory
+
+
+def _runtime_directory() -> Path:
+    """XDG_RUNTIME_DIR, or /tmp: su, cron and containers inherit one that is missing, or another
+    user's."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = os.path.isdir(given) and os.access(given, os.W_OK | os.X_OK)
+    return Path(given if usable else "/tmp")  # noqa: S108 - the directory in it is checked
 
 
 def _key(owner: Owner) -> str:

@@ -131,7 +131,7 @@ class Server:
         try:
             channel.receive()
             channel.send(Hello(version=__version__, pid=os.getpid()))
-            self._answer(channel, stream)
+            self._answer(channel)
         except (Gone, Hung, AgentError) as cause:
             log.debug("a worker's channel ended: %s", cause)
         finally:
@@ -139,11 +139,11 @@ class Server:
             with self._lock:
                 self._workers -= 1
 
-    def _answer(self, channel: Channel, stream: socket.socket) -> None:
+    def _answer(self, channel: Channel) -> None:
         request, _ = channel.receive()
         # From here on Spark sets the pace: a slow sink may keep a batch for minutes, and a worker
         # that dies closes the socket.
-        stream.settimeout(None)
+        channel.set_timeout(None)
         if isinstance(request, AskStatus):
             channel.send(self._status())
         elif isinstance(request, Read):

@@ -84,6 +84,23 @@ def test_a_link_in_place_of_the_directory_is_refused(runtime: Path) -> None:
         home.user_directory()
 
 
+@pytest.mark.parametrize("kind", ["missing", "file", "closed"])
+def test_a_runtime_directory_that_is_of_no_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """su, cron and containers inherit XDG_RUNTIME_DIR: one that can't be used gives way to /tmp."""
+    given = tmp_path / "given"
+    if kind == "file":
+        given.touch(mode=0o777)
+    elif kind == "closed":
+        given.mkdir()
+        # Root may write anywhere, so the mode alone would prove nothing.
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != given)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(given))
+
+    assert Path(f"/tmp/kfetch-{os.getuid()}") == home.user_directory()
+
+
 def test_a_path_too_long_for_a_socket_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

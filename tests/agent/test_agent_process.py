@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from spark_source.agent import home, launch
-from spark_source.agent.channel import AskStatus, Channel, Status
+from spark_source.agent.channel import AskStatus, Channel, Hung, Status
 from spark_source.agent.home import Home, Owner
 from spark_source.errors import AgentError
 
@@ -129,9 +131,12 @@ def test_an_agent_stands_apart_from_the_worker(
     """It has its own session, no terminal, none of Spark's secrets, and none of our descriptors."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "hush")
     monkeypatch.setattr(sys, "path", [*sys.path, "/shipped/by/py-files.zip"])
-    with open(os.devnull, "rb") as ours:
+    (place.log.parent / "ours").touch()
+    with (place.log.parent / "ours").open() as ours, socket.socket() as stream:
         os.set_inheritable(ours.fileno(), True)
+        stream.set_inheritable(True)
         agent = psutil.Process(status(connect(place, owner)).pid)
+        strange = open_files(agent.pid) & open_files(os.getpid()) - {"/dev/null"}
     environment = agent.environ()
 
     assert agent.pid == os.getsid(agent.pid)
@@ -140,6 +145,17 @@ def test_an_agent_stands_apart_from_the_worker(
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(place.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}
     assert "/dev/null" == os.readlink(f"/proc/{agent.pid}/fd/0")
+    assert set() == strange
+
+
+def open_files(pid: int) -> set[str]:
+    """What all descriptors of a process stand for; sockets and pipes by their inode. Anonymous
+    inodes have no number, so they can't be told apart and are left out."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(descriptor))
+    return {name for name in found if not name.startswith("anon_inode:")}
 
 
 def test_a_limited_address_space_is_told(place: Home, owner: Owner) -> None:
@@ -164,10 +180,75 @@ def test_a_limited_address_space_is_told(place: Home, owner: Owner) -> None:
 
 def test_a_stranger_that_says_nothing_blocks_nobody(place: Home, owner: Owner) -> None:
     """A connection that is opened and left silent does not keep others from being served."""
-    import socket
-
     connect(place, owner).close()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.connect(str(place.socket))
 
         assert MEMORY == status(connect(place, owner)).memory_limit
+
+
+def test_a_hung_agent_is_replaced(
+    place: Home, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that is stopped and answers nobody is killed by the next workers: they get one
+    other agent."""
+    first = status(connect(place, owner)).pid
+    os.kill(first, signal.SIGSTOP)
+    monkeypatch.setattr(launch, "_GREETING_S", 1.0)
+    with ThreadPoolExecutor(4) as workers:
+        pids = set(workers.map(lambda _: status(connect(place, owner)).pid, range(4)))
+
+    assert 1 == len(pids)
+    assert first not in pids
+    assert not psutil.pid_exists(first) or _dead(first)
+
+
+def test_no_other_process_is_killed(place: Home, executor: subprocess.Popen[bytes]) -> None:
+    """A recorded pid that belongs to another process by now is left alone, as is nonsense."""
+    former = Owner.of(executor.pid)
+    for text in (str(Owner(pid=former.pid, started=former.started - 1)), "", "x", "4194305:1"):
+        place.process.write_text(text)
+        launch._kill(place)
+    place.process.unlink()
+    launch._kill(place)
+
+    assert executor.poll() is None
+
+
+def test_a_full_backlog_is_a_hung_agent(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that accepts nobody is not taken for a socket that was left behind."""
+    monkeypatch.setattr(launch, "_GREETING_S", 0.2)
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other,
+    ):
+        listener.bind(str(place.socket))
+        listener.listen(0)
+        other.connect(str(place.socket))
+
+        with pytest.raises(Hung, match="accepts no connection"):
+            launch._greet(place)
+
+
+def test_the_wait_for_the_lock_ends(
+    place: Home, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that hangs while it holds the lock does not hang the others."""
+    monkeypatch.setattr(launch, "_LOCK_S", 0.1)
+
+    with launch._locked(place.lock), pytest.raises(AgentError, match="another worker has held"):
+        connect(place, owner)
+
+
+def test_what_is_old_is_removed_but_for_locks(place: Home) -> None:
+    """Logs and records of agents that have left go after a week; a lock never does."""
+    old = [place.log, place.lock, place.process, place.log.with_name("living.log")]
+    place.log.with_name("living.sock").touch()
+    for path in old:
+        path.touch()
+        os.utime(path, (0, 0))
+    place.log.with_name("young.log").touch()
+    launch._clear(place.log.parent)
+    left = {path.name for path in place.log.parent.iterdir()}
+
+    assert {place.lock.name, "living.log", "living.sock", "young.log"} == left
