@@ -56,10 +56,10 @@ def build() -> typer.Typer:
     def root(version: bool = option) -> None:
         pass
 
-    app.command()(verbs.demo)
-    app.command()(verbs.run)
-    app.command()(verbs.agents)
-    app.add_typer(broker, name="broker")
+    app.command(short_help="A job killed midway, and every event counted.")(verbs.demo)
+    app.command(short_help="Run one job of conf/jobs here.")(verbs.run)
+    app.command(short_help="The agents of this machine and their sessions.")(verbs.agents)
+    app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")
     return app
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["locked", "write_json"]
+__all__ = ["claimed", "locked", "write_json"]
 
 
 @contextmanager
@@ -25,6 +25,25 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[bool]:
+    """Hold the lock file ``path`` unless somebody has it; whether it is ours.
+
+    Its text is the holder's pid, for a message to whoever comes second.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield True
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import progress
 from jobs.config import Job
-from jobs.errors import SparkError
+from jobs.errors import JobsError, SparkError
+from jobs.files import claimed
 from jobs.progress import Batch
 from jobs.spark import cause_of, session
 
@@ -57,7 +58,7 @@ def run(job: Job, report: Report) -> Outcome:
     """Run to the end. Raises SparkError, one sentence, when the job fails."""
     _make_directories(job)
     started = time.monotonic()
-    with _stop_signal() as stop:
+    with _alone(job), _stop_signal() as stop:
         with session(job.spark, name=job.name, log=job.directory / "spark.log") as spark:
             watch = _Watch(progress_file(job), report)
             with _failures(job, stop):
@@ -71,6 +72,19 @@ def run(job: Job, report: Report) -> Outcome:
             seconds=round(time.monotonic() - started, 3),
             lag=watch.lag,
         )
+
+
+@contextmanager
+def _alone(job: Job) -> Iterator[None]:
+    """Refuse to run beside another run: two queries on one checkpoint end each other."""
+    path = job.directory / "lock"
+    with claimed(path) as ours:
+        if not ours:
+            raise JobsError(
+                f"job {job.name} runs here already (process {path.read_text() or '?'}): stop that "
+                "run first, with SIGTERM"
+            )
+        yield
 
 
 def _make_directories(job: Job) -> None:

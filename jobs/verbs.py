@@ -39,8 +39,14 @@ def run(
     from jobs import config
     from jobs.run import run as run_job
 
-    found = config.load(project or config.find(Path.cwd()))
-    outcome = run_job(found.job(job), _print_batch)
+    found = config.load(project or config.find(Path.cwd())).job(job)
+    typer.echo(f"job {job}: {found.table} (log: {found.directory / 'spark.log'})", err=True)
+    outcome = run_job(found, _print_batch)
+    how = "stopped" if outcome.stopped else "ended"
+    typer.echo(
+        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind",
+        err=True,
+    )
     if as_json:
         typer.echo(json.dumps(asdict(outcome)))
 

@@ -91,14 +91,15 @@ OPTIONS: tuple[Option, ...] = (
         ("minPartitions", "none", "at least so many tasks"),
         ("maxRecordsPerPartition", "none", "at most so many offsets per task"),
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
-        ("kafka.ssl.*", "none", "TLS"),
-        ("kafka.sasl.*", "none", "SASL"),
+        ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
+        ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
     ),
     *_rows(
         Treatment.REFUSED,
         ("endingOffsets", "none", "ending offset not valid in streaming queries"),
         ("endingOffsetsByTimestamp", "none", "ending timestamp not valid in streaming queries"),
         ("endingTimestamp", "none", "ending timestamp not valid in streaming queries"),
+        ("topic", "none", 'kfetch does not write to Kafka: use format("kafka") for that'),
         ("kafka.auto.offset.reset", "none", "use startingOffsets"),
         (
             "kafka.key.deserializer",
@@ -162,6 +163,9 @@ def _unknown(name: str) -> OptionError:
 def _unusable(given: str, row: Option) -> OptionError:
     # Spark hands names over in small letters; the row knows how people write them.
     name = given if row.name.endswith("*") else row.name
+    if row.treatment is Treatment.PLANNED and row.name.endswith("*"):
+        # Removing it would not help: the listener that asks for it stays closed.
+        return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
     if row.treatment is Treatment.PLANNED:
         return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
     return OptionError(f"option {name} is not supported: {row.meaning}", option=name)

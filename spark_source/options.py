@@ -111,7 +111,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     Raises OptionError (or NotBuilt) with a sentence that names the option.
     """
     lowered = {name.lower(): str(value) for name, value in options.items()}
-    ignored = check_names(lowered)
+    ignored = check_names(options)
     read = _Reader(lowered)
     _refuse_protected(read)
     return SourceOptions(

@@ -17,6 +17,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from spark_source.watch.driver import Driver
 
 log = logging.getLogger(__name__)
+
+_READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = [
@@ -89,6 +93,14 @@ class KfetchDataSource(DataSource):
             'spark.read.format("kfetch") is not built yet: use spark.readStream, with '
             "trigger(availableNow=True) for a bounded read"
         )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Batch writes: refused."""
+        raise NotBuilt(_READS_ONLY)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Streaming writes: refused."""
+        raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream reader; a schema of the user's own is refused, as in the connector."""

@@ -371,7 +371,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ({"subscribes": "t"}, "option subscribes is not known: did you mean subscribe?"),
     (
         {"startingOffset": "earliest"},
-        "option startingoffset is not known: did you mean startingOffsets?",
+        "option startingOffset is not known: did you mean startingOffsets?",
     ),
     (
         {"kafka.bootstrap.server": "h:1"},
@@ -407,7 +407,12 @@ def test_planned_options(name: str) -> None:
 
     told = lookup(name)
     assert told is not None
-    assert f"option {name} ({told.meaning}) is not built yet: remove it" == str(caught.value)
+    expected = {
+        # Removing it would not open the listener that asks for it.
+        True: f"option {name} is not built yet: {told.meaning}",
+        False: f"option {name} ({told.meaning}) is not built yet: remove it",
+    }
+    assert expected[told.name.endswith("*")] == str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class Log:
                 if left == 0 or not _worth_repeating(cause):
                     raise
                 left -= 1
-                log.warning("%s; asking again, %d tries are left", cause.message, left + 1)
+                log.warning("kfetch: %s (asking again, %d times at most)", cause.message, left + 1)
                 time.sleep(self._options.lookup_retry_s)
 
     def _bootstrap(self) -> str:

@@ -182,8 +182,8 @@ class LossPolicy:
     def _beyond(self, tp: TopicPartition, position: Position, end: Position) -> None:
         self._report(
             OffsetBeyondLog(
-                f"{tp} was read up to offset {position.offset}, but its log ends at {end.offset}: "
-                f"it was truncated; {_ADVICE}",
+                f"{tp} stands at offset {position.offset}, but its log ends at {end.offset}: "
+                f"it was truncated, or startingOffsets lies past its end; {_ADVICE}",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=position.offset,

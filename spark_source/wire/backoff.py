@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import TypeVar
 
 from spark_source.errors import BrokerError, ConnectionLost, KfetchError
 from spark_source.options import NetworkOptions
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -50,6 +53,9 @@ def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadl
         except (ConnectionLost, BrokerError) as cause:
             if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
                 raise
+            if first is None:
+                left_s = max(0.0, deadline - time.monotonic())
+                log.warning("kfetch: %s; trying again for %.0f s", cause.message, left_s)
             first = first or cause
             if not backoff.wait(deadline):
                 raise _gave_up(what, backoff.tries, first) from None
@@ -57,5 +63,5 @@ def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadl
 
 def _gave_up(what: str, tries: int, first: KfetchError) -> KfetchError:
     """The first cause again, of its own class, with what was tried in front."""
-    again = f"{what}: gave up after {tries} tries; the first cause: {first.message}"
+    again = f"{what}: no success in {tries} tries; the first cause: {first.message}"
     return type(first)(again, **first.context)

@@ -23,8 +23,8 @@ def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) 
         stream = socket.create_connection((host, port), timeout=max(wait_s, 0.001))
     except OSError as cause:
         raise ConnectionLost(
-            f"no connection to {host}:{port}: {cause}; is the broker up, and is this the address "
-            "it advertises?",
+            f"no connection to {host}:{port}: {cause} (is the broker up, and is this the "
+            "address it advertises?)",
             host=host,
             port=port,
             cause=str(cause),

@@ -89,7 +89,7 @@ CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
         {},
     ),
     (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
-    (beyond, OffsetBeyondLog, "t-0 was read up to offset 3, but its log ends at 1", {}),
+    (beyond, OffsetBeyondLog, "t-0 stands at offset 3, but its log ends at 1", {}),
 ]
 LOSSES = pytest.mark.parametrize(
     ("damage", "kind", "told", "ranges"), CASES, ids=[case[0].__name__ for case in CASES]
