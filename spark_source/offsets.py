@@ -14,7 +14,7 @@ The plain ``{"clicks": {"0": 1200}}`` of Spark's own connector is read too; a ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -44,10 +44,6 @@ class Offsets:
     def topic_id(self, topic: str) -> UUID:
         """The topic's id, or the zero id where none is known."""
         return self.topic_ids.get(topic, NO_TOPIC_ID)
-
-    def starting_at(self, start: Mapping[TopicPartition, Position] | None) -> Offsets:
-        """The same offsets, carrying (or not) where the first batch starts."""
-        return replace(self, first_batch=start)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object for Spark, its keys in canonical order."""

@@ -222,15 +222,6 @@ def test_comparing(one: dict[str, Any], two: dict[str, Any], same: bool) -> None
     assert same is (from_json(one) == from_json(two))
 
 
-def test_starting_at_changes_only_from() -> None:
-    """``starting_at`` adds or removes where the first batch begins."""
-    plain = Offsets(positions={T0: Position(5, 1)}, topic_ids={"t": ID})
-    first = plain.starting_at({T0: Position(0)})
-
-    assert {T0: Position(0)} == first.first_batch
-    assert plain == first.starting_at(None)
-
-
 def test_topic_without_id() -> None:
     """A topic of an old broker has the zero id, in the JSON and after reading it."""
     found = from_json(Offsets(positions={T0: Position(1)}).to_json())
