@@ -1,10 +1,12 @@
-"""How fast is a backlog read? kfetch and Spark's connector by turns, in one run.
+"""How fast is a backlog read? kfetch, Spark's connector and Spark's ceiling by turns, in one run.
 
     python -m integration.benchmarks.drain [--records N] [--size BYTES] [--partitions N] [--runs N]
+        [--codec NAME] [--skewed] [--agent process|inline]
 
 A topic is filled by Kafka's own producer; then queries read it from its beginning into Spark's noop
-sink with availableNow, in one session (local[2]) and after one warm-up each. A run's time is that
-of its micro-batches, so neither side pays for Spark's start. Medians are compared.
+sink with availableNow, in one session (local[N]) and after one warm-up each. A run's time is that
+of its micro-batches, so neither side pays for Spark's start. Medians are compared. The ceiling is a
+Python data source that yields ready-made batches of the same shape: more is not to be had.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.benchmarks.fill import fill
+from integration.benchmarks import ceiling
+from integration.benchmarks.fill import fill, fill_skewed
 from integration.benchmarks.peer import connector_jars
 from jobs.kafka import Cluster
 
-SOURCES = ("kfetch", "kafka")
-OPTIONS = {"kfetch": {"kfetch.agent": "inline"}, "kafka": {}}
+TOPIC = "drain"
+SOURCES = ("kfetch", "kafka", ceiling.NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +68,9 @@ def session(cores: int) -> Any:
     return spark
 
 
-def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
-    """Read the topic from its beginning, once."""
-    rows = (
-        spark.readStream.format(source)
-        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .options(**OPTIONS[source])
-        .load()
-    )
+def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) -> Run:
+    """Read everything from the beginning, once."""
+    rows = spark.readStream.format(source).options(**options).load()
     cpu, began = cluster.cpu_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -84,7 +80,7 @@ def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
             .start()
         )
         if not query.awaitTermination(600):
-            raise TimeoutError(f"{source} has not drained {topic} within 600 s")
+            raise TimeoutError(f"{source} was not done within 600 s")
         wall = time.monotonic() - began
         progress = [p for p in query.recentProgress if p["numInputRows"]]
     return Run(
@@ -98,35 +94,54 @@ def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
 
 def compare(options: argparse.Namespace) -> list[Run]:
     """All counted runs, alternated."""
-    topic = "drain"
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
-        _create(cluster, topic, options.partitions)
-        fill(cluster, topic, records=options.records, size=options.size, codec=options.codec)
-        spark = session(2)
+        _fill(cluster, options)
+        spark = session(options.cores)
         stack.callback(spark.stop)
+        spark.dataSource.register(ceiling.CeilingDataSource)
+        asked = _asked(cluster, options)
         for source in SOURCES:
-            drain(spark, cluster, topic, source)
+            drain(spark, cluster, source, asked[source])
         runs = []
         for number in range(options.runs):
             for source in SOURCES:
-                runs.append(drain(spark, cluster, topic, source))
+                runs.append(drain(spark, cluster, source, asked[source]))
                 print(f"run {number + 1}: {_told(runs[-1])}", file=sys.stderr, flush=True)
         return runs
 
 
-def _create(cluster: Cluster, topic: str, partitions: int) -> None:
-    from kafka import KafkaAdminClient
+def _fill(cluster: Cluster, options: argparse.Namespace) -> None:
+    filled = fill_skewed if options.skewed else fill
+    filled(
+        cluster,
+        TOPIC,
+        partitions=options.partitions,
+        records=options.records,
+        size=options.size,
+        codec=options.codec,
+    )
 
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
-    admin.close()
+
+def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """Each source's options."""
+    topic = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+    }
+    shape = {"rows": options.records, "size": options.size, "partitions": options.partitions}
+    return {
+        "kfetch": {**topic, "kfetch.agent": options.agent},
+        "kafka": topic,
+        ceiling.NAME: {name: str(value) for name, value in shape.items()},
+    }
 
 
 def _told(run: Run) -> str:
     return (
-        f"{run.source:6} {run.rows_per_second:12,.0f} rows/s   {run.seconds:6.2f} s   "
+        f"{run.source:7} {run.rows_per_second:12,.0f} rows/s   {run.seconds:6.2f} s   "
         f"broker CPU {run.broker_cpu_seconds:5.2f} s   wall {run.wall_seconds:6.2f} s"
     )
 
@@ -139,6 +154,7 @@ def summary(runs: list[Run]) -> dict[str, Any]:
     return {
         "rows_per_second": speed,
         "rows_per_second_ratio": speed["kfetch"] / speed["kafka"],
+        "of_ceiling": speed["kfetch"] / speed[ceiling.NAME],
         "broker_cpu_seconds": cpu,
         "broker_cpu_ratio": cpu["kfetch"] / cpu["kafka"],
     }
@@ -152,10 +168,11 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--codec", default="none")
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
+    parser.add_argument("--cores", type=int, default=2, help="Spark's task slots")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--agent", default="inline", help="where kfetch's sessions live")
+    parser.add_argument("--skewed", action="store_true", help="80 % in a fifth of the partitions")
+    parser.add_argument("--agent", default="process", help="where kfetch's sessions live")
     options = parser.parse_args()
-    OPTIONS["kfetch"]["kfetch.agent"] = options.agent
     runs = compare(options)
     found = summary(runs)
     if options.json:
@@ -163,12 +180,13 @@ def main() -> None:
         return
     for name in SOURCES:
         print(
-            f"{name:6} {found['rows_per_second'][name]:12,.0f} rows/s   "
+            f"{name:7} {found['rows_per_second'][name]:12,.0f} rows/s   "
             f"broker CPU {found['broker_cpu_seconds'][name]:5.2f} s   (medians)"
         )
     print(
         f"kfetch / kafka: rows/s x {found['rows_per_second_ratio']:.2f}, "
-        f"broker CPU x {found['broker_cpu_ratio']:.2f}"
+        f"broker CPU x {found['broker_cpu_ratio']:.2f}; "
+        f"{found['of_ceiling']:.2f} of the ceiling"
     )
 
 

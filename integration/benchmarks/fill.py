@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+from kafka import KafkaAdminClient
+
 from jobs.kafka import Cluster
 from jobs.kafka.java import find_java
 from jobs.kafka.settings import KAFKA
@@ -12,8 +14,34 @@ from jobs.maven import jars
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 
 
-def fill(cluster: Cluster, topic: str, *, records: int, size: int, codec: str = "none") -> None:
-    """Produce ``records`` values of ``size`` random bytes each, spread over the partitions."""
+def fill(
+    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+) -> None:
+    """Make a topic of ``records`` values of ``size`` random bytes, evenly spread."""
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics(
+            {topic: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True
+        )
+    _produce(cluster, topic, records, size, codec)
+
+
+def fill_skewed(
+    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+) -> None:
+    """As ``fill``, with 80 % of the records in the first fifth of the partitions.
+
+    Kafka's producer spreads evenly over the partitions there are: the hot ones come first, the
+    others when most has been written.
+    """
+    hot = max(1, partitions // 5)
+    late = round(records * 0.2 * partitions / (partitions - hot))
+    fill(cluster, topic, partitions=hot, records=records - late, size=size, codec=codec)
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_partitions({topic: partitions})
+    _produce(cluster, topic, late, size, codec)
+
+
+def _produce(cluster: Cluster, topic: str, records: int, size: int, codec: str) -> None:
     command = [
         find_java(),
         "-cp",
