@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from spark_source import __version__
 from spark_source.agent.channel import AskStatus, Channel, Hello, QueryStatus, Status
 from spark_source.agent.home import user_directory
 from spark_source.errors import AgentError
 
-__all__ = ["describe", "find"]
+__all__ = ["describe", "find", "to_json", "watch"]
 
+_TOPICS_MAX = 3  # told by name
 _PATIENCE_S = 2.0
 """An agent that needs longer for an answer is left out."""
 
@@ -35,26 +40,64 @@ def _ask(path: str) -> Status | None:
         return status if isinstance(status, Status) else None
 
 
-def describe(status: Status) -> str:
+def watch(seconds: float) -> list[tuple[Status, dict[str, float]]]:
+    """Every agent, and the records per second of its queries in the seconds that this takes."""
+    before = {(s.pid, q.name): q.totals.records for s in find() for q in s.queries}
+    time.sleep(seconds)
+    return [
+        (
+            status,
+            {
+                query.name: (query.totals.records - before[status.pid, query.name]) / seconds
+                for query in status.queries
+                if (status.pid, query.name) in before
+            },
+        )
+        for status in find()
+    ]
+
+
+def to_json(status: Status, rates: Mapping[str, float]) -> dict[str, Any]:
+    """One agent, for machines."""
+    told = asdict(status)
+    for query in told["queries"]:
+        query["records_per_second"] = rates.get(query["name"])
+    return told
+
+
+def describe(status: Status, rates: Mapping[str, float]) -> str:
     """A few lines about one agent."""
     used, limit = status.memory_used / (1 << 20), status.memory_limit / (1 << 20)
     peak = status.memory_peak / (1 << 20)
     lines = [
-        f"agent {status.pid}: {status.workers} workers read, {used:.0f} of {limit:.0f} MiB in use "
+        f"agent {status.pid}: {status.workers} tasks read, {used:.0f} of {limit:.0f} MiB in use "
         f"(at most {peak:.0f})"
     ]
     for query in status.queries:
-        lines += _query_lines(query)
+        lines += _query_lines(query, rates.get(query.name, 0.0))
     return "\n".join(lines)
 
 
-def _query_lines(query: QueryStatus) -> list[str]:
+def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
     totals = query.totals
     requests = totals.full_requests + totals.incremental_requests
-    head = (
-        f"  query {query.name[:8]}: {totals.records:,} records, {requests:,} requests "
-        f"({totals.full_requests} full), {totals.reply_bytes / (1 << 20):,.1f} MiB, "
-        f"sessions opened {totals.sessions_opened}, lost {totals.sessions_lost}, "
-        f"refused {totals.sessions_refused}, idle for {query.idle_s:.0f} s"
+    yield f"  query {query.stream or query.name}: {_some(query.topics)}, {rate:,.0f} records/s"
+    yield (
+        f"    {totals.records:,} records, {requests:,} requests ({totals.full_requests} full), "
+        f"{totals.reply_bytes / (1 << 20):,.1f} MiB, decoded in {totals.decode_s:.1f} s, "
+        f"waited {totals.starved_s:.1f} s for memory, idle for {query.idle_s:.0f} s"
     )
-    return [head, *(f"    {line}" for line in query.sessions)]
+    yield (
+        f"    sessions: {totals.sessions_opened} opened, {totals.sessions_lost} lost, "
+        f"{totals.sessions_refused} refused, {totals.sessions_closed} closed"
+    )
+    for session in query.sessions:
+        yield (
+            f"    broker {session.broker}: session {session.session_id}, epoch {session.epoch}, "
+            f"{session.partitions} partitions ({session.state})"
+        )
+
+
+def _some(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _TOPICS_MAX} more" if len(topics) > _TOPICS_MAX else ""
+    return ", ".join(topics[:_TOPICS_MAX]) + more

@@ -110,22 +110,25 @@ def demo(
     raise typer.Exit(0 if summary.counts.exact else 1)
 
 
-def agents(as_json: Json = False) -> None:
+def agents(
+    seconds: Annotated[float, typer.Option(min=0.1, help="Rates are of so many seconds.")] = 1.0,
+    as_json: Json = False,
+) -> None:
     """List the agents of your Spark executors on this machine, with their fetch sessions.
 
     There is one for each executor that reads with kfetch.agent=process. An agent leaves with its
-    executor.
+    executor. Queries have the id that Spark gives them in their progress.
 
     \b
     Example: what a running query holds, for a script
       kfetch agents --json
     """
-    from jobs.agents import describe, find
+    from jobs.agents import describe, to_json, watch
 
-    found = find()
+    found = watch(seconds)
     if as_json:
-        typer.echo(json.dumps([asdict(status) for status in found]))
+        typer.echo(json.dumps([to_json(*agent) for agent in found]))
     elif not found:
         typer.echo("no agent runs here: queries with kfetch.agent=process start them")
-    for status in () if as_json else found:
-        typer.echo(describe(status))
+    for agent in () if as_json else found:
+        typer.echo(describe(*agent))

@@ -60,8 +60,9 @@ OPTIONS: tuple[Option, ...] = (
         ("kafkaConsumer.pollTimeoutMs", "120000", "a task without progress fails after this"),
         (
             "kfetch.agent",
-            "inline",
-            "where sessions live: `process`, one agent per executor",
+            "process",
+            "where sessions live: in one agent per executor, or `inline` in each Python worker "
+            "(the default where there is no Linux)",
         ),
         ("kfetch.agent.memory", "256m", "the agent's replies and batches together, per executor"),
         ("kfetch.agent.lease", "120s", "sessions of a query that nobody reads close after this"),
@@ -69,7 +70,11 @@ OPTIONS: tuple[Option, ...] = (
         ("kfetch.statsDirectory", "none", "each worker writes its fetch statistics there"),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply"),
-        ("kafka.max.partition.fetch.bytes", "1048576", "soft limit of a partition in a reply"),
+        (
+            "kafka.max.partition.fetch.bytes",
+            "4194304",
+            "soft limit of a partition in a reply (Kafka's own default is 1 MiB)",
+        ),
         ("kafka.fetch.min.bytes", "1", "the broker waits for so much"),
         ("kafka.fetch.max.wait.ms", "500", "…but not longer than this"),
         ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,6 +23,9 @@ OFFSET_MAX = (1 << 63) - 1
 PARTITION_MAX = (1 << 31) - 1
 
 T = TypeVar("T")
+
+# The agent needs memfd_create(2), pidfd_open(2) and SO_PEERCRED.
+AGENT = "process" if sys.platform == "linux" else "inline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class FetchOptions:
     """The limits of a Fetch request (KIP-74). Sizes in bytes, times in milliseconds."""
 
     max_bytes: int = 50 << 20
-    partition_max_bytes: int = 1 << 20
+    partition_max_bytes: int = 4 << 20
     min_bytes: int = 1
     max_wait_ms: int = 500
     check_crcs: bool = True
@@ -93,7 +97,7 @@ class SourceOptions:
     """A task that makes no progress for so long fails, and Spark retries it."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
     fetch: FetchOptions = field(default_factory=FetchOptions)
-    agent: str = "inline"
+    agent: str = AGENT
     """Where sessions live: ``process``, the executor's agent, or ``inline``, the worker itself."""
     agent_memory_bytes: int = 256 << 20
     """Raw replies and decoded batches together, per executor."""
@@ -127,7 +131,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", _seconds, 120.0),
         network=_network(read),
         fetch=_fetch(read),
-        agent=read("kfetch.agent", _agent, "inline"),
+        agent=read("kfetch.agent", _agent, AGENT),
         agent_memory_bytes=read("kfetch.agent.memory", _memory, 256 << 20),
         agent_lease_s=read("kfetch.agent.lease", _duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
@@ -167,7 +171,7 @@ def _network(read: _Reader) -> NetworkOptions:
 def _fetch(read: _Reader) -> FetchOptions:
     return FetchOptions(
         max_bytes=read("kafka.fetch.max.bytes", _bytes, 50 << 20),
-        partition_max_bytes=read("kafka.max.partition.fetch.bytes", _bytes, 1 << 20),
+        partition_max_bytes=read("kafka.max.partition.fetch.bytes", _bytes, 4 << 20),
         min_bytes=read("kafka.fetch.min.bytes", _bytes, 1),
         max_wait_ms=read("kafka.fetch.max.wait.ms", _milliseconds, 500),
         check_crcs=read("kafka.check.crcs", _boolean, True),

@@ -82,7 +82,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
     ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
     ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
-    ("kfetch.agent", "agent", "inline", [("process", "process"), ("INLINE", "inline")]),
+    ("kfetch.agent", "agent", "process", [("process", "process"), ("INLINE", "inline")]),
     (
         "kfetch.agent.memory",
         "agent_memory_bytes",
@@ -94,7 +94,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
     ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),
     ("kafka.fetch.max.bytes", "fetch.max_bytes", 52_428_800, [("1", 1)]),
-    ("kafka.max.partition.fetch.bytes", "fetch.partition_max_bytes", 1_048_576, [("1", 1)]),
+    ("kafka.max.partition.fetch.bytes", "fetch.partition_max_bytes", 4_194_304, [("1", 1)]),
     ("kafka.fetch.min.bytes", "fetch.min_bytes", 1, [("0", 0), ("100", 100)]),
     ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
     ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),

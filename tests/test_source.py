@@ -53,7 +53,7 @@ def reader(kafka: LittleKafka) -> Iterator[Any]:
     made.stop()
 
 
-START = {"subscribe": "t", "startingOffsets": "earliest"}
+START = {"subscribe": "t", "startingOffsets": "earliest", "kfetch.agent": "inline"}
 
 
 def stream_reader(options: dict[str, str]) -> Any:

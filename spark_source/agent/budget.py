@@ -2,22 +2,30 @@
 
 A fetch reserves what its reply may take; a full budget sends no request, and the session stays as
 it is. One fetch passes whatever its size when no reply is in use: segments are given back by
-workers, which wait for records, so a fetch that waited for segments could wait for itself.
+workers, which wait for records, so a fetch that waited for segments could wait for itself. What is
+kept in the hope that it is of use (``keep``) goes, the oldest first, as soon as a fetch needs room.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+_Key = tuple[Hashable, Hashable]
+"""(Owner, what): of something that is kept."""
 
 
 class Budget:
-    """Bytes in use out of ``limit``: frames (raw replies) and segments. Any thread may use it."""
+    """Bytes in use out of ``limit``: frames (raw replies), segments, and what is kept. Any thread
+    may use it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._frames = 0
         self._segments = 0
+        self._kept: OrderedDict[_Key, tuple[int, object]] = OrderedDict()
+        self._kept_bytes = 0
         self._peak = 0
         # Who waits, in order of arrival: a small request that overtook would starve a large one.
         self._line: dict[object, None] = {}
@@ -26,7 +34,7 @@ class Budget:
     @property
     def used(self) -> int:
         """Bytes in use."""
-        return self._frames + self._segments
+        return self._frames + self._segments + self._kept_bytes
 
     @property
     def peak(self) -> int:
@@ -73,10 +81,44 @@ class Budget:
             self._peak = max(self._peak, self.used)
         return Reservation(self._give_segments, size)
 
+    def keep(self, key: _Key, size: int, value: object) -> None:
+        """Keep a value of ``size`` bytes until ``take_back``, or until somebody needs the room."""
+        with self._changed:
+            self._forget(key)
+            self._kept[key] = size, value
+            self._kept_bytes += size
+            self._make_room(0)
+            self._peak = max(self._peak, self.used)
+
+    def take_back(self, key: _Key) -> tuple[object, Reservation] | None:
+        """A value that was kept, its bytes now those of a frame; None if it had to go."""
+        with self._changed:
+            if key not in self._kept:
+                return None
+            size, value = self._kept[key]
+            self._forget(key)
+            return value, self._take_frame(size)
+
+    def drop(self, owner: Hashable) -> None:
+        """Keep nothing of this owner's any longer."""
+        with self._changed:
+            for key in [key for key in self._kept if key[0] is owner]:
+                self._forget(key)
+            self._changed.notify_all()
+
+    def _forget(self, key: _Key) -> None:
+        if key in self._kept:
+            self._kept_bytes -= self._kept.pop(key)[0]
+
+    def _make_room(self, size: int) -> None:
+        while self._kept and self.used + size > self._limit:
+            self._forget(next(iter(self._kept)))
+
     def _may(self, place: object, size: int) -> bool:
-        return next(iter(self._line)) is place and (
-            self._frames == 0 or self.used + size <= self._limit
-        )
+        if next(iter(self._line)) is not place:
+            return False
+        self._make_room(size)
+        return self._frames == 0 or self.used + size <= self._limit
 
     def _leave(self, place: object) -> None:
         if place in self._line:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_source.agent.stats import FetchStats
+from spark_source.agent.stats import FetchStats, SessionStatus
 from spark_source.errors import AgentError, KfetchError
 from spark_source.model import OffsetRange
 from spark_source.options import SourceOptions
@@ -39,6 +39,8 @@ class Read:
     query: str
     options: SourceOptions
     ranges: tuple[OffsetRange, ...]
+    stream: str = ""
+    """Id of Spark's streaming query, for people; empty outside of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +53,13 @@ class QueryStatus:
     """One query of an agent."""
 
     name: str
+    """Our own name of the query."""
+    stream: str
+    """Spark's id of it, as in its progress; empty outside of a streaming query."""
+    topics: tuple[str, ...]
+    """Those that tasks have read."""
     idle_s: float
-    sessions: tuple[str, ...]
-    """A line per broker."""
+    sessions: tuple[SessionStatus, ...]
     totals: FetchStats
 
 

@@ -58,10 +58,18 @@ def _stream(
         timeout_s=options.poll_timeout_s + _SPARE_S,
     )
     try:
-        channel.send(Read(query=query, options=options, ranges=tuple(left)))
+        channel.send(Read(query=query, options=options, ranges=tuple(left), stream=_stream_id()))
         yield from _batches(channel, left)
     finally:
         channel.close()
+
+
+def _stream_id() -> str:
+    """The id of the streaming query that this task belongs to (StreamExecution.QUERY_ID_KEY)."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return (task.getLocalProperty("sql.streaming.queryId") or "") if task else ""
 
 
 def _batches(channel: Channel, left: list[OffsetRange]) -> Iterator[pa.RecordBatch]:

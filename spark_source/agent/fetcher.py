@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
-from spark_source.agent.stats import FetchStats
+from spark_source.agent import events
+from spark_source.agent.stats import FetchStats, SessionStatus, Totals
 from spark_source.errors import ConnectionLost, WireError
 from spark_source.model import Broker, FetchPosition, TopicPartition
 from spark_source.options import FetchOptions, NetworkOptions
 from spark_source.session.session import FetchSession
-from spark_source.session.values import TOPIC_ID_VERSION, FetchPlan
+from spark_source.session.transitions import Event
+from spark_source.session.values import TOPIC_ID_VERSION, FetchPlan, Outcome
 from spark_source.wire import fetch
 from spark_source.wire.connection import Allocate, Connection, ReplyBuffer
 from spark_source.wire.fetch import FetchReply, PartitionReply
@@ -50,18 +52,21 @@ class Fetcher:
         fetch_: FetchOptions,
         network: NetworkOptions,
         allocate: Allocate | None = None,
+        sink: events.Sink = events.story,
     ) -> None:
         self.broker = broker
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
         self._session: FetchSession | None = None
+        self._topic_ids = False
         self._allocate = allocate or ReplyBuffer()
         self._wanted: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
         self._sent_at = 0.0
         self._not_before = 0.0
-        self._stats = FetchStats()
+        self._totals = Totals()
+        self._sink = sink
 
     def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """The partition's new position; None to read it no longer."""
@@ -103,7 +108,7 @@ class Fetcher:
             raise
         self._in_flight = plan
         self._sent_at = time.monotonic()
-        self._count_request(plan, size)
+        self._tell_request(plan, size)
 
     def receive(self, deadline: float) -> Fetched | None:
         """The reply to the request in flight; None if it brought nothing but a new start.
@@ -121,17 +126,12 @@ class Fetcher:
         except (ConnectionLost, WireError) as cause:
             self._lose(plan, cause)
             raise
-        self._count(FetchStats(reply_bytes=len(frame)))
+        self._tell_reply(len(frame), len(reply.partitions))
         return self._accept(plan, reply)
 
     def stats(self) -> FetchStats:
         """What this broker's session cost so far."""
-        if self._session is None:
-            return self._stats
-        told = self._session.stats()
-        return self._stats + FetchStats(
-            sessions_opened=told.opened, sessions_lost=told.lost, sessions_refused=told.refused
-        )
+        return self._totals.stats()
 
     def close(self) -> None:
         """Close the session at the broker, if it can be reached, and the connection."""
@@ -141,6 +141,17 @@ class Fetcher:
             log.debug("the session at %s was left to expire: %s", self.broker, cause)
         if self._connection is not None:
             self._connection.close()
+
+    def status(self) -> SessionStatus:
+        """How the session stands. Any thread may ask."""
+        session = self._session
+        return SessionStatus(
+            broker=str(self.broker),
+            state=session.state.name if session else "NONE",
+            session_id=session.metadata.session_id if session else 0,
+            epoch=session.metadata.epoch if session else 0,
+            partitions=len(self._held()),
+        )
 
     def __repr__(self) -> str:
         return f"<Fetcher {self.broker}: {self._session!r}, {len(self._wanted)} changes waiting>"
@@ -159,14 +170,15 @@ class Fetcher:
             self._connection = Connection.open(
                 self.broker.host, self.broker.port, self._network, until
             )
-            self._count(FetchStats(connections_opened=1))
+            self._tell(events.Connected(broker=self.broker))
         return self._connection
 
     def _opened_session(self, connection: Connection) -> FetchSession:
-        if self._session is None:
-            self._session = FetchSession(
-                topic_ids=connection.speaks(FetchRequest, TOPIC_ID_VERSION)
-            )
+        topic_ids = connection.speaks(FetchRequest, TOPIC_ID_VERSION)
+        if self._session is None or self._topic_ids != topic_ids:
+            # A broker that came back with other versions: its sessions did not survive that.
+            self._wanted = {**self._held(), **self._wanted}
+            self._session, self._topic_ids = FetchSession(topic_ids=topic_ids), topic_ids
         return self._session
 
     def _accept(self, plan: FetchPlan, reply: FetchReply) -> Fetched | None:
@@ -174,7 +186,7 @@ class Fetcher:
             raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
-        log.debug("%s: %s after %s", self.broker, outcome.event, plan)
+        self._tell_move(outcome)
         if not outcome.accepted:
             return None
         self._drop_acknowledged(plan)
@@ -193,7 +205,7 @@ class Fetcher:
 
     def _lose(self, plan: FetchPlan, cause: Exception) -> None:
         if self._session is not None:
-            self._session.reject(plan, cause)
+            self._tell_move(self._session.reject(plan, cause))
         if self._connection is not None:
             self._connection.close()
 
@@ -212,11 +224,36 @@ class Fetcher:
             self._in_flight = plan
             self.receive(deadline)
 
-    def _count_request(self, plan: FetchPlan, size: int) -> None:
-        if plan.full:
-            self._count(FetchStats(full_requests=1, full_request_bytes=size))
-        else:
-            self._count(FetchStats(incremental_requests=1, incremental_request_bytes=size))
+    def _tell(self, fact: events.Fact) -> None:
+        self._totals.add(fact)
+        self._sink(fact)
 
-    def _count(self, more: FetchStats) -> None:
-        self._stats = self._stats + more
+    def _tell_request(self, plan: FetchPlan, size: int) -> None:
+        fact = events.Requested(
+            broker=self.broker,
+            session_id=plan.session_id,
+            epoch=plan.epoch,
+            full=plan.full,
+            named=len(plan.send),
+            forgotten=len(plan.forget),
+            size=size,
+        )
+        self._tell(fact)
+
+    def _tell_reply(self, size: int, partitions: int) -> None:
+        wait_s = time.monotonic() - self._sent_at
+        fact = events.Replied(broker=self.broker, size=size, partitions=partitions, wait_s=wait_s)
+        self._tell(fact)
+
+    def _tell_move(self, outcome: Outcome) -> None:
+        """A request that was answered as usual is no news of the session."""
+        if self._session is None or outcome.event in (Event.CONTINUED, Event.SESSIONLESS):
+            return
+        fact = events.SessionMoved(
+            broker=self.broker,
+            event=outcome.event,
+            session_id=self._session.metadata.session_id,
+            partitions=len(self._session.partitions),
+            problem=outcome.problem,
+        )
+        self._tell(fact)

@@ -50,14 +50,13 @@ class Query:
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
         self._pump = Pump(self._fetcher, options.fetch.partition_max_bytes)
-        self._records = 0
+        self._totals = stats.Totals()
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read ranges; see ``inline.read``."""
         try:
-            reading = Reading(ranges, self._options, self._cluster, self._pump)
+            reading = Reading(ranges, self._options, self._cluster, self._pump, self._totals.add)
             for delivery in reading.deliveries():
-                self._records += delivery.batch.num_rows
                 yield delivery.batch
         finally:
             self._write_stats()
@@ -71,7 +70,7 @@ class Query:
     def stats(self) -> stats.FetchStats:
         """What the query's sessions cost in this process."""
         fetched = stats.total(fetcher.stats() for fetcher in self._fetchers.values())
-        return fetched + stats.FetchStats(records=self._records)
+        return fetched + self._totals.stats()
 
     def close(self) -> None:
         """Close every session and connection."""

@@ -8,6 +8,7 @@ poll again and again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ from spark_source.wire.fetch import FetchReply, PartitionReply
 
 def _keep() -> None:
     """The memory of the records is not counted."""
+
+
+def _nothing(_progress: Progress, _partition: PartitionReply) -> None:
+    """What lies behind a range is of no use to anyone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,8 @@ class Lane:
 
     fetcher: Fetcher
     partition_max_bytes: int
+    spare: Callable[[Progress, PartitionReply], None] = _nothing
+    """Told of a range that is done, with a reply that may hold more than the range."""
     _lines: dict[TopicPartition, list[Progress]] = field(default_factory=dict)
     _fruitless: int = 0
 
@@ -85,7 +92,11 @@ class Lane:
         line = self._lines.setdefault(progress.tp, [])
         line.append(progress)
         if len(line) == 1:
-            self.fetcher.want(progress.tp, self._position(progress))
+            self._ask(progress)
+
+    def waits_in_line(self, progress: Progress) -> bool:
+        """Whether a range is behind another one of its partition. Any thread may ask."""
+        return next(iter(self._lines.get(progress.tp, ())), progress) is not progress
 
     def drop(self, progress: Progress) -> None:
         """Read a range no longer, wherever it stands."""
@@ -139,23 +150,33 @@ class Lane:
                 self.drop(progress)
                 yield Arrival(progress=progress, trouble=partition, reply=fetched.reply)
             elif len(partition.records):
-                yield self._advanced(progress, partition.records)
+                arrival = self.take(progress, partition)
+                if progress.done:
+                    self.drop(progress)
+                else:
+                    self.fetcher.want(progress.tp, self._position(progress))
+                yield arrival
 
-    def _advanced(self, progress: Progress, data: memoryview) -> Arrival:
-        records = progress.slice(data)
-        progress.advance(extent(data, progress.offset))
+    def take(self, progress: Progress, partition: PartitionReply) -> Arrival:
+        """Bring a range forward by records that answer its position."""
+        records = progress.slice(partition.records)
+        progress.advance(extent(partition.records, progress.offset))
         if progress.done:
-            self.drop(progress)
-        else:
-            self.fetcher.want(progress.tp, self._position(progress))
+            self.spare(progress, partition)
         return Arrival(progress=progress, records=records, next_offset=progress.offset)
 
     def _next(self, tp: TopicPartition) -> None:
         """The first in line is gone: read the next one, or the partition no longer."""
         line = self._lines[tp]
-        self.fetcher.want(tp, self._position(line[0]) if line else None)
-        if not line:
+        if line:
+            self._ask(line[0])
+        else:
             del self._lines[tp]
+            self.fetcher.want(tp, None)
+
+    def _ask(self, progress: Progress) -> None:
+        progress.asked_since = time.monotonic()
+        self.fetcher.want(progress.tp, self._position(progress))
 
     def _begin_again(self) -> list[Arrival]:
         """The session is to begin again. Once is routine, twice running is a broker in trouble."""

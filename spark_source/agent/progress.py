@@ -25,6 +25,8 @@ class Progress:
     """Epoch of the last record batch read; -1 before the first, as the checkpoint's epoch is the
     leader's, not a record's, and would be taken for divergence."""
 
+    asked_since: float = 0.0
+    """When the range came first in its partition's line (monotonic time)."""
     missing: int = 0
     """How often running the metadata had no such partition."""
 

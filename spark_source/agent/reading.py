@@ -16,14 +16,14 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from spark_source.agent import recovery
+from spark_source.agent import events, recovery
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
 from spark_source.errors import BrokerError, ConnectionLost, KfetchError, ReadStalled
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
-from spark_source.records import decode
+from spark_source.records import Slice, decode
 from spark_source.wire import codes
 from spark_source.wire.backoff import Backoff
 from spark_source.wire.cluster import Cluster
@@ -35,15 +35,23 @@ T = TypeVar("T")
 # Raw bytes that become one Arrow batch. Measured with the drain benchmark; see ARCHITECTURE.md.
 _BATCH_BYTES = 4 << 20
 
+# How often the deadline may pass while a range waits for memory, or for another reader.
+_HELD_MAX = 10
+_HELD_BY = "memory (kfetch.agent.memory) or another reader of the same partition"
+
 
 class Supply(Protocol):
     """Where arrivals come from."""
 
-    def add(self, progress: Progress) -> None:
-        """Read a range from its leader."""
+    def add(self, ranges: Sequence[Progress]) -> None:
+        """Read ranges, each from its leader."""
 
     def drop(self, progress: Progress) -> None:
         """Read a range no longer."""
+
+    def asked_since(self, progress: Progress) -> float:
+        """Since when (monotonic time) the broker is asked for a range: now, while the range still
+        waits for this side, which is for memory or for another reader."""
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """What arrived; none at ``until`` if there is nothing to wait for. Views live until the
@@ -68,12 +76,17 @@ class Pump:
         self._lanes: dict[Broker, Lane] = {}
         self._turn = 0
 
-    def add(self, progress: Progress) -> None:
+    def add(self, ranges: Sequence[Progress]) -> None:
         """See Supply."""
-        broker = progress.leader
-        if broker not in self._lanes:
-            self._lanes[broker] = Lane(self._fetcher(broker), self._partition_max_bytes)
-        self._lanes[broker].add(progress)
+        for progress in ranges:
+            broker = progress.leader
+            if broker not in self._lanes:
+                self._lanes[broker] = Lane(self._fetcher(broker), self._partition_max_bytes)
+            self._lanes[broker].add(progress)
+
+    def asked_since(self, progress: Progress) -> float:
+        """See Supply."""
+        return progress.asked_since
 
     def drop(self, progress: Progress) -> None:
         """See Supply."""
@@ -109,29 +122,31 @@ class Reading:
         options: SourceOptions,
         cluster: Cluster,
         supply: Supply,
+        sink: events.Sink = events.story,
     ) -> None:
         self._options = options
         self._fail = options.fail_on_data_loss
         self._cluster = cluster
         self._supply = supply
+        self._sink = sink
         self._open = {i: Progress.of(item, i) for i, item in enumerate(ranges) if item.size > 0}
         self._unplaced: dict[int, Progress] = {}
         self._retry_at = float("inf")
         self._first_cause: KfetchError | None = None
         self._backoff = Backoff(options.network)
         self._deadline = time.monotonic() + options.poll_timeout_s
+        self._held_s = 0.0
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
         try:
-            for progress in self._open.values():
-                self._supply.add(progress)
+            self._supply.add(list(self._open.values()))
             while self._open:
                 until = min(self._deadline, self._retry_at)
                 yield from self._handled(self._supply.next(until, self._deadline))
                 self._find_leaders()
                 if time.monotonic() >= self._deadline:
-                    raise self._stuck()
+                    self._wait_on()
         finally:
             for progress in self._open.values():
                 self._supply.drop(progress)
@@ -151,16 +166,27 @@ class Reading:
                 self._mend(arrival)
         for group in _grouped([a for a in arrivals if a.records is not None]):
             moved = {a.progress.index: a.next_offset for a in group}
-            batch = decode(
-                [a.records for a in group if a.records is not None],
-                headers=self._options.include_headers,
-                check_crcs=self._options.fetch.check_crcs,
-            )
+            batch = self._decode([a.records for a in group if a.records is not None])
             for arrival in group:
                 arrival.release()
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(moved.items()))
             self._note(group)
+
+    def _decode(self, slices: Sequence[Slice]) -> pa.RecordBatch | None:
+        began = time.monotonic()
+        batch = decode(
+            slices,
+            headers=self._options.include_headers,
+            check_crcs=self._options.fetch.check_crcs,
+        )
+        fact = events.Decoded(
+            records=batch.num_rows if batch is not None else 0,
+            size=sum(len(part.data) for part in slices),
+            seconds=time.monotonic() - began,
+        )
+        self._sink(fact)
+        return batch
 
     def _note(self, group: Sequence[Arrival]) -> None:
         """Leave the ranges that are done, and move the deadline if there was progress.
@@ -174,6 +200,7 @@ class Reading:
                 self._open.pop(arrival.progress.index, None)
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s
+            self._held_s = 0.0
             self._backoff = Backoff(self._options.network)
             self._first_cause = None
 
@@ -200,7 +227,7 @@ class Reading:
         if progress.done:  # a loss has cut the range short
             self._open.pop(progress.index, None)
         elif progress.index in self._open:
-            self._supply.add(progress)
+            self._supply.add([progress])
 
     def _lost_leader(self, progress: Progress, cause: KfetchError) -> None:
         """The broker can't be asked, or leads the partition no longer: look for another, later."""
@@ -241,9 +268,23 @@ class Reading:
             self._first_cause = self._first_cause or cause or failed
             raise self._stuck() from None
 
+    def _wait_on(self) -> None:
+        """The deadline is over. It begins when the broker is asked, and not while a range waits for
+        another task of this executor, whose pace is Spark's; but that has a limit too. Raises
+        ReadStalled."""
+        asked = [self._supply.asked_since(p) for p in self._open.values()]
+        until = self._options.poll_timeout_s + max(asked, default=0.0)
+        limit_s = _HELD_MAX * self._options.poll_timeout_s
+        if self._unplaced or until <= time.monotonic() or self._held_s >= limit_s:
+            raise self._stuck()
+        self._held_s += until - self._deadline
+        self._deadline = until
+        log.warning("%d ranges have waited %g s for %s", len(self._open), self._held_s, _HELD_BY)
+
     def _stuck(self) -> ReadStalled:
         progress = next(iter((self._unplaced or self._open).values()))
-        why = self._first_cause.message if self._first_cause else "the broker sent no records"
+        why = _HELD_BY if self._held_s else "the broker sent no records"
+        why = self._first_cause.message if self._first_cause else why
         return ReadStalled(
             f"{progress.tp}: no record from offset {progress.offset} on within "
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "

@@ -33,11 +33,11 @@ from spark_source.agent.channel import (
     Status,
     peer_uid,
 )
+from spark_source.agent.inbox import Inbox
 from spark_source.agent.reading import Delivery, Reading
 from spark_source.agent.segments import Segment, stream_size
-from spark_source.agent.shared import Inbox, SharedQuery
+from spark_source.agent.shared import SharedQuery
 from spark_source.errors import AgentError, KfetchError
-from spark_source.options import SourceOptions
 from spark_source.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -56,12 +56,13 @@ class Queries:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def reading(self, name: str, options: SourceOptions) -> Iterator[SharedQuery]:
+    def reading(self, request: Read) -> Iterator[SharedQuery]:
         """The query, kept open while a task reads."""
+        name, options = request.query, request.options
         self.budget.raise_limit(options.agent_memory_bytes)
         with self._lock:
             query = self._open.setdefault(name, SharedQuery(name, options, self.budget))
-            query.enter()
+            query.enter(request)
         try:
             yield query
         finally:
@@ -88,15 +89,7 @@ class Queries:
         """What is open."""
         with self._lock:
             queries = list(self._open.values())
-        return tuple(
-            QueryStatus(
-                name=q.name,
-                idle_s=q.idle_s(),
-                sessions=tuple(q.describe()),
-                totals=q.stats(),
-            )
-            for q in queries
-        )
+        return tuple(query.status() for query in queries)
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -172,15 +165,14 @@ class Server:
     def _deliver(self, request: Read, segments: Segments) -> None:
         options = request.options
         with contextlib.ExitStack() as stack:
-            query = stack.enter_context(self._queries.reading(request.query, options))
+            query = stack.enter_context(self._queries.reading(request))
             cluster = Cluster(options.bootstrap, options.network)
             stack.callback(cluster.close)
-            inbox = stack.enter_context(contextlib.closing(Inbox(query, segments.look)))
-            reading = Reading(request.ranges, options, cluster, inbox)
+            inbox = stack.enter_context(contextlib.closing(Inbox(query.lane, segments.look)))
+            reading = Reading(request.ranges, options, cluster, inbox, query.tell)
             deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
             for delivery in deliveries:
                 segments.send(delivery)
-                query.count(delivery.batch.num_rows)
 
     def _status(self) -> Status:
         budget = self._queries.budget

@@ -1,7 +1,7 @@
-"""Counting what a query's fetch sessions cost: requests, bytes, sessions, records.
+"""Adding up what a query's fetch sessions cost: requests, bytes, sessions, records, waits.
 
-Frozen facts, kept per Python worker and query. With the option ``kfetch.statsDirectory`` each
-worker keeps its own file there current, so that a run can be added up afterwards, even one that was
+Kept per Python worker, or agent, and query. With the option ``kfetch.statsDirectory`` each process
+keeps its own file there current, so that a run can be added up afterwards, even one that was
 killed.
 """
 
@@ -11,16 +11,28 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+from spark_source.agent.events import (
+    Connected,
+    Decoded,
+    Fact,
+    Replied,
+    Requested,
+    SessionMoved,
+    Starved,
+)
+from spark_source.session.transitions import Event
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchStats:
-    """Totals since the query's first read in this worker. Sizes in bytes, on the wire."""
+    """Totals since the query's first read in this process. Sizes in bytes, on the wire."""
 
     full_requests: int = 0
     """Requests that named every partition."""
@@ -28,13 +40,22 @@ class FetchStats:
     incremental_requests: int = 0
     """Requests that named only what changed."""
     incremental_request_bytes: int = 0
+    incremental_partitions: int = 0
+    """Partitions that incremental requests named or forgot."""
     reply_bytes: int = 0
+    wait_s: float = 0.0
+    """Between a request and its reply, in seconds; more than one broker may be waited for."""
     records: int = 0
+    decode_s: float = 0.0
+    starved_s: float = 0.0
+    """Waiting for memory (``kfetch.agent.memory``) before a request."""
     sessions_opened: int = 0
     sessions_lost: int = 0
     """Evicted by the broker, or gone with it."""
     sessions_refused: int = 0
     """The broker's session cache was full."""
+    sessions_closed: int = 0
+    """By us."""
     connections_opened: int = 0
 
     def __add__(self, other: FetchStats) -> FetchStats:
@@ -43,8 +64,71 @@ class FetchStats:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatus:
+    """One broker's fetch session of a query."""
+
+    broker: str
+    state: str
+    """Of ``spark_source.session.transitions.State``."""
+    session_id: int
+    epoch: int
+    """Both for the next request."""
+    partitions: int
+    """How many the session holds."""
+
+
+_MOVES = {
+    Event.OPENED: "sessions_opened",
+    Event.LOST: "sessions_lost",
+    Event.REFUSED: "sessions_refused",
+    Event.CLOSED: "sessions_closed",
+}
+
+
+class Totals:
+    """A sink that adds facts up. Any thread may tell it."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, fact: Fact) -> None:
+        """Count one fact."""
+        with self._lock:
+            self._sums.update(_counted(fact))
+
+    def stats(self) -> FetchStats:
+        """The totals so far."""
+        with self._lock:
+            return FetchStats(**self._sums)
+
+
+def _counted(fact: Fact) -> Mapping[str, float]:
+    """Which totals a fact raises, and by how much."""
+    match fact:
+        case Requested(full=True):
+            return {"full_requests": 1, "full_request_bytes": fact.size}
+        case Requested():
+            return {
+                "incremental_requests": 1,
+                "incremental_request_bytes": fact.size,
+                "incremental_partitions": fact.named + fact.forgotten,
+            }
+        case Replied():
+            return {"reply_bytes": fact.size, "wait_s": fact.wait_s}
+        case SessionMoved(event=event):
+            return {_MOVES[event]: 1} if event in _MOVES else {}
+        case Decoded():
+            return {"records": fact.records, "decode_s": fact.seconds}
+        case Starved():
+            return {"starved_s": fact.seconds}
+        case Connected():
+            return {"connections_opened": 1}
+
+
 def total(parts: Iterable[FetchStats]) -> FetchStats:
-    """The sum of several workers' or brokers' totals."""
+    """The sum of several processes' or brokers' totals."""
     return sum(parts, FetchStats())
 
 

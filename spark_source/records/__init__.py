@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_source.errors import KfetchError, OptionError
 from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
-from spark_source.records.batch import Extent, Section, Slice, extent, sections
+from spark_source.records.batch import Extent, Section, Slice, extent, sections, tail
 
 __all__ = [
     "IMPLEMENTATION",
@@ -28,6 +28,7 @@ __all__ = [
     "decode",
     "decoder",
     "extent",
+    "tail",
 ]
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")

@@ -144,6 +144,18 @@ def extent(data: memoryview, start: int) -> Extent:
     return Extent(next_offset=next_offset, leader_epoch=epoch, size=size, batches=batches)
 
 
+def tail(data: memoryview, offset: int) -> memoryview:
+    """The complete batches from the one that reaches ``offset`` on; empty if none does."""
+    begin, end = len(data), 0
+    for at, header, fault in walk(data):
+        if fault is not None:
+            break
+        if header.base_offset + header.last_offset_delta >= offset:
+            begin = min(begin, at)
+        end = at + _PREFIX_BYTES + header.length
+    return data[begin : max(begin, end)]
+
+
 def sections(slices: Sequence[Slice], *, check_crcs: bool) -> list[Section]:
     """The records sections that may hold wanted rows, in order, checked and decompressed."""
     room: Room | None = None

@@ -337,3 +337,20 @@ def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
     lane.fetcher.close()
 
     assert len(kafka.asked(FetchRequest)) <= 9
+
+
+@pytest.mark.parametrize("kafka", [(13, True), (18, True)], indirect=True)
+def test_broker_comes_back_with_an_older_version(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A broker that was replaced by an older one is read on, with topics by name."""
+    want(kafka, fetcher, t0=0, t1=0)
+    fetch(fetcher)
+    want(kafka, fetcher, t1=1)
+    kafka.nodes[1].stop()
+    kafka.nodes[1].versions[FetchRequest] = (0, 12)
+    kafka.evict()
+    kafka.nodes[1].start()
+    with pytest.raises(ConnectionLost):
+        fetch(fetcher)
+
+    assert {T0} == set(fetch(fetcher))
+    assert ((0, 0), [0, 1], []) == told(kafka)[-1]

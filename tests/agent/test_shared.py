@@ -16,14 +16,17 @@ from wire.little import LittleKafka
 from wire.scripted import Silence
 
 from spark_source import options as parsing
-from spark_source.agent import stats
+from spark_source.agent import lane_thread, stats
 from spark_source.agent.budget import Budget
-from spark_source.agent.channel import Gone
+from spark_source.agent.channel import Gone, Read
+from spark_source.agent.events import Decoded
+from spark_source.agent.inbox import Inbox
 from spark_source.agent.lane import Arrival, Lane
+from spark_source.agent.lane_thread import LaneThread
 from spark_source.agent.progress import Progress
 from spark_source.agent.reading import Reading
-from spark_source.agent.shared import Inbox, LaneThread, SharedQuery
-from spark_source.errors import AgentError
+from spark_source.agent.shared import SharedQuery
+from spark_source.errors import AgentError, ReadStalled
 from spark_source.model import OffsetRange, TopicPartition
 from spark_source.options import SourceOptions
 from spark_source.wire.cluster import Cluster
@@ -105,7 +108,7 @@ def read(query: SharedQuery, *ranges: OffsetRange, pause_s: float = 0.0) -> Rows
     found: Rows = []
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query, lambda: False)) as inbox,
+        closing(Inbox(query.lane, lambda: False)) as inbox,
         closing(Reading(ranges, query.options, cluster, inbox).deliveries()) as deliveries,
     ):
         for delivery in deliveries:
@@ -144,7 +147,7 @@ def test_a_task_that_goes_away_leaves_the_session(
 ) -> None:
     """A reader that is closed early takes its partition out, and its memory comes back."""
     whole = part(kafka, T0, end=1000)
-    early = Inbox(query, lambda: False)
+    early = Inbox(query.lane, lambda: False)
     with closing(Cluster(query.options.bootstrap, query.options.network)) as cluster:
         deliveries = Reading([whole], query.options, cluster, early).deliveries()
         next(deliveries)
@@ -158,7 +161,7 @@ def test_a_task_that_goes_away_leaves_the_session(
 
 def test_a_worker_that_has_gone_ends_its_reading(kafka: LittleKafka, query: SharedQuery) -> None:
     """While nothing arrives the inbox asks whether anybody still waits."""
-    with closing(Inbox(query, lambda: True)) as inbox, pytest.raises(Gone):
+    with closing(Inbox(query.lane, lambda: True)) as inbox, pytest.raises(Gone):
         inbox.next(time.monotonic() + 10, time.monotonic() + 10)
 
 
@@ -182,8 +185,8 @@ def test_a_task_that_does_not_come_gets_one_reply(
     kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
     """What arrives for a task that takes nothing is one reply, whatever the budget has left."""
-    with closing(Inbox(query, lambda: False)) as slow:
-        slow.add(Progress.of(part(kafka, T0)))
+    with closing(Inbox(query.lane, lambda: False)) as slow:
+        slow.add([Progress.of(part(kafka, T0))])
         assert wait_until(lambda: held(slow) == 1)
         time.sleep(0.8)  # longer than a lane's patience
 
@@ -197,9 +200,9 @@ def test_a_task_that_does_not_come_keeps_nobody_waiting(
 ) -> None:
     """Another task of the same broker reads on; the slow one then gets the rest, once."""
     item = part(kafka, T0)
-    with closing(Inbox(query, lambda: False)) as slow:
+    with closing(Inbox(query.lane, lambda: False)) as slow:
         progress = Progress.of(item)
-        slow.add(progress)
+        slow.add([progress])
         assert wait_until(lambda: held(slow) == 1)
 
         assert expected(kafka, part(kafka, T1)) == read(query, part(kafka, T1))
@@ -222,8 +225,8 @@ def taken(inbox: Inbox, end: int) -> list[Arrival]:
 def test_a_parked_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -> None:
     """A slow task that gives up is out of the lane for good."""
     progress = Progress.of(part(kafka, T0))
-    slow = Inbox(query, lambda: False)
-    slow.add(progress)
+    slow = Inbox(query.lane, lambda: False)
+    slow.add([progress])
     lane = query.lane(progress.leader)
     assert wait_until(lambda: bool(lane._parked))
     slow.drop(progress)
@@ -307,8 +310,8 @@ def test_a_throttling_broker_is_left_alone_and_readers_are_not(
     began = time.monotonic()
     with closing(SharedQuery("q", options(kafka), budget)) as query:
         assert expected(kafka, part(kafka, T0, end=2)) == read(query, part(kafka, T0, end=2))
-        with closing(Inbox(query, lambda: False)) as inbox:
-            inbox.add(Progress.of(part(kafka, T1)))
+        with closing(Inbox(query.lane, lambda: False)) as inbox:
+            inbox.add([Progress.of(part(kafka, T1))])
             time.sleep(0.1)
 
             assert 0 == budget.used
@@ -322,8 +325,8 @@ def test_a_reply_is_handed_out_before_the_next_request(
     """A broker that falls silent does not keep back what has arrived."""
     node = kafka.nodes[1]
     node.answer(FetchRequest, node._always[FetchRequest], Silence())
-    with closing(Inbox(query, lambda: False)) as inbox:
-        inbox.add(Progress.of(part(kafka, T0)))
+    with closing(Inbox(query.lane, lambda: False)) as inbox:
+        inbox.add([Progress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
 
         assert [2] == [a.next_offset for a in inbox.next(deadline, deadline)]
@@ -347,8 +350,8 @@ def test_totals_of_a_directory(kafka: LittleKafka, budget: Budget, tmp_path: Pat
     given = options(kafka, kfetch__statsDirectory=str(tmp_path))
     with closing(SharedQuery("q", given, budget)) as query, ThreadPoolExecutor(8) as pool:
         for _ in range(8):
-            query.enter()
-        query.count(12)
+            query.enter(Read(query="q", options=given, ranges=()))
+        query.tell(Decoded(records=12, size=100, seconds=0.1))
         list(pool.map(lambda _: query.leave(), range(8)))
 
     assert 12 == stats.read(tmp_path).records
@@ -365,3 +368,38 @@ def test_statistics_written_at_once(tmp_path: Path, caplog: pytest.LogCaptureFix
 
     assert [] == caplog.messages
     assert 1 == len(list(tmp_path.iterdir()))
+
+
+def test_whoever_waits_for_another_task_waits_on(
+    kafka: LittleKafka, budget: Budget, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A range behind a slow task's range of the same partition does not fail at its deadline."""
+    given = options(kafka, kafkaConsumer__pollTimeoutMs="250")
+    with closing(SharedQuery("q", given, budget)) as query, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(read, query, part(kafka, T0), pause_s=0.1)
+
+        assert wait_until(lambda: any(lane.partitions for lane in lanes_of(query)))
+        assert expected(kafka, part(kafka, T0, 4)) == read(query, part(kafka, T0, 4))
+        assert expected(kafka, part(kafka, T0)) == slow.result()
+    assert "another reader of the same partition" in caplog.text
+
+
+def test_whoever_waits_for_memory_fails_in_the_end(
+    kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that never comes is the reason that the error tells, after ten deadlines."""
+    monkeypatch.setattr(lane_thread, "_LOOK_S", 0.01)
+    given = options(kafka, kafkaConsumer__pollTimeoutMs="30")
+    hog = budget.reserve(budget.limit, 0)
+    began = time.monotonic()
+
+    with closing(SharedQuery("q", given, budget)) as query:
+        with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\)"):
+            read(query, part(kafka, T0))
+        assert time.monotonic() - began >= 0.3
+    assert hog is not None
+
+
+def lanes_of(query: SharedQuery) -> list[Lane]:
+    """Its lanes of now."""
+    return [thread._lane for thread in query._lanes.values()]
