@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from spark_source import __version__
@@ -37,7 +38,11 @@ def _ask(path: str) -> Status | None:
             status, _ = channel.receive()
         except (OSError, AgentError):
             return None
-        return status if isinstance(status, Status) else None
+        return replace(status, log=_log_of(path)) if isinstance(status, Status) else None
+
+
+def _log_of(socket_path: str) -> str:
+    return str(Path(socket_path).with_suffix(".log"))
 
 
 def watch(seconds: float) -> list[tuple[Status, dict[str, float]]]:
@@ -71,7 +76,8 @@ def describe(status: Status, rates: Mapping[str, float]) -> str:
     peak = status.memory_peak / (1 << 20)
     lines = [
         f"agent {status.pid}: {status.workers} tasks read, {used:.0f} of {limit:.0f} MiB in use "
-        f"(at most {peak:.0f})"
+        f"(at most {peak:.0f})",
+        f"  log: {status.log}",
     ]
     for query in status.queries:
         lines += _query_lines(query, rates.get(query.name, 0.0))

@@ -73,6 +73,8 @@ class Status:
     memory_limit: int
     workers: int
     queries: tuple[QueryStatus, ...]
+    log: str = ""
+    """Where its log is, for whoever asks on the same machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
