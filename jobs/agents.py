@@ -99,7 +99,7 @@ def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
     )
     for session in query.sessions:
         yield (
-            f"    broker {session.broker}: session {session.session_id}, epoch {session.epoch}, "
+            f"    {session.broker}: session {session.session_id}, epoch {session.epoch}, "
             f"{session.partitions} partitions ({session.state})"
         )
 
