@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from integration.benchmarks.fill import fill
-from integration.benchmarks.peer import connector_jars
+from integration.benchmarks.stage import SOURCES, create, session
 from jobs.kafka import Cluster
 
-SOURCES = ("kfetch", "kafka")
 OPTIONS = {"kfetch": {"kfetch.agent": "inline"}, "kafka": {}}
 
 
@@ -45,24 +43,6 @@ class Run:
     def rows_per_second(self) -> float:
         """Rows by the time of the micro-batches."""
         return self.rows / self.seconds
-
-
-def session(cores: int) -> Any:
-    """A Spark session with the connector on its class path."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.jars", ",".join(map(str, connector_jars())))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def drain(spark: Any, cluster: Cluster, topic: str, source: str) -> Run:
@@ -102,7 +82,7 @@ def compare(options: argparse.Namespace) -> list[Run]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
-        _create(cluster, topic, options.partitions)
+        create(cluster, topic, options.partitions)
         fill(cluster, topic, records=options.records, size=options.size, codec=options.codec)
         spark = session(2)
         stack.callback(spark.stop)
@@ -114,14 +94,6 @@ def compare(options: argparse.Namespace) -> list[Run]:
                 runs.append(drain(spark, cluster, topic, source))
                 print(f"run {number + 1}: {_told(runs[-1])}", file=sys.stderr, flush=True)
         return runs
-
-
-def _create(cluster: Cluster, topic: str, partitions: int) -> None:
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
-    admin.close()
 
 
 def _told(run: Run) -> str:
