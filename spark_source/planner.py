@@ -21,9 +21,10 @@ MAX_SPLITS = 1_000_000
 class TriggerDelay:
     """``minOffsetsPerTrigger`` and ``maxTriggerDelay``: is the next micro-batch due?
 
-    The rules of Spark's connector (``KafkaMicroBatchStream.delayBatch``): the first look-up of a
-    query, new or restarted, is due at once; later ones when ``least`` offsets wait, or
-    ``patience_s`` seconds after the last look-up that was due, whether or not it found anything.
+    As in Spark's connector (``KafkaMicroBatchStream.delayBatch``), the first look-up of a query,
+    new or restarted, is due at once; later ones when ``least`` offsets wait, or ``patience_s``
+    seconds after the last that was due. A look-up that finds nothing does not count as the last
+    one: it may be repeated at once, and after a stand-still the first record does not wait again.
     """
 
     def __init__(self, patience_s: float) -> None:
@@ -31,14 +32,12 @@ class TriggerDelay:
         self._last_s: float | None = None
 
     def due(self, backlog: int, least: int, now_s: float) -> bool:
-        """Whether a micro-batch of ``backlog`` offsets starts now; ``now_s`` by any steady clock.
-
-        An answer of yes is remembered: ask once per look-up.
-        """
-        if self._last_s is not None and now_s - self._last_s < self._patience_s and backlog < least:
-            return False
-        self._last_s = now_s
-        return True
+        """Whether a micro-batch of ``backlog`` offsets starts now, by any steady clock."""
+        first = self._last_s is None
+        due = first or backlog >= least or now_s - (self._last_s or 0.0) >= self._patience_s
+        if first or (due and backlog):
+            self._last_s = now_s
+        return due
 
 
 def admit(

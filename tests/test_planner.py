@@ -180,13 +180,17 @@ DELAYS: list[tuple[str, list[tuple[float, int, bool]]]] = [
     ("enough offsets are due", [(0.0, 0, True), (1.0, 9, False), (2.0, 10, True), (3.0, 9, False)]),
     ("the delay counts from what was due", [(0.0, 3, True), (5.0, 10, True), (14.9, 9, False)]),
     ("after the delay a single offset is due", [(0.0, 3, True), (9.9, 1, False), (10.0, 1, True)]),
-    ("the delay begins anew without offsets too", [(0, 3, True), (10, 0, True), (19, 1, False)]),
+    (
+        "nothing does not begin a delay",
+        [(0, 3, True), (10, 0, True), (10, 1, True), (19, 1, False)],
+    ),
+    ("but the first look-up does", [(0, 0, True), (0, 1, False), (10, 1, True)]),
 ]
 
 
 @pytest.mark.parametrize("asked", [row[1] for row in DELAYS], ids=[row[0] for row in DELAYS])
 def test_trigger_delay(asked: list[tuple[float, int, bool]]) -> None:
-    """A micro-batch of at least 10 offsets, or after 10 s: what the connector's delayBatch says."""
+    """A micro-batch is of at least 10 offsets, or starts 10 s after the last one."""
     delay = TriggerDelay(10.0)
 
     assert [due for *_, due in asked] == [delay.due(size, 10, now) for now, size, _ in asked]
