@@ -27,6 +27,7 @@ CASES: list[tuple[int | None, int | None, list[tuple[str, int, int]], Bounds]] =
     (4, None, [(A, 1, 1), (B, 1, 21)], [(B, [1, 6, 11, 16, 21])]),
     (4, None, [(A, 1, 2), (B, 1, 1001)], [(A, [1, 2]), (B, [1, 334, 667, 1001])]),
     (1, None, [(A, 1, 5), (B, 1, 21)], [(A, [1, 5]), (B, [1, 21])]),
+    (2, None, [(A, 1, 2), (B, 1, 100)], [(A, [1, 2]), (B, [1, 100])]),
     (3, None, [(A, 1, 11)], [(A, [1, 4, 7, 11])]),
     (4, None, [(A, 1, 5), (B, 1, 21), (C, 1, 1)], [(A, [1, 5]), (B, [1, 7, 14, 21])]),
     (
@@ -158,6 +159,16 @@ def test_a_huge_partition_counts_as_one_of_the_least() -> None:
     items = [offset_range("t", 0, 0, 10**9), *(offset_range("t", p, 0, 10) for p in range(1, 10))]
 
     assert [1, 3, 3, 3] == [len(split) for split in pack(items, 100_000, 4)]
+
+
+def test_pieces_count_among_the_least() -> None:
+    """Beside a partition that was cut into enough tasks, the small ones need but one."""
+    items = [offset_range("t", 0, 0, 400), *(offset_range("t", p, 0, 10) for p in range(1, 10))]
+
+    assert [100, 100, 100, 100, 90] == [
+        sum(item.size for item in split)
+        for split in plan_splits(items, 100_000, min_partitions=5, max_records=100)
+    ]
 
 
 @pytest.mark.parametrize(
