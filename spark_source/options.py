@@ -14,6 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from spark_source.catalogue import STRATEGIES, check_names
+from spark_source.converters import (
+    agent_place,
+    boolean,
+    byte_count,
+    count,
+    delay,
+    duration,
+    memory,
+    milliseconds,
+    positive,
+    positive_int,
+    seconds,
+    size_or_default,
+)
 from spark_source.errors import NotBuilt, OptionError
 from spark_source.model import TopicPartition
 
@@ -89,6 +103,13 @@ class SourceOptions:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    """Fewer offsets wait for more, or for ``max_trigger_delay_s``."""
+    max_trigger_delay_s: float = 900.0
+    min_partitions: int | None = None
+    """Large ranges are cut until there are about so many."""
+    max_records_per_partition: int | None = None
+    """Ranges of more offsets are cut."""
     rows_per_split: int = 100_000
     """Small ranges share a task up to this many offsets; 0 gives every partition its own."""
     lookup_retries: int = 3
@@ -122,18 +143,20 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         bootstrap=_bootstrap(lowered.get("kafka.bootstrap.servers", "")),
         subscription=_subscription(lowered),
         starting=starting_offsets(lowered.get("startingoffsets", "latest")),
-        include_headers=read("includeHeaders", _boolean, False),
-        fail_on_data_loss=read("failOnDataLoss", _boolean, True),
-        max_offsets_per_trigger=read("maxOffsetsPerTrigger", _positive, None),
-        rows_per_split=read("kfetch.rowsPerSplit", _count, 100_000),
-        lookup_retries=read("fetchOffset.numRetries", _count, 3),
-        lookup_retry_s=read("fetchOffset.retryIntervalMs", _seconds, 1.0),
-        poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", _seconds, 120.0),
+        include_headers=read("includeHeaders", boolean, False),
+        fail_on_data_loss=read("failOnDataLoss", boolean, True),
+        **_trigger(read),
+        min_partitions=read("minPartitions", positive_int, None),
+        max_records_per_partition=read("maxRecordsPerPartition", positive, None),
+        rows_per_split=read("kfetch.rowsPerSplit", count, 100_000),
+        lookup_retries=read("fetchOffset.numRetries", count, 3),
+        lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
+        poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),
         network=_network(read),
         fetch=_fetch(read),
-        agent=read("kfetch.agent", _agent, AGENT),
-        agent_memory_bytes=read("kfetch.agent.memory", _memory, 256 << 20),
-        agent_lease_s=read("kfetch.agent.lease", _duration, 120.0),
+        agent=read("kfetch.agent", agent_place, AGENT),
+        agent_memory_bytes=read("kfetch.agent.memory", memory, 256 << 20),
+        agent_lease_s=read("kfetch.agent.lease", duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
         ignored=ignored,
     )
@@ -157,24 +180,40 @@ class _Reader:
             ) from None
 
 
+def _trigger(read: _Reader) -> dict[str, Any]:
+    least = read("minOffsetsPerTrigger", positive, None)
+    most = read("maxOffsetsPerTrigger", positive, None)
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"The value of minOffsetPerTrigger({least}) is higher than the "
+            f"maxOffsetsPerTrigger({most}): lower option minOffsetsPerTrigger",
+            option="minOffsetsPerTrigger",
+        )
+    return {
+        "min_offsets_per_trigger": least,
+        "max_offsets_per_trigger": most,
+        "max_trigger_delay_s": read("maxTriggerDelay", delay, 900.0),
+    }
+
+
 def _network(read: _Reader) -> NetworkOptions:
     return NetworkOptions(
         client_id=read("kafka.client.id", str, "kfetch"),
-        connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", _seconds, 10.0),
-        request_timeout_s=read("kafka.request.timeout.ms", _seconds, 30.0),
-        receive_buffer_bytes=read("kafka.receive.buffer.bytes", _size_or_default, -1),
-        retry_backoff_s=read("kafka.retry.backoff.ms", _seconds, 0.1),
-        retry_backoff_max_s=read("kafka.retry.backoff.max.ms", _seconds, 1.0),
+        connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", seconds, 10.0),
+        request_timeout_s=read("kafka.request.timeout.ms", seconds, 30.0),
+        receive_buffer_bytes=read("kafka.receive.buffer.bytes", size_or_default, -1),
+        retry_backoff_s=read("kafka.retry.backoff.ms", seconds, 0.1),
+        retry_backoff_max_s=read("kafka.retry.backoff.max.ms", seconds, 1.0),
     )
 
 
 def _fetch(read: _Reader) -> FetchOptions:
     return FetchOptions(
-        max_bytes=read("kafka.fetch.max.bytes", _bytes, 50 << 20),
-        partition_max_bytes=read("kafka.max.partition.fetch.bytes", _bytes, 4 << 20),
-        min_bytes=read("kafka.fetch.min.bytes", _bytes, 1),
-        max_wait_ms=read("kafka.fetch.max.wait.ms", _milliseconds, 500),
-        check_crcs=read("kafka.check.crcs", _boolean, True),
+        max_bytes=read("kafka.fetch.max.bytes", byte_count, 50 << 20),
+        partition_max_bytes=read("kafka.max.partition.fetch.bytes", byte_count, 4 << 20),
+        min_bytes=read("kafka.fetch.min.bytes", byte_count, 1),
+        max_wait_ms=read("kafka.fetch.max.wait.ms", milliseconds, 500),
+        check_crcs=read("kafka.check.crcs", boolean, True),
     )
 
 
@@ -334,66 +373,3 @@ def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise OptionError(f"option {option}: Expected e.g. {example}, got {text}", option=option)
     return parsed
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.lower() == "true"
-
-
-def _whole(text: str, lowest: int, highest: int, wanted: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(wanted) from None
-    if not lowest <= number <= highest:
-        raise ValueError(wanted)
-    return number
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1, (1 << 63) - 1, "a whole number above 0")
-
-
-def _count(text: str) -> int:
-    return _whole(text, 0, (1 << 31) - 1, "a whole number, 0 or more")
-
-
-def _bytes(text: str) -> int:
-    return _whole(text, 0, (1 << 31) - 1, "a number of bytes, 0 or more")
-
-
-def _size_or_default(text: str) -> int:
-    return _whole(text, -1, (1 << 31) - 1, "a number of bytes, or -1")
-
-
-def _milliseconds(text: str) -> int:
-    return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
-
-
-def _agent(text: str) -> str:
-    if text.lower() not in ("process", "inline"):
-        raise ValueError("process or inline")
-    return text.lower()
-
-
-def _memory(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?", text)
-    if match is None:
-        raise ValueError("a size such as 256m, 1g, or a number of bytes")
-    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
-    if not 1 << 20 <= size < 1 << 42:
-        raise ValueError("at least 1m")
-    return size
-
-
-def _duration(text: str) -> float:
-    match = re.fullmatch(r"(\d+)\s*(ms|s|m|h)?", text)
-    if match is None:
-        raise ValueError("a duration such as 120s, 2m, or a number of seconds")
-    return int(match[1]) * {"ms": 0.001, None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]
-
-
-def _seconds(text: str) -> float:
-    return _milliseconds(text) / 1000

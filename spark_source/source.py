@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import (
@@ -131,14 +132,22 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner().initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxOffsetsPerTrigger``, or no limit."""
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
+
+        A limit of both has no Python class, nor has a delay: ``latestOffset`` adds the options'
+        minimum to any limit that is not ReadAllAvailable, which is Trigger.Once's.
+        """
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` itself, byte for byte, if nothing is new."""
+        once = isinstance(limit, ReadAllAvailable)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._planner().latest(from_json(start), most)
+        least = None if once else self._options.min_offsets_per_trigger
+        end = self._planner().latest(from_json(start), most, least)
         return start if end is None else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -78,6 +78,24 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
         None,
         [("1", 1), (str(2**63 - 1), 2**63 - 1)],
     ),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", None, [("1", 1), ("1000000", 10**6)]),
+    (
+        "maxTriggerDelay",
+        "max_trigger_delay_s",
+        900.0,
+        [
+            ("15m", 900.0),
+            ("5S", 5.0),
+            ("250 ms", 0.25),
+            ("1500", 1.5),
+            ("2min", 120.0),
+            ("1h", 3600.0),
+            ("1d", 86400.0),
+            ("7us", 7e-6),
+        ],
+    ),
+    ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
+    ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
     ("includeHeaders", "include_headers", False, [("true", True), ("False", False)]),
     ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
     ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
@@ -310,6 +328,37 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     (
         {"maxOffsetsPerTrigger": "1.5"},
         "option maxOffsetsPerTrigger is '1.5', but it must be a whole number above 0",
+    ),
+    (
+        {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
+        "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15): lower "
+        "option minOffsetsPerTrigger",
+    ),
+    (
+        {"minOffsetsPerTrigger": "0"},
+        "option minOffsetsPerTrigger is '0', but it must be a whole number above 0",
+    ),
+    (
+        {"maxTriggerDelay": "soon"},
+        "option maxTriggerDelay is 'soon', but it must be a duration such as 15m, 30s, or a number "
+        "of milliseconds",
+    ),
+    (
+        {"maxTriggerDelay": "9" * 16 + "d"},
+        f"option maxTriggerDelay is '{'9' * 16}d', but it must be a duration such as 15m, 30s, or "
+        "a number of milliseconds",
+    ),
+    (
+        {"minPartitions": "0"},
+        "option minPartitions is '0', but it must be a whole number from 1 to 2147483647",
+    ),
+    (
+        {"minPartitions": str(2**31)},
+        "option minPartitions is '2147483648', but it must be a whole number from 1 to 2147483647",
+    ),
+    (
+        {"maxRecordsPerPartition": "-1"},
+        "option maxRecordsPerPartition is '-1', but it must be a whole number above 0",
     ),
     (
         {"fetchOffset.numRetries": "-1"},

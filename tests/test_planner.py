@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planner_ranges import offset_range, ranges
 
-from spark_source.model import Broker, OffsetRange, TopicPartition
-from spark_source.planner import admit, pack
+from spark_source.model import OffsetRange, TopicPartition
+from spark_source.planner import TriggerDelay, admit, pack
 
 A, B, C = (TopicPartition("t", p) for p in range(3))
 
@@ -109,28 +109,6 @@ def test_partition_that_is_gone_is_left_out() -> None:
     assert {A: 5} == admit({A: 1, B: 1}, {A: 5}, None)
 
 
-def _range(topic: str, partition: int, start: int, size: int, node: int) -> OffsetRange:
-    return OffsetRange(
-        tp=TopicPartition(topic, partition),
-        topic_id=UUID(int=1),
-        start=start,
-        end=start + size,
-        leader_epoch=0,
-        leader=Broker(node_id=node, host="h", port=1),
-    )
-
-
-ranges = st.lists(
-    st.builds(
-        _range,
-        st.sampled_from("tu"),
-        st.integers(0, 50),
-        st.integers(0, 2**40),
-        st.integers(-3, 40) | st.integers(0, 10**6),
-        st.integers(1, 4),
-    ),
-    unique_by=lambda item: item.tp,
-)
 sizes = st.integers(0, 100)
 
 
@@ -192,6 +170,27 @@ def test_zero_gives_each_its_own(items: list[OffsetRange]) -> None:
 
 def test_thousand_trickles_are_a_handful() -> None:
     """1,000 partitions with 10 offsets each are one task, not 1,000."""
-    items = [_range("t", p, 0, 10, 1 + p % 3) for p in range(1000)]
+    items = [offset_range("t", p, 0, 10, 1 + p % 3) for p in range(1000)]
 
     assert [1000] == [len(split) for split in pack(items, 100_000)]
+
+
+DELAYS: list[tuple[str, list[tuple[float, int, bool]]]] = [
+    ("the first look-up is due, whatever there is", [(1000.0, 0, True), (1000.0, 9, False)]),
+    ("enough offsets are due", [(0.0, 0, True), (1.0, 9, False), (2.0, 10, True), (3.0, 9, False)]),
+    ("the delay counts from what was due", [(0.0, 3, True), (5.0, 10, True), (14.9, 9, False)]),
+    ("after the delay a single offset is due", [(0.0, 3, True), (9.9, 1, False), (10.0, 1, True)]),
+    (
+        "nothing does not begin a delay",
+        [(0, 3, True), (10, 0, True), (10, 1, True), (19, 1, False)],
+    ),
+    ("but the first look-up does", [(0, 0, True), (0, 1, False), (10, 1, True)]),
+]
+
+
+@pytest.mark.parametrize("asked", [row[1] for row in DELAYS], ids=[row[0] for row in DELAYS])
+def test_trigger_delay(asked: list[tuple[float, int, bool]]) -> None:
+    """A micro-batch is of at least 10 offsets, or starts 10 s after the last one."""
+    delay = TriggerDelay(10.0)
+
+    assert [due for *_, due in asked] == [delay.due(size, 10, now) for now, size, _ in asked]

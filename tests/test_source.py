@@ -9,7 +9,12 @@ from uuid import UUID
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+)
 from pyspark.sql.types import StructType
 from wire.little import LittleKafka
 
@@ -114,16 +119,21 @@ def test_batch_reads() -> None:
         KfetchDataSource(LEAST).reader(schema(include_headers=False))
 
 
-@pytest.mark.parametrize(
-    ("given", "kind"), [({}, ReadAllAvailable), ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows)]
-)
-def test_default_read_limit(given: dict[str, str], kind: type) -> None:
-    """``maxOffsetsPerTrigger`` is the read limit; without it there is none."""
-    limit = stream_reader({**LEAST, **given}).getDefaultReadLimit()
+LEAST_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}
 
-    assert kind is type(limit)
-    if kind is ReadMaxRows:
-        assert 7 == limit.max_rows
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        (MOST_9, ReadMaxRows(9)),
+        (LEAST_7, ReadMinRows(7)),
+        ({**LEAST_7, **MOST_9}, ReadMaxRows(9)),
+    ],
+)
+def test_default_read_limit(given: dict[str, str], limit: ReadLimit) -> None:
+    """The options are the read limit, by which Spark's own Trigger.Once can be told."""
+    assert limit == stream_reader({**LEAST, **given}).getDefaultReadLimit()
 
 
 def test_reader_is_picklable() -> None:
@@ -176,6 +186,20 @@ def test_limit_of_the_trigger(kafka: LittleKafka, reader: Any) -> None:
 
     assert [1, 0] == few["topics"]["t"]["partitions"]["0"]
     assert [2, 0] == reader.latestOffset(few, ReadAllAvailable())["topics"]["t"]["partitions"]["0"]
+
+
+@pytest.mark.parametrize("most", [{}, {"maxOffsetsPerTrigger": "2"}])
+def test_least_of_the_trigger(kafka: LittleKafka, most: dict[str, str]) -> None:
+    """minOffsetsPerTrigger holds a batch back, with a maximum or without, but not Trigger.Once."""
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, **START, "minOffsetsPerTrigger": "2"}
+    made = stream_reader({**given, **most})
+    limit = made.getDefaultReadLimit()
+    start = made.latestOffset(made.initialOffset(), limit)
+    kafka.log(T0).append(b"c")
+
+    assert start is made.latestOffset(start, limit)
+    assert [3, 0] == made.latestOffset(start, ReadAllAvailable())["topics"]["t"]["partitions"]["0"]
+    made.stop()
 
 
 def test_available_now(kafka: LittleKafka, reader: Any) -> None:

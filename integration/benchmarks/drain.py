@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -23,13 +22,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.benchmarks import ceiling
+from integration.benchmarks import ceiling, stage
 from integration.benchmarks.fill import fill, fill_skewed
-from integration.benchmarks.peer import connector_jars
 from jobs.kafka import Cluster
 
 TOPIC = "drain"
-SOURCES = ("kfetch", "kafka", ceiling.NAME)
+SOURCES = (*stage.SOURCES, ceiling.NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +46,6 @@ class Run:
     def rows_per_second(self) -> float:
         """Rows by the time of the micro-batches."""
         return self.rows / self.seconds
-
-
-def session(cores: int) -> Any:
-    """A Spark session with the connector on its class path."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.jars", ",".join(map(str, connector_jars())))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) -> Run:
@@ -98,7 +78,7 @@ def compare(options: argparse.Namespace) -> list[Run]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
         _fill(cluster, options)
-        spark = session(options.cores)
+        spark = stage.session(options.cores)
         stack.callback(spark.stop)
         spark.dataSource.register(ceiling.CeilingDataSource)
         asked = _asked(cluster, options)

@@ -6,6 +6,7 @@ import subprocess
 
 from kafka import KafkaAdminClient
 
+from integration.benchmarks.stage import create
 from jobs.kafka import Cluster
 from jobs.kafka.java import find_java
 from jobs.kafka.settings import KAFKA
@@ -18,10 +19,7 @@ def fill(
     cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
 ) -> None:
     """Make a topic of ``records`` values of ``size`` random bytes, evenly spread."""
-    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics(
-            {topic: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True
-        )
+    create(cluster, topic, partitions)
     _produce(cluster, topic, records, size, codec)
 
 

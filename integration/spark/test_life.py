@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,15 +18,6 @@ from integration.streams import drain, kfetch, running, wait_idle, wait_until
 from jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def talkative(spark: SparkSession) -> Iterator[None]:
-    """Idle queries report their progress at once, not after ten seconds."""
-    name = "spark.sql.streaming.noDataProgressEventInterval"
-    spark.conf.set(name, "200")
-    yield
-    spark.conf.unset(name)
 
 
 @pytest.mark.usefixtures("talkative")

@@ -15,7 +15,7 @@ from spark_source.errors import OptionError, PartitionGone
 from spark_source.model import ClusterView, OffsetRange, Split, TopicPartition
 from spark_source.offsets import Offsets, Position
 from spark_source.options import EARLIEST, LATEST, SourceOptions
-from spark_source.planner import admit, pack
+from spark_source.planner import TriggerDelay, admit, plan_splits
 from spark_source.watch.log import Log, no_leader
 from spark_source.watch.loss import LossPolicy
 
@@ -35,6 +35,7 @@ class Driver:
         self._available_now = False
         self._snapshot: dict[TopicPartition, Position] | None = None
         self._latest: Offsets | None = None
+        self._delay = TriggerDelay(options.max_trigger_delay_s)
         self._asked_at = 0.0
 
     def initial(self) -> Offsets:
@@ -50,8 +51,11 @@ class Driver:
         self._available_now = True
         self._snapshot = None
 
-    def latest(self, start: Offsets, limit: int | None) -> Offsets | None:
-        """The end of the next micro-batch of about ``limit`` offsets; None if nothing is new."""
+    def latest(self, start: Offsets, limit: int | None, least: int | None = None) -> Offsets | None:
+        """The end of the next micro-batch of about ``limit`` offsets; None if nothing is new.
+
+        None also while fewer than ``least`` offsets wait, for ``maxTriggerDelay`` at most.
+        """
         self._pace()
         view = self._log.settled_view(start.positions)
         sound = self._loss.sound(start, view)
@@ -60,6 +64,8 @@ class Driver:
         # A position past the log's end has been reported: what is appended there now is new.
         begin = {tp: min(p, ends[tp], key=lambda at: at.offset) for tp, p in begin.items()}
         self._latest = Offsets(positions=ends, topic_ids=_ids(view))
+        if least is not None and self._waits(start, begin, ends, least):
+            return None
         admitted = admit(
             {tp: p.offset for tp, p in begin.items()},
             {tp: p.offset for tp, p in ends.items()},
@@ -96,10 +102,13 @@ class Driver:
         if any(view.leader(tp) is None for tp in moved):
             view = self._log.led_view(moved)
         ranges = [self._range(tp, begin[tp], end, view) for tp, end in moved.items()]
-        return [
-            Split(query=self._query, ranges=packed)
-            for packed in pack(ranges, self._options.rows_per_split)
-        ]
+        packed = plan_splits(
+            ranges,
+            self._options.rows_per_split,
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+        return [Split(query=self._query, ranges=together) for together in packed]
 
     def close(self) -> None:
         """Close the connections."""
@@ -166,6 +175,24 @@ class Driver:
         new = [tp for tp in ends if tp not in sound.positions]
         starts = self._loss.new_partitions(new)
         return {tp: sound.positions.get(tp) or starts[tp] for tp in ends}
+
+    def _waits(
+        self,
+        start: Offsets,
+        begin: Mapping[TopicPartition, Position],
+        ends: Mapping[TopicPartition, Position],
+        least: int,
+    ) -> bool:
+        """Whether the micro-batch is not due yet.
+
+        What is not in the checkpoint yet does not wait: a loss would be told again at every
+        look-up, and a new partition might lose its beginning. Nor does AvailableNow, which has to
+        end: what is short of ``least`` would never be read.
+        """
+        if self._available_now or begin != start.positions:
+            return False
+        backlog = sum(max(0, end.offset - begin[tp].offset) for tp, end in ends.items())
+        return not self._delay.due(backlog, least, time.monotonic())
 
     def _moved(
         self,

@@ -1,0 +1,201 @@
+"""How long from produce to foreachBatch? kfetch and Spark's connector by turns, in one run.
+
+    python -m integration.benchmarks.latency [--rate N] [--partitions N] [--seconds S] [--runs N]
+
+Records are produced at a steady rate by a process of its own, each with the time it was handed to
+the producer. A query with the default trigger collects each micro-batch in foreachBatch, as any
+sink must, and looks at the clock then. The first seconds of a query are not counted
+(``--warm-up``). Percentiles are a run's; their medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import multiprocessing.synchronize
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from integration.benchmarks.stage import alternated, create, medians, session, settings, stream
+from jobs.kafka import Cluster
+
+TOPIC = "latency"
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One query over the stream of records. Times in milliseconds."""
+
+    source: str
+    records: int
+    batches: int
+    p50_ms: float
+    p99_ms: float
+    most_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source:6} p50 {self.p50_ms:6.0f} ms   p99 {self.p99_ms:6.0f} ms   "
+            f"max {self.most_ms:6.0f} ms   {self.records} records in {self.batches} batches"
+        )
+
+
+class Clocked:
+    """The latencies of what foreachBatch is given while they are counted."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.seconds: list[float] = []
+        self._since = float("inf")
+        self._first, self._over, self._left = (threading.Event() for _ in range(3))
+
+    def take(self, frame: Any, _batch: int) -> None:
+        """The function for ``foreachBatch``."""
+        if self._over.is_set():
+            self._left.set()
+            return
+        rows = frame.select("value").collect()
+        now = time.time()
+        produced = [float(row.value.decode()) for row in rows]
+        counted = [now - at for at in produced if at >= self._since]
+        self.seconds += counted
+        self.batches += bool(counted)
+        if rows:
+            self._first.set()
+
+    def count(self, warm_up_s: float, seconds: float) -> None:
+        """Count for so many seconds, beginning so long after the first records have come."""
+        if not self._first.wait(PATIENCE_S):
+            raise TimeoutError(f"no records within {PATIENCE_S} s")
+        time.sleep(warm_up_s)
+        self._since = time.time()
+        time.sleep(seconds)
+        # Interrupted while it collects, Spark overflows the stack on a regex of its own.
+        self._over.set()
+        self._left.wait(PATIENCE_S)
+
+    def percentile_ms(self, share: float) -> float:
+        """The latency that this share of the records does not exceed."""
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
+
+
+def produce(
+    bootstrap: str, rate: float, partitions: int, stop: multiprocessing.synchronize.Event
+) -> None:
+    """Send records at a steady rate, to the partitions in turn, until told to stop."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=0, acks=1)
+    began, sent = time.time(), 0
+    while not stop.is_set():
+        time.sleep(max(0.0, began + sent / rate - time.time()))
+        producer.send(TOPIC, repr(time.time()).encode(), partition=sent % partitions)
+        sent += 1
+    producer.close()
+
+
+@contextmanager
+def steady(cluster: Cluster, rate: float, partitions: int) -> Iterator[None]:
+    """Records arrive as long as the block lasts."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    process = context.Process(
+        target=produce, args=(cluster.bootstrap_servers, rate, partitions, stop), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        process.join(PATIENCE_S)
+
+
+def measure(spark: Any, cluster: Cluster, source: str, options: argparse.Namespace) -> Run:
+    """One query, from the latest offsets on."""
+    given = {"kfetch_agent": options.agent} if source == "kfetch" else {}
+    clocked = Clocked()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            stream(spark, cluster, TOPIC, source, startingOffsets="latest", **given)
+            .writeStream.foreachBatch(clocked.take)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        try:
+            clocked.count(options.warm_up, options.seconds)
+        finally:
+            failed = query.exception()
+            query.stop()
+    if failed is not None or not clocked.seconds:
+        raise RuntimeError(f"{source} delivered {len(clocked.seconds)} records: {failed}")
+    return Run(
+        source=source,
+        records=len(clocked.seconds),
+        batches=clocked.batches,
+        p50_ms=clocked.percentile_ms(0.50),
+        p99_ms=clocked.percentile_ms(0.99),
+        most_ms=max(clocked.seconds) * 1000,
+    )
+
+
+def compare(options: argparse.Namespace) -> list[Run]:
+    """All counted runs, alternated, after one short run of each."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster.start(directory / "kafka"))
+        create(cluster, TOPIC, options.partitions)
+        spark = session(2, settings(options.set))
+        stack.callback(spark.stop)
+        stack.enter_context(steady(cluster, options.rate, options.partitions))
+        short = argparse.Namespace(**vars(options) | {"warm_up": 5, "seconds": 5})
+        for _ in alternated(
+            1, lambda source: f"(warm-up) {measure(spark, cluster, source, short)}"
+        ):
+            pass
+        runs = alternated(options.runs, lambda source: measure(spark, cluster, source, options))
+        return [run for _, run in runs]
+
+
+def summary(runs: list[Run]) -> dict[str, dict[str, float]]:
+    """Medians of the percentiles, in milliseconds, and their ratios."""
+    names = ("p50_ms", "p99_ms")
+    return {name: medians((run.source, getattr(run, name)) for run in runs) for name in names}
+
+
+def main() -> None:
+    """Run the benchmark and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=float, default=200, help="records a second, in all")
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20, help="counted time of a run")
+    parser.add_argument("--warm-up", type=float, default=5, help="seconds of a run not counted")
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
+    parser.add_argument("--agent", default="inline", help="where kfetch's sessions live")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting"
+    )
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    runs = compare(options)
+    found = summary(runs)
+    if options.json:
+        print(json.dumps({"runs": [asdict(run) for run in runs], **found}))
+        return
+    for name, values in found.items():
+        print(
+            f"{name[:3]}: kfetch {values['kfetch']:.0f} ms, connector {values['kafka']:.0f} ms, "
+            f"ratio {values['ratio']:.2f}   (medians of {options.runs})"
+        )
+
+
+if __name__ == "__main__":
+    main()

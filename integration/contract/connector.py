@@ -1,0 +1,91 @@
+"""Spark's own Kafka connector as an oracle: its planning, called in the JVM without a broker.
+
+A class loader of its own keeps the connector out of the shared session's class path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from integration.benchmarks.peer import connector_jars
+
+_PACKAGE = "org.apache.spark.sql.kafka010"
+_RANGE = re.compile(r"KafkaOffsetRange\((\w+)-(\d+),(\d+),(\d+),None\)")
+
+Range = tuple[str, int, int, int]
+"""Topic, partition, start, end."""
+
+
+class Connector:
+    """``KafkaOffsetRangeCalculator`` and ``KafkaMicroBatchStream.rateLimit`` of the connector."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = spark.sparkContext._jvm
+        self._gateway = spark.sparkContext._gateway
+        jars = [self._jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars()]
+        parent = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        self._loader = self._jvm.java.net.URLClassLoader(
+            self._array(self._jvm.java.net.URL, jars), parent
+        )
+        self._range = self._class("KafkaOffsetRange").getConstructors()[0]
+        partition = self._loader.loadClass("org.apache.kafka.common.TopicPartition")
+        self._partition = partition.getConstructors()[0]
+        self._json = self._class("JsonUtils$").getField("MODULE$").get(None)
+
+    def ranges(self, ranges: Sequence[Range], options: Mapping[str, int]) -> list[Range]:
+        """Its ranges, one task each, with ``minPartitions`` and ``maxRecordsPerPartition``."""
+        companion = self._class("KafkaOffsetRangeCalculator$").getField("MODULE$").get(None)
+        calculator = companion.apply(self._options(options))
+        nowhere = getattr(calculator, "getRanges$default$2")()
+        found = calculator.getRanges(self._ranges(ranges), nowhere).mkString(";")
+        return [(t, int(p), int(a), int(b)) for t, p, a, b in _RANGE.findall(found)]
+
+    def admitted(self, limit: int, start: list[int], end: list[int]) -> list[int]:
+        """Its end offsets at ``maxOffsetsPerTrigger``, partition by partition."""
+        kind = self._class("KafkaMicroBatchStream")
+        none = self._jvm.java.util.HashMap()
+        latest = self._class("LatestOffsetRangeLimit$").getField("MODULE$").get(None)
+        given = [None, none, self._options({}), "", latest, True]
+        stream = kind.getConstructors()[0].newInstance(self._array(self._object, given))
+        method = next(m for m in kind.getDeclaredMethods() if m.getName() == "rateLimit")
+        method.setAccessible(True)
+        maps = [self._json.partitionOffsets(json.dumps(_offsets(o))) for o in (start, end)]
+        found = method.invoke(stream, self._array(self._object, [limit, *maps]))
+        offsets = json.loads(self._json.partitionOffsets(found))["t"]
+        return [offsets[str(partition)] for partition in range(len(start))]
+
+    @property
+    def _object(self) -> Any:
+        return self._jvm.java.lang.Object
+
+    def _class(self, name: str) -> Any:
+        return self._loader.loadClass(f"{_PACKAGE}.{name}")
+
+    def _array(self, kind: Any, values: Sequence[Any]) -> Any:
+        array = self._gateway.new_array(kind, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+    def _options(self, options: Mapping[str, int]) -> Any:
+        texts = self._jvm.java.util.HashMap()
+        for name, value in options.items():
+            texts.put(name, str(value))
+        return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(texts)
+
+    def _ranges(self, ranges: Sequence[Range]) -> Any:
+        made = self._jvm.java.util.ArrayList()
+        nowhere = self._jvm.scala.Option.empty()
+        for topic, partition, start, end in ranges:
+            tp = self._partition.newInstance(self._array(self._object, [topic, partition]))
+            made.add(self._range.newInstance(self._array(self._object, [tp, start, end, nowhere])))
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toSeq()
+
+
+def _offsets(offsets: list[int]) -> dict[str, dict[str, int]]:
+    return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}

@@ -1,0 +1,98 @@
+"""Values of options: from the text that a user wrote to a number, a word, a size, a time.
+
+Each function raises ValueError with the words for "it must be …" when the text is none of its kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def boolean(text: str) -> bool:
+    """true or false, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _whole(text: str, lowest: int, highest: int, wanted: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not lowest <= number <= highest:
+        raise ValueError(wanted)
+    return number
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, up to 2**63 - 1."""
+    return _whole(text, 1, (1 << 63) - 1, "a whole number above 0")
+
+
+def positive_int(text: str) -> int:
+    """A whole number from 1 to 2**31 - 1."""
+    return _whole(text, 1, (1 << 31) - 1, "a whole number from 1 to 2147483647")
+
+
+def count(text: str) -> int:
+    """A whole number from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a whole number, 0 or more")
+
+
+def byte_count(text: str) -> int:
+    """Bytes, from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a number of bytes, 0 or more")
+
+
+def size_or_default(text: str) -> int:
+    """Bytes, or -1 for the system's choice."""
+    return _whole(text, -1, (1 << 31) - 1, "a number of bytes, or -1")
+
+
+def milliseconds(text: str) -> int:
+    """Milliseconds, from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
+
+
+def agent_place(text: str) -> str:
+    """Where sessions live: process or inline."""
+    if text.lower() not in ("process", "inline"):
+        raise ValueError("process or inline")
+    return text.lower()
+
+
+def memory(text: str) -> int:
+    """Bytes of a size such as 256m."""
+    match = re.fullmatch(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?", text)
+    if match is None:
+        raise ValueError("a size such as 256m, 1g, or a number of bytes")
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+    if not 1 << 20 <= size < 1 << 42:
+        raise ValueError("at least 1m")
+    return size
+
+
+def seconds(text: str) -> float:
+    """Seconds of a number of milliseconds."""
+    return milliseconds(text) / 1000
+
+
+def duration(text: str) -> float:
+    """Seconds of a duration such as 2m; a bare number is seconds."""
+    return _duration(text, "s", "a duration such as 120s, 2m, or a number of seconds")
+
+
+def delay(text: str) -> float:
+    """Seconds of a duration as Spark reads it: a bare number is milliseconds."""
+    return _duration(text, "ms", "a duration such as 15m, 30s, or a number of milliseconds")
+
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def _duration(text: str, bare: str, wanted: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.lower())
+    if match is None or (match[2] or bare) not in _UNITS_S:
+        raise ValueError(wanted)
+    return float(int(match[1]) * _UNITS_S[match[2] or bare])
