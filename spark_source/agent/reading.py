@@ -23,7 +23,7 @@ from spark_source.agent.progress import Progress
 from spark_source.errors import BrokerError, ConnectionLost, KfetchError, ReadStalled
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
-from spark_source.records import decode
+from spark_source.records import Columns, decode
 from spark_source.wire import codes
 from spark_source.wire.backoff import Backoff
 from spark_source.wire.cluster import Cluster
@@ -153,7 +153,7 @@ class Reading:
             moved = {a.progress.index: a.next_offset for a in group}
             batch = decode(
                 [a.records for a in group if a.records is not None],
-                headers=self._options.include_headers,
+                columns=Columns(headers=self._options.include_headers),
                 check_crcs=self._options.fetch.check_crcs,
             )
             for arrival in group:

@@ -14,7 +14,16 @@ import numpy as np
 
 from spark_source.errors import KfetchError
 
-__all__ = ["BATCH_BYTES_MAX", "CALL_BYTES_MAX", "CODECS", "Room", "Undecodable"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "CALL_BYTES_MAX",
+    "CODECS",
+    "CODECS_LEGACY",
+    "LZ4",
+    "Room",
+    "Undecodable",
+    "address_of",
+]
 
 # One batch, decompressed. Brokers limit the compressed size (message.max.bytes, 1 MiB unless
 # raised) and producers the uncompressed one (batch.size 16 KiB, max.request.size 1 MiB unless
@@ -55,13 +64,17 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
     return size
 
 
+LZ4 = 3
 CODECS: dict[int, tuple[str, Callable[[Any, Any], int]]] = {
     1: ("gzip", cramjam.gzip.decompress_into),
     2: ("snappy", _snappy_into),
-    3: ("lz4", cramjam.lz4.decompress_into),
+    LZ4: ("lz4", cramjam.lz4.decompress_into),
     4: ("zstd", cramjam.zstd.decompress_into),
 }
 """Name and function by the low three bits of a batch's attributes; 0 is uncompressed."""
+
+CODECS_LEGACY = (1, 2, LZ4)
+"""What the message formats v0 and v1 allow (KIP-110)."""
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
