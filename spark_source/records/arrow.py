@@ -22,6 +22,7 @@ __all__ = [
     "check_size",
     "headers_list",
     "numbers",
+    "room",
     "schema_of",
     "utf8_keys",
 ]
@@ -71,6 +72,16 @@ def schema_of(columns: Columns) -> pa.Schema:
 BATCH_BYTES_MAX = 2**31 - 1
 _ROW_BYTES = 3 * 4 + 2 * 4 + 2 * 8  # offsets of key, value, topic; two int32; two int64
 _HEADER_BYTES = 2 * 4
+
+
+def room(count: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:
+    """Memory for so many numbers, not zeroed, from Arrow's pool.
+
+    The pool keeps what is given back, where malloc returns it to the system: fresh pages cost more
+    than decoding does (1.2 ms against 0.1 ms for the columns of 4 MiB).
+    """
+    size = max(count, 1) * np.dtype(kind).itemsize
+    return np.frombuffer(pa.allocate_buffer(size), kind)[:count]
 
 
 def check_bytes(size: int) -> None:

@@ -13,6 +13,7 @@ import cramjam
 import numpy as np
 
 from spark_source.errors import KfetchError
+from spark_source.records.arrow import room
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -35,7 +36,7 @@ BATCH_BYTES_MAX = 128 << 20
 CALL_BYTES_MAX = 1 << 30
 
 _FIRST_BYTES_MIN = 64 << 10
-_FIRST_BYTES_MAX = 16 << 20  # below glibc's 32 MiB mmap threshold: freed pages are used again
+_FIRST_BYTES_MAX = 16 << 20
 _UNFOLDING = 4  # text shrinks to about a quarter: the first guess, and the growth after a miss
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"  # org.xerial.snappy.SnappyCodec
@@ -95,7 +96,7 @@ class Room:
         self._total = 0
 
     def _take(self, size: int) -> None:
-        chunk = np.empty(min(size, BATCH_BYTES_MAX), np.uint8)
+        chunk = room(min(size, BATCH_BYTES_MAX), np.uint8)
         self._chunk = chunk.data  # keeps the memory alive, and every view of it does
         self._address = address_of(chunk)
         self._used = 0

@@ -18,7 +18,7 @@ import pyarrow.compute
 
 from spark_source.model import NO_EPOCH
 from spark_source.records import arrow, loops, reference
-from spark_source.records.arrow import SCHEMA, Columns
+from spark_source.records.arrow import SCHEMA, Columns, room
 from spark_source.records.faults import Fault, failure
 from spark_source.records.loops import (
     FAULT_RECORD,
@@ -86,7 +86,9 @@ def _table(sections: Sequence[Section]) -> Array:
 
 
 def _bits(count: int) -> Array:
-    return np.zeros((count + 7) // 8, np.uint8)
+    bits = room((count + 7) // 8, np.uint8)
+    bits[:] = 0
+    return bits
 
 
 class _Buffers:
@@ -98,11 +100,11 @@ class _Buffers:
         rows = int(np.minimum(counts, sizes // RECORD_BYTES_MIN + 1).sum())
         size = int(sizes.sum())
         arrow.check_bytes(size)
-        self.key_ends, self.value_ends = (np.empty(rows + 1, np.int32) for _ in range(2))
+        self.key_ends, self.value_ends = (room(rows + 1, np.int32) for _ in range(2))
         # What is not written costs address space only.
-        self.key_data, self.value_data = (np.empty(size + SLACK, np.uint8) for _ in range(2))
+        self.key_data, self.value_data = (room(size + SLACK, np.uint8) for _ in range(2))
         self.key_valid, self.value_valid = _bits(rows), _bits(rows)
-        self.offsets, self.times = (np.empty(rows, np.int64) for _ in range(2))
+        self.offsets, self.times = (room(rows, np.int64) for _ in range(2))
 
     @property
     def all(self) -> tuple[Array, ...]:
@@ -149,7 +151,8 @@ def _constants(sections: Sequence[Section], table: Array, rows: int) -> list[pa.
     """Topic, partition and timestamp type, which are the same for all records of a batch."""
     wanted, runs = table[:, WANTED], _topics(sections, table)
     lengths = np.repeat([len(topic) for topic, _ in runs], [run for _, run in runs])
-    ends = np.zeros(rows + 1, np.int32)
+    ends = room(rows + 1, np.int32)
+    ends[0] = 0
     np.cumsum(lengths, out=ends[1:], dtype=np.int32)
     names = np.frombuffer(b"".join(topic * run for topic, run in runs), np.uint8)
     partitions = np.array([section.tp.partition for section in sections], np.int32)
@@ -176,10 +179,10 @@ def _headers_column(table: Array, counts: list[int]) -> pa.Array:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
         return pa.nulls(rows, arrow.SCHEMA_WITH_HEADERS.field("headers").type)
-    lists, list_valid, value_valid = np.empty(rows + 1, np.int32), _bits(rows), _bits(total)
-    keys, values = np.empty(total + 1, np.int32), np.empty(total + 1, np.int32)
-    key_data = np.empty(counts[HEADER_KEY_BYTES], np.uint8)
-    value_data = np.empty(counts[HEADER_VALUE_BYTES], np.uint8)
+    lists, list_valid, value_valid = room(rows + 1, np.int32), _bits(rows), _bits(total)
+    keys, values = room(total + 1, np.int32), room(total + 1, np.int32)
+    key_data = room(counts[HEADER_KEY_BYTES], np.uint8)
+    value_data = room(counts[HEADER_VALUE_BYTES], np.uint8)
     loops.fill_headers(table, lists, list_valid, keys, key_data, values, value_data, value_valid)
     return arrow.headers_list(
         lists,
