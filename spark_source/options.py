@@ -48,6 +48,8 @@ class FetchOptions:
     min_bytes: int = 1
     max_wait_ms: int = 500
     check_crcs: bool = True
+    read_committed: bool = False
+    """Leave out aborted transactions, and read no further than the last stable offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,10 @@ class SourceOptions:
     subscription: Subscription
     starting: StartingOffsets = field(default_factory=StartingOffsets)
     include_headers: bool = False
+    include_leader_epoch: bool = False
+    include_serialized_sizes: bool = False
+    skip_corrupt_batches: bool = False
+    """Leave damaged batches out, logged and counted, instead of failing."""
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
     rows_per_split: int = 100_000
@@ -119,6 +125,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         subscription=_subscription(lowered),
         starting=starting_offsets(lowered.get("startingoffsets", "latest")),
         include_headers=read("includeHeaders", _boolean, False),
+        include_leader_epoch=read("includeLeaderEpoch", _boolean, False),
+        include_serialized_sizes=read("includeSerializedSizes", _boolean, False),
+        skip_corrupt_batches=read("kfetch.onCorruptBatch", _corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", _boolean, True),
         max_offsets_per_trigger=read("maxOffsetsPerTrigger", _positive, None),
         rows_per_split=read("kfetch.rowsPerSplit", _count, 100_000),
@@ -171,30 +180,18 @@ def _fetch(read: _Reader) -> FetchOptions:
         min_bytes=read("kafka.fetch.min.bytes", _bytes, 1),
         max_wait_ms=read("kafka.fetch.max.wait.ms", _milliseconds, 500),
         check_crcs=read("kafka.check.crcs", _boolean, True),
+        read_committed=read("kafka.isolation.level", _isolation, "") == "read_committed",
     )
 
 
 def _refuse_protected(read: _Reader) -> None:
-    """TLS, SASL and transactions have their seams; until they are built, say so."""
+    """TLS and SASL have their seams; until they are built, say so."""
     protocol = read("kafka.security.protocol", str.upper, "PLAINTEXT")
     if protocol != "PLAINTEXT":
         raise NotBuilt(
             f"option kafka.security.protocol is {protocol}, but kfetch speaks PLAINTEXT only so "
             "far: TLS and SASL are not built yet",
             option="kafka.security.protocol",
-        )
-    isolation = read("kafka.isolation.level", str.lower, "read_uncommitted")
-    if isolation == "read_committed":
-        raise NotBuilt(
-            "option kafka.isolation.level is read_committed, but kfetch can't leave out aborted "
-            "transactions yet: remove the option to read every record",
-            option="kafka.isolation.level",
-        )
-    if isolation != "read_uncommitted":
-        raise OptionError(
-            f"option kafka.isolation.level is {isolation!r}, but it must be read_uncommitted or "
-            "read_committed",
-            option="kafka.isolation.level",
         )
 
 
@@ -368,10 +365,18 @@ def _milliseconds(text: str) -> int:
     return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
 
 
-def _agent(text: str) -> str:
-    if text.lower() not in ("process", "inline"):
-        raise ValueError("process or inline")
-    return text.lower()
+def _one_of(first: str, second: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.lower() not in (first, second):
+            raise ValueError(f"{first} or {second}")
+        return text.lower()
+
+    return convert
+
+
+_agent = _one_of("process", "inline")
+_corrupt = _one_of("fail", "skip")
+_isolation = _one_of("read_uncommitted", "read_committed")
 
 
 def _memory(text: str) -> int:

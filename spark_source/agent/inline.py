@@ -49,17 +49,21 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
-        self._pump = Pump(self._fetcher, options.fetch.partition_max_bytes)
+        self._pump = Pump(
+            self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
+        )
         self._records = 0
+        self._batches_skipped = 0
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read ranges; see ``inline.read``."""
+        reading = Reading(ranges, self._options, self._cluster, self._pump)
         try:
-            reading = Reading(ranges, self._options, self._cluster, self._pump)
             for delivery in reading.deliveries():
                 self._records += delivery.batch.num_rows
                 yield delivery.batch
         finally:
+            self._batches_skipped += reading.batches_skipped
             self._write_stats()
 
     def _fetcher(self, broker: Broker) -> Fetcher:
@@ -71,7 +75,9 @@ class Query:
     def stats(self) -> stats.FetchStats:
         """What the query's sessions cost in this process."""
         fetched = stats.total(fetcher.stats() for fetcher in self._fetchers.values())
-        return fetched + stats.FetchStats(records=self._records)
+        return fetched + stats.FetchStats(
+            records=self._records, batches_skipped=self._batches_skipped
+        )
 
     def close(self) -> None:
         """Close every session and connection."""

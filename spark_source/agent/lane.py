@@ -52,6 +52,8 @@ class Lane:
 
     fetcher: Fetcher
     partition_max_bytes: int
+    skip_corrupt: bool = False
+    """Whether damaged batches are left out: then the position behind one must be sure."""
     _lines: dict[TopicPartition, list[Progress]] = field(default_factory=dict)
     _fruitless: int = 0
 
@@ -139,11 +141,15 @@ class Lane:
                 self.drop(progress)
                 yield Arrival(progress=progress, trouble=partition, reply=fetched.reply)
             elif len(partition.records):
-                yield self._advanced(progress, partition.records)
+                yield self._advanced(progress, partition)
 
-    def _advanced(self, progress: Progress, data: memoryview) -> Arrival:
-        records = progress.slice(data)
-        progress.advance(extent(data, progress.offset))
+    def _advanced(self, progress: Progress, partition: PartitionReply) -> Arrival:
+        data = partition.records
+        found = extent(data, progress.offset, end=progress.end if self.skip_corrupt else None)
+        if self.skip_corrupt and found.batches:
+            data = data[: found.size]
+        records = progress.slice(data, partition.aborted)
+        progress.advance(found)
         if progress.done:
             self.drop(progress)
         else:

@@ -20,7 +20,7 @@ from spark_source.agent import recovery
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
-from spark_source.errors import BrokerError, ConnectionLost, KfetchError, ReadStalled
+from spark_source.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
 from spark_source.records import Columns, decode
@@ -62,9 +62,15 @@ class Delivery:
 class Pump:
     """Fetches when asked, in the caller's thread: the supply of ``inline``."""
 
-    def __init__(self, fetcher: Callable[[Broker], Fetcher], partition_max_bytes: int) -> None:
+    def __init__(
+        self,
+        fetcher: Callable[[Broker], Fetcher],
+        partition_max_bytes: int,
+        skip_corrupt: bool = False,
+    ) -> None:
         self._fetcher = fetcher
         self._partition_max_bytes = partition_max_bytes
+        self._skip_corrupt = skip_corrupt
         self._lanes: dict[Broker, Lane] = {}
         self._turn = 0
 
@@ -72,7 +78,9 @@ class Pump:
         """See Supply."""
         broker = progress.leader
         if broker not in self._lanes:
-            self._lanes[broker] = Lane(self._fetcher(broker), self._partition_max_bytes)
+            self._lanes[broker] = Lane(
+                self._fetcher(broker), self._partition_max_bytes, self._skip_corrupt
+            )
         self._lanes[broker].add(progress)
 
     def drop(self, progress: Progress) -> None:
@@ -112,6 +120,12 @@ class Reading:
     ) -> None:
         self._options = options
         self._fail = options.fail_on_data_loss
+        self._columns = Columns(
+            headers=options.include_headers,
+            leader_epoch=options.include_leader_epoch,
+            serialized_sizes=options.include_serialized_sizes,
+        )
+        self.batches_skipped = 0
         self._cluster = cluster
         self._supply = supply
         self._open = {i: Progress.of(item, i) for i, item in enumerate(ranges) if item.size > 0}
@@ -153,14 +167,20 @@ class Reading:
             moved = {a.progress.index: a.next_offset for a in group}
             batch = decode(
                 [a.records for a in group if a.records is not None],
-                columns=Columns(headers=self._options.include_headers),
+                columns=self._columns,
                 check_crcs=self._options.fetch.check_crcs,
+                on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
             )
             for arrival in group:
                 arrival.release()
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(moved.items()))
             self._note(group)
+
+    def _skip(self, error: CorruptBatch) -> None:
+        """Leave a damaged batch out, as kfetch.onCorruptBatch=skip asks."""
+        self.batches_skipped += 1
+        log.warning("left out, and its records are lost: %s", error.message)
 
     def _note(self, group: Sequence[Arrival]) -> None:
         """Leave the ranges that are done, and move the deadline if there was progress.

@@ -177,6 +177,7 @@ class Server:
             stack.callback(cluster.close)
             inbox = stack.enter_context(contextlib.closing(Inbox(query, segments.look)))
             reading = Reading(request.ranges, options, cluster, inbox)
+            stack.callback(lambda: query.count(0, reading.batches_skipped))
             deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
             for delivery in deliveries:
                 segments.send(delivery)

@@ -249,7 +249,7 @@ class LaneThread(threading.Thread):
     def _new_lane(self) -> Lane:
         fetch = self._options.fetch
         fetcher = Fetcher(self._broker, fetch, self._options.network, self._allocate)
-        return Lane(fetcher, fetch.partition_max_bytes)
+        return Lane(fetcher, fetch.partition_max_bytes, self._options.skip_corrupt_batches)
 
     def _unreserve(self) -> None:
         reservation, self._reservation = self._reservation, None
@@ -335,7 +335,7 @@ class SharedQuery:
         self._lock = threading.Lock()
         self._readers = 0
         self._idle_since = time.monotonic()
-        self._records = 0
+        self._counted = stats.FetchStats()
         self._writing = threading.Lock()
 
     def lane(self, broker: Broker) -> LaneThread:
@@ -352,10 +352,11 @@ class SharedQuery:
         with self._lock:
             self._readers += 1
 
-    def count(self, records: int) -> None:
-        """A task has read so many records more."""
+    def count(self, records: int, batches_skipped: int = 0) -> None:
+        """A task has read so many records more, and left out so many damaged batches."""
+        more = stats.FetchStats(records=records, batches_skipped=batches_skipped)
         with self._lock:
-            self._records += records
+            self._counted += more
 
     def leave(self) -> None:
         """A task has ended."""
@@ -375,9 +376,9 @@ class SharedQuery:
     def stats(self) -> stats.FetchStats:
         """What the query's sessions have cost here."""
         with self._lock:
-            lanes, records = list(self._lanes.values()), self._records
+            lanes, counted = list(self._lanes.values()), self._counted
         fetched = stats.total(lane.stats() for lane in lanes)
-        return fetched + stats.FetchStats(records=records)
+        return fetched + counted
 
     def describe(self) -> list[str]:
         """A line per broker."""

@@ -30,6 +30,8 @@ class FetchStats:
     incremental_request_bytes: int = 0
     reply_bytes: int = 0
     records: int = 0
+    batches_skipped: int = 0
+    """Damaged record batches that were left out (kfetch.onCorruptBatch=skip)."""
     sessions_opened: int = 0
     sessions_lost: int = 0
     """Evicted by the broker, or gone with it."""
