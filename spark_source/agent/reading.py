@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from spark_source.agent import recovery
+from spark_source.agent import recovery, warm
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
@@ -137,6 +137,7 @@ class Reading:
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
+        warm.load()
         try:
             for progress in self._open.values():
                 self._supply.add(progress)

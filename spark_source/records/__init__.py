@@ -31,6 +31,7 @@ __all__ = [
     "decode",
     "decoder",
     "extent",
+    "load",
     "schema_of",
 ]
 
@@ -62,6 +63,14 @@ def decoder(name: str) -> Decoder:
             "KFETCH_RECORDS=reference for the slow decoder in pure Python"
         ) from cause
     return found
+
+
+def load() -> bool:
+    """Load the decoder that ``decode`` uses; true if it was compiled, which takes seconds."""
+    decoder(IMPLEMENTATION)
+    if IMPLEMENTATION != "kernel":
+        return False
+    return bool(import_module(f"{__name__}.loops").compiled())
 
 
 def decode(

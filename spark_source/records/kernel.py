@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from spark_source.model import NO_EPOCH
 from spark_source.records import arrow, loops, reference
@@ -172,7 +171,11 @@ def _epochs(sections: Sequence[Section], table: Array) -> pa.Array:
 
 def _sizes(column: pa.Array) -> pa.Array:
     """The bytes of each value; null for a null."""
-    return pa.compute.binary_length(column)
+    valid, ends, _ = column.buffers()
+    sizes = np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1])
+    return pa.Array.from_buffers(
+        pa.int32(), len(column), [valid, pa.py_buffer(sizes)], null_count=column.null_count
+    )
 
 
 def _headers_column(table: Array, counts: list[int]) -> pa.Array:

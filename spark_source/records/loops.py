@@ -23,7 +23,7 @@ from numba import njit, types  # noqa: E402 (reads NUMBA_CACHE_DIR once, when im
 from numba.core import cgutils  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
-__all__ = ["fill_headers", "fill_rows"]
+__all__ = ["compiled", "fill_headers", "fill_rows"]
 
 # Columns of the table of sections, one row each; WANTED is written: the rows that were.
 ADDRESS, SIZE, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, LATE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -337,3 +337,8 @@ def fill_headers(
                 value_ends[header] = value_at
             n += 1
             list_ends[n] = header
+
+
+def compiled() -> bool:
+    """Whether this process compiled, for want of a cache that fits this source and this CPU."""
+    return any(function.stats.cache_misses for function in (fill_rows, fill_headers))
