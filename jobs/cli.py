@@ -59,6 +59,7 @@ def build() -> typer.Typer:
     app.command(short_help="A job killed midway, and every event counted.")(verbs.demo)
     app.command(short_help="Run one job of conf/jobs here.")(verbs.run)
     app.command(short_help="The agents of this machine and their sessions.")(verbs.agents)
+    app.command(short_help="Compile the record decoder now, for images.")(verbs.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")
     return app
 

@@ -1,4 +1,4 @@
-"""The verbs ``run``, ``demo`` and ``agents``: from words to calls, from outcomes to lines."""
+"""The verbs that drive what stands elsewhere: from words to calls, from outcomes to lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from jobs.progress import Batch
 
-__all__ = ["agents", "demo", "run"]
+__all__ = ["agents", "demo", "run", "warm"]
 
 ProjectFile = Annotated[
     Path | None,
@@ -132,3 +132,19 @@ def agents(
         typer.echo("no agent runs here: queries with kfetch.agent=process start them")
     for agent in () if as_json else found:
         typer.echo(describe(*agent))
+
+
+def warm() -> None:
+    """Compile the record decoder and keep it, so that no executor has to.
+
+    Set KFETCH_CACHE to the same directory now and where Spark runs. What is compiled fits this
+    kind of CPU; with NUMBA_CPU_NAME=generic, set in both places too, it fits all.
+
+    \b
+    Example: in a Dockerfile
+      ENV KFETCH_CACHE=/opt/kfetch-cache
+      RUN kfetch warm
+    """
+    from spark_source.agent import warm as decoder
+
+    typer.echo(decoder.sentence(decoder.load()))

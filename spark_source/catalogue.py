@@ -55,6 +55,12 @@ OPTIONS: tuple[Option, ...] = (
         ("minPartitions", "none", "large ranges are cut until there are so many tasks"),
         ("maxRecordsPerPartition", "none", "at most so many offsets per task"),
         ("includeHeaders", "false", "adds the column `headers`"),
+        ("includeLeaderEpoch", "false", "adds `leaderEpoch int`; null where brokers had none"),
+        (
+            "includeSerializedSizes",
+            "false",
+            "adds `serializedKeySize int`, `serializedValueSize int`: bytes, null for null",
+        ),
         ("fetchOffset.numRetries", "3", "how often the driver retries an offset look-up"),
         ("fetchOffset.retryIntervalMs", "1000", "pause between those"),
         ("kafkaConsumer.pollTimeoutMs", "120000", "a task without progress fails after this"),
@@ -67,6 +73,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kfetch.agent.memory", "256m", "the agent's replies and batches together, per executor"),
         ("kfetch.agent.lease", "120s", "sessions of a query that nobody reads close after this"),
         ("kfetch.rowsPerSplit", "100000", "small ranges share a task up to this; 0: one each"),
+        ("kfetch.onCorruptBatch", "fail", "`skip`: leave it out, with a warning and a counter"),
         ("kfetch.statsDirectory", "none", "each worker writes its fetch statistics there"),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply"),
@@ -84,7 +91,11 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system's choice"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
         ("kafka.security.protocol", "PLAINTEXT", "only PLAINTEXT so far"),
-        ("kafka.isolation.level", "read_uncommitted", "only read_uncommitted so far"),
+        (
+            "kafka.isolation.level",
+            "read_uncommitted",
+            "or `read_committed`: no aborted transactions",
+        ),
     ),
     *_rows(
         Treatment.PLANNED,

@@ -6,6 +6,7 @@ Each function raises ValueError with the words for "it must be …" when the tex
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 
 def boolean(text: str) -> bool:
@@ -55,11 +56,23 @@ def milliseconds(text: str) -> int:
     return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
 
 
-def agent_place(text: str) -> str:
-    """Where sessions live: process or inline."""
-    if text.lower() not in ("process", "inline"):
-        raise ValueError("process or inline")
-    return text.lower()
+def _one_of(first: str, second: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.lower() not in (first, second):
+            raise ValueError(f"{first} or {second}")
+        return text.lower()
+
+    return convert
+
+
+agent_place = _one_of("process", "inline")
+"""Where sessions live."""
+
+on_corrupt = _one_of("fail", "skip")
+"""What to do with a damaged record batch."""
+
+isolation = _one_of("read_uncommitted", "read_committed")
+"""Whether records of open and aborted transactions are read (KIP-98)."""
 
 
 def memory(text: str) -> int:

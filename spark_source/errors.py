@@ -14,6 +14,7 @@
     ├── WireError              bytes that do not follow the protocol
     │   ├── UnsupportedVersion no version of an API that both sides speak
     │   └── CorruptBatch       a record batch that fails its checks
+    ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     └── AgentError             the executor's agent cannot be started, found or understood
@@ -103,6 +104,10 @@ class UnsupportedVersion(WireError):
 
 class CorruptBatch(WireError):
     """A record batch fails its checks: length, CRC, count, varint."""
+
+
+class MalformedTimestamp(KfetchError):
+    """A record's timestamp overflows Spark's microseconds (KAFKA_MALFORMED_RECORD_TIMESTAMP)."""
 
 
 class ConnectionLost(KfetchError):

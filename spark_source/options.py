@@ -21,8 +21,10 @@ from spark_source.converters import (
     count,
     delay,
     duration,
+    isolation,
     memory,
     milliseconds,
+    on_corrupt,
     positive,
     positive_int,
     seconds,
@@ -66,6 +68,8 @@ class FetchOptions:
     min_bytes: int = 1
     max_wait_ms: int = 500
     check_crcs: bool = True
+    read_committed: bool = False
+    """Leave out aborted transactions, and read no further than the last stable offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,10 @@ class SourceOptions:
     subscription: Subscription
     starting: StartingOffsets = field(default_factory=StartingOffsets)
     include_headers: bool = False
+    include_leader_epoch: bool = False
+    include_serialized_sizes: bool = False
+    skip_corrupt_batches: bool = False
+    """Leave damaged batches out, logged and counted, instead of failing."""
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -144,6 +152,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         subscription=_subscription(lowered),
         starting=starting_offsets(lowered.get("startingoffsets", "latest")),
         include_headers=read("includeHeaders", boolean, False),
+        include_leader_epoch=read("includeLeaderEpoch", boolean, False),
+        include_serialized_sizes=read("includeSerializedSizes", boolean, False),
+        skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
         min_partitions=read("minPartitions", positive_int, None),
@@ -214,30 +225,18 @@ def _fetch(read: _Reader) -> FetchOptions:
         min_bytes=read("kafka.fetch.min.bytes", byte_count, 1),
         max_wait_ms=read("kafka.fetch.max.wait.ms", milliseconds, 500),
         check_crcs=read("kafka.check.crcs", boolean, True),
+        read_committed=read("kafka.isolation.level", isolation, "") == "read_committed",
     )
 
 
 def _refuse_protected(read: _Reader) -> None:
-    """TLS, SASL and transactions have their seams; until they are built, say so."""
+    """TLS and SASL have their seams; until they are built, say so."""
     protocol = read("kafka.security.protocol", str.upper, "PLAINTEXT")
     if protocol != "PLAINTEXT":
         raise NotBuilt(
             f"option kafka.security.protocol is {protocol}, but kfetch speaks PLAINTEXT only so "
             "far: TLS and SASL are not built yet",
             option="kafka.security.protocol",
-        )
-    isolation = read("kafka.isolation.level", str.lower, "read_uncommitted")
-    if isolation == "read_committed":
-        raise NotBuilt(
-            "option kafka.isolation.level is read_committed, but kfetch can't leave out aborted "
-            "transactions yet: remove the option to read every record",
-            option="kafka.isolation.level",
-        )
-    if isolation != "read_uncommitted":
-        raise OptionError(
-            f"option kafka.isolation.level is {isolation!r}, but it must be read_uncommitted or "
-            "read_committed",
-            option="kafka.isolation.level",
         )
 
 

@@ -66,10 +66,17 @@ _COLUMNS = [
 ]
 
 
-def schema(*, include_headers: bool) -> StructType:
-    """The columns of Spark's Kafka connector, all of them nullable."""
-    headers = [StructField("headers", ArrayType(_HEADER))] if include_headers else []
-    return StructType(_COLUMNS + headers)
+def schema(options: SourceOptions) -> StructType:
+    """The columns of Spark's Kafka connector, then those asked for, all of them nullable."""
+    fields = [*_COLUMNS]
+    if options.include_headers:
+        fields.append(StructField("headers", ArrayType(_HEADER)))
+    if options.include_leader_epoch:
+        fields.append(StructField("leaderEpoch", IntegerType()))
+    if options.include_serialized_sizes:
+        fields.append(StructField("serializedKeySize", IntegerType()))
+        fields.append(StructField("serializedValueSize", IntegerType()))
+    return StructType(fields)
 
 
 class KfetchDataSource(DataSource):
@@ -86,7 +93,7 @@ class KfetchDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The source's fixed schema."""
-        return schema(include_headers=self._options.include_headers)
+        return schema(self._options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Batch reads: refused until they are built."""

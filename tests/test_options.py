@@ -97,6 +97,9 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
     ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
     ("includeHeaders", "include_headers", False, [("true", True), ("False", False)]),
+    ("includeLeaderEpoch", "include_leader_epoch", False, [("true", True)]),
+    ("includeSerializedSizes", "include_serialized_sizes", False, [("true", True)]),
+    ("kfetch.onCorruptBatch", "skip_corrupt_batches", False, [("Skip", True), ("fail", False)]),
     ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
     ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
     ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
@@ -127,7 +130,12 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
         [("300", 0.3)],
     ),
     ("kafka.security.protocol", "ignored", (), [("PLAINTEXT", ()), ("plaintext", ())]),
-    ("kafka.isolation.level", "ignored", (), [("read_uncommitted", ()), ("READ_UNCOMMITTED", ())]),
+    (
+        "kafka.isolation.level",
+        "fetch.read_committed",
+        False,
+        [("read_uncommitted", False), ("READ_COMMITTED", True)],
+    ),
 ]
 MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for text, value in pairs]
 
@@ -378,6 +386,10 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         "option kafka.receive.buffer.bytes is '-2', but it must be a number of bytes, or -1",
     ),
     (
+        {"kfetch.onCorruptBatch": "ignore"},
+        "option kfetch.onCorruptBatch is 'ignore', but it must be fail or skip",
+    ),
+    (
         {"kafka.isolation.level": "serial"},
         "option kafka.isolation.level is 'serial', but it must be read_uncommitted or "
         "read_committed",
@@ -472,12 +484,6 @@ def test_planned_options(name: str) -> None:
             "SASL_SSL",
             "option kafka.security.protocol is SASL_SSL, but kfetch speaks PLAINTEXT only so far: "
             "TLS and SASL are not built yet",
-        ),
-        (
-            "kafka.isolation.level",
-            "read_committed",
-            "option kafka.isolation.level is read_committed, but kfetch can't leave out aborted "
-            "transactions yet: remove the option to read every record",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,7 @@ from spark_source import records
 from spark_source.agent import inline
 from spark_source.errors import NotBuilt, OptionError
 from spark_source.model import Broker, OffsetRange, Split, TopicPartition
+from spark_source.options import parse
 from spark_source.source import KfetchDataSource, KfetchSplit, KfetchStreamReader, schema
 
 T0 = TopicPartition("t", 0)
@@ -85,18 +87,19 @@ def test_schema(headers: bool, expected: str) -> None:
     found = KfetchDataSource({**LEAST, "includeHeaders": str(headers)}).schema()
 
     assert expected == found.simpleString()
-    assert schema(include_headers=headers) == found
     assert all(field.nullable for field in found)
 
 
-@pytest.mark.parametrize("headers", [False, True])
-def test_schema_of_the_batches(headers: bool) -> None:
+@pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=3)))
+def test_schema_of_the_batches(wanted: tuple[bool, bool, bool]) -> None:
     """The Arrow batches have exactly the schema that Spark derives from the columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    derived = to_arrow_schema(schema(include_headers=headers), timezone="UTC")
+    names = ("includeHeaders", "includeLeaderEpoch", "includeSerializedSizes")
+    given = {name: str(each) for name, each in zip(names, wanted, strict=True)}
+    derived = to_arrow_schema(schema(parse({**LEAST, **given})), timezone="UTC")
 
-    assert derived.equals(records.SCHEMA_WITH_HEADERS if headers else records.SCHEMA)
+    assert derived.equals(records.schema_of(records.Columns(*wanted)))
 
 
 def test_bad_options_fail_at_once() -> None:
@@ -116,7 +119,7 @@ def test_custom_schema() -> None:
 def test_batch_reads() -> None:
     """``spark.read`` is refused with what to do instead."""
     with pytest.raises(NotBuilt, match=r"use spark\.readStream"):
-        KfetchDataSource(LEAST).reader(schema(include_headers=False))
+        KfetchDataSource(LEAST).reader(schema(parse(LEAST)))
 
 
 LEAST_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}

@@ -19,8 +19,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_source.model import TopicPartition
-from spark_source.records import Slice, decoder
-from spark_source.records.batch import sections
+from spark_source.records import Columns, Slice, decoder
+from spark_source.records.sections import sections
 
 CODECS: dict[str, tuple[int, Callable[[bytes], Any]]] = {
     "none": (0, bytes),
@@ -95,7 +95,7 @@ def _runner(name: str, reply: bytes) -> Callable[[], object]:
     if name == "kafka-python":
         return lambda: _kafka_python(reply)
     decode, part = decoder(name), Slice(tp=TP, start=0, end=1 << 60, data=memoryview(reply))
-    return lambda: decode(sections([part], check_crcs=True), headers=True)
+    return lambda: decode(sections([part], check_crcs=True), columns=Columns(headers=True))
 
 
 def main() -> None:

@@ -110,11 +110,9 @@ def _listening(path: Path) -> socket.socket:
 
 def _warm() -> None:
     """Load the decoder while the first worker sends its ranges."""
-    from spark_source.records import IMPLEMENTATION, decoder
+    from spark_source.agent import warm
 
-    began = time.monotonic()
-    decoder(IMPLEMENTATION)
-    log.info("the %s decoder is ready after %.1f s", IMPLEMENTATION, time.monotonic() - began)
+    log.info("%s", warm.sentence(warm.load()))
 
 
 def _check_address_space(memory: int) -> None:

@@ -103,6 +103,16 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A damaged record batch was left out (``kfetch.onCorruptBatch=skip``)."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return f"left out: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Starved:
     """A request could not be sent for want of memory (``kfetch.agent.memory``)."""
 
@@ -113,7 +123,7 @@ class Starved:
         return f"{self.broker}: waited {self.seconds:.2f} s for memory"
 
 
-Fact = Connected | Requested | Replied | SessionMoved | Decoded | Starved
+Fact = Connected | Requested | Replied | SessionMoved | Decoded | Skipped | Starved
 Sink = Callable[[Fact], None]
 
 

@@ -49,13 +49,15 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
-        self._pump = Pump(self._fetcher, options.fetch.partition_max_bytes)
+        self._pump = Pump(
+            self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
+        )
         self._totals = stats.Totals()
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read ranges; see ``inline.read``."""
+        reading = Reading(ranges, self._options, self._cluster, self._pump, self._totals.add)
         try:
-            reading = Reading(ranges, self._options, self._cluster, self._pump, self._totals.add)
             for delivery in reading.deliveries():
                 yield delivery.batch
         finally:

@@ -59,6 +59,8 @@ class Lane:
     partition_max_bytes: int
     spare: Callable[[Progress, PartitionReply], None] = _nothing
     """Told of a range that is done, with a reply that may hold more than the range."""
+    skip_corrupt: bool = False
+    """Whether damaged batches are left out: then the position behind one must be sure."""
     _lines: dict[TopicPartition, list[Progress]] = field(default_factory=dict)
     _fruitless: int = 0
 
@@ -159,8 +161,12 @@ class Lane:
 
     def take(self, progress: Progress, partition: PartitionReply) -> Arrival:
         """Bring a range forward by records that answer its position."""
-        records = progress.slice(partition.records)
-        progress.advance(extent(partition.records, progress.offset))
+        data = partition.records
+        found = extent(data, progress.offset, end=progress.end if self.skip_corrupt else None)
+        if self.skip_corrupt and found.batches:
+            data = data[: found.size]
+        records = progress.slice(data, partition.aborted)
+        progress.advance(found)
         if progress.done:
             self.spare(progress, partition)
         return Arrival(progress=progress, records=records, next_offset=progress.offset)

@@ -223,7 +223,12 @@ class LaneThread(threading.Thread):
     def _new_lane(self) -> Lane:
         fetch = self._options.fetch
         fetcher = Fetcher(self._broker, fetch, self._options.network, self._allocate)
-        return Lane(fetcher, fetch.partition_max_bytes, self._leftovers.keep)
+        return Lane(
+            fetcher,
+            fetch.partition_max_bytes,
+            spare=self._leftovers.keep,
+            skip_corrupt=self._options.skip_corrupt_batches,
+        )
 
     def _unreserve(self) -> None:
         reservation, self._reservation = self._reservation, None

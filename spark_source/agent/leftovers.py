@@ -45,7 +45,8 @@ class Leftovers:
     def keep(self, progress: Progress, partition: PartitionReply) -> None:
         """Keep what lies behind the end of a range that is done, unless memory is short."""
         end = progress.range.end
-        spare = tail(partition.records, end)
+        # An aborted transaction ends with its marker, which lies before the tail perhaps.
+        spare = partition.records if partition.aborted else tail(partition.records, end)
         reach = extent(spare, end).next_offset
         if reach <= end or self._budget.short:
             return

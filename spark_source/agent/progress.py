@@ -55,9 +55,9 @@ class Progress:
             last_fetched_epoch=self.last_fetched_epoch,
         )
 
-    def slice(self, data: memoryview) -> Slice:
+    def slice(self, data: memoryview, aborted: tuple[tuple[int, int], ...] = ()) -> Slice:
         """What is to be decoded of a reply's records."""
-        return Slice(tp=self.tp, start=self.offset, end=self.end, data=data)
+        return Slice(tp=self.tp, start=self.offset, end=self.end, data=data, aborted=aborted)
 
     def advance(self, extent: Extent) -> bool:
         """Pass the complete batches of a reply; whether there were any to pass."""

@@ -16,14 +16,14 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from spark_source.agent import events, recovery
+from spark_source.agent import events, recovery, warm
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
-from spark_source.errors import BrokerError, ConnectionLost, KfetchError, ReadStalled
+from spark_source.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from spark_source.model import Broker, OffsetRange
 from spark_source.options import SourceOptions
-from spark_source.records import Slice, decode
+from spark_source.records import Columns, Slice, decode
 from spark_source.wire import codes
 from spark_source.wire.backoff import Backoff
 from spark_source.wire.cluster import Cluster
@@ -70,9 +70,15 @@ class Delivery:
 class Pump:
     """Fetches when asked, in the caller's thread: the supply of ``inline``."""
 
-    def __init__(self, fetcher: Callable[[Broker], Fetcher], partition_max_bytes: int) -> None:
+    def __init__(
+        self,
+        fetcher: Callable[[Broker], Fetcher],
+        partition_max_bytes: int,
+        skip_corrupt: bool = False,
+    ) -> None:
         self._fetcher = fetcher
         self._partition_max_bytes = partition_max_bytes
+        self._skip_corrupt = skip_corrupt
         self._lanes: dict[Broker, Lane] = {}
         self._turn = 0
 
@@ -81,7 +87,11 @@ class Pump:
         for progress in ranges:
             broker = progress.leader
             if broker not in self._lanes:
-                self._lanes[broker] = Lane(self._fetcher(broker), self._partition_max_bytes)
+                self._lanes[broker] = Lane(
+                    self._fetcher(broker),
+                    self._partition_max_bytes,
+                    skip_corrupt=self._skip_corrupt,
+                )
             self._lanes[broker].add(progress)
 
     def asked_since(self, progress: Progress) -> float:
@@ -126,6 +136,11 @@ class Reading:
     ) -> None:
         self._options = options
         self._fail = options.fail_on_data_loss
+        self._columns = Columns(
+            headers=options.include_headers,
+            leader_epoch=options.include_leader_epoch,
+            serialized_sizes=options.include_serialized_sizes,
+        )
         self._cluster = cluster
         self._supply = supply
         self._sink = sink
@@ -139,6 +154,7 @@ class Reading:
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
+        warm.load()
         try:
             self._supply.add(list(self._open.values()))
             while self._open:
@@ -177,8 +193,9 @@ class Reading:
         began = time.monotonic()
         batch = decode(
             slices,
-            headers=self._options.include_headers,
+            columns=self._columns,
             check_crcs=self._options.fetch.check_crcs,
+            on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
         )
         fact = events.Decoded(
             records=batch.num_rows if batch is not None else 0,
@@ -187,6 +204,11 @@ class Reading:
         )
         self._sink(fact)
         return batch
+
+    def _skip(self, error: CorruptBatch) -> None:
+        """Leave a damaged batch out, as kfetch.onCorruptBatch=skip asks."""
+        log.warning("left out, and its records are lost: %s", error.message)
+        self._sink(events.Skipped(problem=error.message))
 
     def _note(self, group: Sequence[Arrival]) -> None:
         """Leave the ranges that are done, and move the deadline if there was progress.

@@ -23,6 +23,7 @@ from spark_source.agent.events import (
     Replied,
     Requested,
     SessionMoved,
+    Skipped,
     Starved,
 )
 from spark_source.session.transitions import Event
@@ -46,6 +47,8 @@ class FetchStats:
     wait_s: float = 0.0
     """Between a request and its reply, in seconds; more than one broker may be waited for."""
     records: int = 0
+    batches_skipped: int = 0
+    """Damaged record batches that were left out (kfetch.onCorruptBatch=skip)."""
     decode_s: float = 0.0
     starved_s: float = 0.0
     """Waiting for memory (``kfetch.agent.memory``) before a request."""
@@ -121,6 +124,8 @@ def _counted(fact: Fact) -> Mapping[str, float]:
             return {_MOVES[event]: 1} if event in _MOVES else {}
         case Decoded():
             return {"records": fact.records, "decode_s": fact.seconds}
+        case Skipped():
+            return {"batches_skipped": 1}
         case Starved():
             return {"starved_s": fact.seconds}
         case Connected():

@@ -1,9 +1,9 @@
-"""Record batches (message format v2) to Arrow: two decoders behind one door.
+"""Record batches to Arrow: two decoders behind one door.
 
 ``decode`` is the kernel unless KFETCH_RECORDS=reference says otherwise; both give the same rows and
 the same errors, and one test suite runs over both. Importing this package does not import numba.
-It refuses message formats v0 and v1, and leaves aborted transactions to a later version: control
-batches are skipped, every other batch is read.
+Every message format that brokers hold is read: v2, and v0 and v1 of segments older than Kafka 0.11.
+It refuses to guess: what is damaged is an error, or is left out and told.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from spark_source.errors import KfetchError, OptionError
-from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
-from spark_source.records.batch import Extent, Section, Slice, extent, sections, tail
+from spark_source.errors import CorruptBatch, KfetchError, OptionError
+from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
+from spark_source.records.batch import Extent, Slice, extent, tail
+from spark_source.records.sections import OnCorrupt, Section, sections
 
 __all__ = [
     "IMPLEMENTATION",
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
+    "Columns",
     "Extent",
+    "OnCorrupt",
     "Slice",
     "decode",
     "decoder",
     "extent",
+    "load",
+    "schema_of",
     "tail",
 ]
 
@@ -38,10 +43,13 @@ if IMPLEMENTATION not in ("reference", "kernel"):
     raise OptionError(f"KFETCH_RECORDS={IMPLEMENTATION}: must be reference or kernel")
 
 
+NO_MORE_COLUMNS = Columns()
+
+
 class Decoder(Protocol):
     """What ``reference`` and ``kernel`` both offer."""
 
-    def __call__(self, found: Sequence[Section], /, *, headers: bool) -> pa.RecordBatch | None:
+    def __call__(self, found: Sequence[Section], /, *, columns: Columns) -> pa.RecordBatch | None:
         """All wanted rows of all sections as one RecordBatch, or None if there are none."""
 
 
@@ -58,12 +66,48 @@ def decoder(name: str) -> Decoder:
     return found
 
 
+def load() -> bool:
+    """Load the decoder that ``decode`` uses; true if it was compiled, which takes seconds."""
+    decoder(IMPLEMENTATION)
+    if IMPLEMENTATION != "kernel":
+        return False
+    return bool(import_module(f"{__name__}.loops").compiled())
+
+
 def decode(
-    slices: Sequence[Slice], *, headers: bool, check_crcs: bool = True
+    slices: Sequence[Slice],
+    *,
+    columns: Columns = NO_MORE_COLUMNS,
+    check_crcs: bool = True,
+    on_corrupt: OnCorrupt | None = None,
 ) -> pa.RecordBatch | None:
     """The wanted rows of all slices, in their order, as one RecordBatch; None if there are none.
 
-    The bytes must not change until it returns; nothing of the result refers to them.
+    The bytes must not change until it returns; nothing of the result refers to them. A damaged
+    batch raises CorruptBatch. With ``on_corrupt`` it is left out instead, all of its records, and
+    told; that still raises where the place behind the batch is not known for sure.
     """
-    found = sections(slices, check_crcs=check_crcs)
-    return decoder(IMPLEMENTATION)(found, headers=headers) if found else None
+    found = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
+    if not found:
+        return None
+    use = decoder(IMPLEMENTATION)
+    try:
+        return use(found, columns=columns)
+    except CorruptBatch:
+        if on_corrupt is None:
+            raise
+    kept = _sound(found, use, on_corrupt)
+    return use(kept, columns=columns) if kept else None
+
+
+def _sound(found: Sequence[Section], use: Decoder, on_corrupt: OnCorrupt) -> list[Section]:
+    """The sections whose records are, tried one by one."""
+    kept = []
+    for section in found:
+        try:
+            use([section], columns=NO_MORE_COLUMNS)
+        except CorruptBatch as error:
+            on_corrupt(error)
+        else:
+            kept.append(section)
+    return kept

@@ -1,37 +1,43 @@
-"""The record batch's header (magic 2): its layout, the walk over a reply, the checks.
+"""The headers of record batches and messages: their layout, the walk over a reply, the checks.
 
-Everything that both decoders need before they look at a record: which batches are complete, sound
-and wanted, and where their records lie, decompressed. It refuses message formats v0 and v1.
+Everything that ``extent`` and ``sections`` need before anybody looks at a record. Formats v0 and v1
+have no batches: a message is a batch of one, a compressed one a batch whose offset is its last
+record's. It refuses to open anything.
 Layout: kafka.apache.org/documentation/#recordbatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
 import crc32c
-import numpy as np
 
 from spark_source.model import NO_EPOCH, TopicPartition
-from spark_source.records.codecs import CODECS, Room, Undecodable, address_of
-from spark_source.records.faults import Fault, failure
+from spark_source.records.faults import Fault
+from spark_source.records.legacy import LENGTH_MIN
 
-__all__ = ["Extent", "Header", "Section", "Slice", "extent", "sections", "walk"]
+__all__ = ["Batch", "Extent", "Header", "Slice", "extent", "follows", "sound", "walk"]
 
-_PREFIX_BYTES = 12  # base offset and length; the length counts what follows them
+PREFIX_BYTES = 12  # base offset and length; the length counts what follows them
+HEADER_BYTES = 61
 _HEADER = Struct(">qiibIhiqqqhii")
-_CRC_FROM = 21  # the CRC covers attributes to the end; brokers write what lies before
-_LENGTH_MIN = 14  # LegacyRecord.RECORD_OVERHEAD_V0: below it no message format is possible
-_LENGTH_MIN_V2 = _HEADER.size - _PREFIX_BYTES
+_LEGACY = Struct(">qiIbbq")  # offset, length, CRC, magic, attributes, timestamp (v1 only)
+_MAGIC_AT = 16
+_CRC_FROM = 21  # v2's CRC covers attributes to the end; brokers write what lies before
+_LEGACY_CRC_FROM = 16
+_LENGTH_MIN = LENGTH_MIN[0]  # below it no message format is possible
+_LENGTH_MIN_V2 = _HEADER.size - PREFIX_BYTES
 _MAGIC_V2 = 2
 
 # DefaultRecordBatch's attribute bits; the delete horizon (bit 6) changes no record's time.
-_CODEC = 0x07
-_LOG_APPEND_TIME = 0x08
-_CONTROL = 0x20
+CODEC = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
 
 _OFFSET_MAX = 2**63 - 2  # its successor must fit too
 
@@ -47,6 +53,8 @@ class Slice:
     """Exclusive; rows at or past it are dropped."""
     data: memoryview
     """Bytes of ``records`` in the reply: whole batches, maybe a partial one at the end."""
+    aborted: tuple[tuple[int, int], ...] = ()
+    """(producer id, first offset) of the transactions to leave out, as the reply lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +72,7 @@ class Extent:
 
 
 class Header(NamedTuple):
-    """The 61 bytes before the records."""
+    """What stands before the records. Of v0 and v1 only the first five fields and the time."""
 
     base_offset: int
     length: int
@@ -80,49 +88,69 @@ class Header(NamedTuple):
     base_sequence: int
     record_count: int
 
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also of one that compaction has removed."""
+        return self.base_offset + self.last_offset_delta
 
-class Section(NamedTuple):
-    """The records of one batch, decompressed, and what is needed to read them."""
+    @property
+    def codec(self) -> int:
+        """Which compression, 0 for none."""
+        return self.attributes & CODEC
 
-    tp: TopicPartition
-    start: int
-    end: int
+
+class Batch(NamedTuple):
+    """A complete batch in a reply."""
+
+    at: int
+    """Position of its first byte."""
+    after: int
+    """Position behind its last byte, as its length says."""
     header: Header
-    log_append_time: bool
-    """Every record has the batch's max timestamp (message.timestamp.type=LogAppendTime)."""
-    data: memoryview
-    address: int
-    """Of ``data``'s first byte, for the kernel."""
+    fault: Fault | None
+    """What is wrong with the header; then ``after`` leads nowhere."""
 
 
-def walk(data: memoryview) -> Iterator[tuple[int, Header, Fault | None]]:
-    """Each complete batch: its position, header, and what is wrong with the header.
+def walk(data: memoryview) -> Iterator[Batch]:
+    """Each complete batch.
 
     Ends before a partial batch, which is how a reply normally ends, and after a faulty header,
     whose length leads nowhere.
     """
-    at, size = 0, len(data)
-    while at + _PREFIX_BYTES <= size:
-        if at + _HEADER.size <= size:
-            header = Header._make(_HEADER.unpack_from(data, at))
-        else:
-            header = Header._make(_HEADER.unpack(bytes(data[at:]).ljust(_HEADER.size, b"\0")))
-        after = at + _PREFIX_BYTES + header.length
+    at, size, before = 0, len(data), -1
+    while at + PREFIX_BYTES <= size:
+        header = _header(data, at)
+        after = at + PREFIX_BYTES + header.length
         if after > size:
             return
         fault = _header_fault(header)
-        yield at, header, fault
+        if fault is None and header.base_offset <= before:
+            fault = Fault.ORDER
+        yield Batch(at, after, header, fault)
         if fault is not None:
             return
-        at = after
+        at, before = after, header.last_offset
+
+
+def _header(data: memoryview, at: int) -> Header:
+    """The header at a position; what lies past the end of the data reads as zeros."""
+    if at + HEADER_BYTES > len(data):
+        data, at = memoryview(bytes(data[at:]).ljust(HEADER_BYTES, b"\0")), 0
+    if data[at + _MAGIC_AT] > 1:
+        return Header._make(_HEADER.unpack_from(data, at))
+    offset, length, crc, magic, attributes, time = _LEGACY.unpack_from(data, at)
+    time = time if magic else -1
+    rest = (NO_EPOCH, magic, crc, attributes & 0xFF, 0, time, time, -1, -1, -1, 1)
+    return Header(offset, length, *rest)
 
 
 def _header_fault(header: Header) -> Fault | None:
+    magic = header.magic
     if header.length < _LENGTH_MIN:
         return Fault.BATCH_LENGTH
-    if header.magic != _MAGIC_V2:
-        return Fault.OLD_FORMAT if header.magic in (0, 1) else Fault.MAGIC
-    if header.length < _LENGTH_MIN_V2:
+    if not 0 <= magic <= _MAGIC_V2:
+        return Fault.MAGIC
+    if header.length < (_LENGTH_MIN_V2 if magic == _MAGIC_V2 else LENGTH_MIN[magic]):
         return Fault.BATCH_LENGTH
     if header.base_offset < 0 or header.last_offset_delta < 0:
         return Fault.OFFSETS
@@ -131,70 +159,53 @@ def _header_fault(header: Header) -> Fault | None:
     return Fault.COUNT if header.record_count < 0 else None
 
 
-def extent(data: memoryview, start: int) -> Extent:
-    """How far ``data`` reaches. A faulty batch ends it: ``decode`` is the one to complain."""
-    next_offset, epoch, size, batches = start, NO_EPOCH, 0, 0
-    for at, header, fault in walk(data):
-        if fault is not None:
-            break
-        next_offset = header.base_offset + header.last_offset_delta + 1
-        epoch = header.leader_epoch
-        size = at + _PREFIX_BYTES + header.length
-        batches += 1
-    return Extent(next_offset=next_offset, leader_epoch=epoch, size=size, batches=batches)
+def sound(data: memoryview, batch: Batch) -> bool:
+    """Whether the CRC matches: CRC-32C in v2, CRC-32 before."""
+    if batch.header.magic == _MAGIC_V2:
+        crc = crc32c.crc32c(data[batch.at + _CRC_FROM : batch.after])
+    else:
+        crc = zlib.crc32(data[batch.at + _LEGACY_CRC_FROM : batch.after])
+    return bool(crc == batch.header.crc)
+
+
+def follows(data: memoryview, batch: Batch, end: int) -> bool:
+    """Whether a damaged batch can be passed: it is known for sure where the next offset lies.
+
+    The next batch in the reply knows it. Without one the damaged header must do, if its count fits
+    its offsets and does not lead out of the range.
+    """
+    following = next(walk(data[batch.after :]), None)
+    if following is not None:
+        header = following.header
+        return following.fault is None and batch.header.last_offset < header.base_offset
+    header = batch.header
+    return header.record_count == header.last_offset_delta + 1 and header.last_offset < end
+
+
+def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
+    """How far ``data`` reaches. A faulty batch ends it: ``decode`` is the one to complain.
+
+    With ``end``, the range's, damaged batches are to be passed: then a last one whose header can't
+    be relied upon is left to the next fetch, where more may follow it. The first is never left.
+    """
+    found = [batch for batch in walk(data) if batch.fault is None]
+    if end is not None and len(found) > 1:
+        last = found[-1]
+        if not sound(data, last) and not follows(data, last, end):
+            found.pop()
+    if not found:
+        return Extent(next_offset=start, leader_epoch=NO_EPOCH, size=0, batches=0)
+    last = found[-1]
+    return Extent(
+        next_offset=last.header.last_offset + 1,
+        leader_epoch=last.header.leader_epoch,
+        size=last.after,
+        batches=len(found),
+    )
 
 
 def tail(data: memoryview, offset: int) -> memoryview:
     """The complete batches from the one that reaches ``offset`` on; empty if none does."""
-    begin, end = len(data), 0
-    for at, header, fault in walk(data):
-        if fault is not None:
-            break
-        if header.base_offset + header.last_offset_delta >= offset:
-            begin = min(begin, at)
-        end = at + _PREFIX_BYTES + header.length
-    return data[begin : max(begin, end)]
-
-
-def sections(slices: Sequence[Slice], *, check_crcs: bool) -> list[Section]:
-    """The records sections that may hold wanted rows, in order, checked and decompressed."""
-    room: Room | None = None
-    found: list[Section] = []
-    for part in slices:
-        address = address_of(np.frombuffer(part.data, np.uint8)) if len(part.data) else 0
-        for at, after, header in _wanted(part, check_crcs=check_crcs):
-            data, where = part.data[at:after], address + at
-            # An empty batch keeps its codec bits when compaction retains it, but has no frame.
-            if header.attributes & _CODEC and at < after:
-                room = room or Room(sum(len(each.data) for each in slices))
-                data, where = _decompressed(part.tp, header, data, room)
-            late = bool(header.attributes & _LOG_APPEND_TIME)
-            found.append(Section(part.tp, part.start, part.end, header, late, data, where))
-    return found
-
-
-def _wanted(part: Slice, *, check_crcs: bool) -> Iterator[tuple[int, int, Header]]:
-    """Where the records begin and end, and the header, of batches with offsets in the range."""
-    for at, header, fault in walk(part.data):
-        if fault is not None:
-            raise failure(fault, part.tp, header.base_offset)
-        if header.base_offset >= part.end:
-            return
-        after = at + _PREFIX_BYTES + header.length
-        if check_crcs and crc32c.crc32c(part.data[at + _CRC_FROM : after]) != header.crc:
-            raise failure(Fault.CRC, part.tp, header.base_offset)
-        below = header.base_offset + header.last_offset_delta < part.start
-        if not below and not header.attributes & _CONTROL:
-            yield at + _HEADER.size, after, header
-
-
-def _decompressed(
-    tp: TopicPartition, header: Header, data: memoryview, room: Room
-) -> tuple[memoryview, int]:
-    codec = header.attributes & _CODEC
-    if codec not in CODECS:
-        raise failure(Fault.CODEC, tp, header.base_offset, detail=f" ({codec})")
-    try:
-        return room.decompress(codec, data)
-    except Undecodable as error:
-        raise failure(Fault.COMPRESSION, tp, header.base_offset, detail=f" ({error})") from None
+    found = [batch for batch in walk(data) if batch.fault is None]
+    wanted = [batch for batch in found if batch.header.last_offset >= offset]
+    return data[wanted[0].at : found[-1].after] if wanted else data[:0]

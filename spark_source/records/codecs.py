@@ -13,8 +13,18 @@ import cramjam
 import numpy as np
 
 from spark_source.errors import KfetchError
+from spark_source.records.arrow import room
 
-__all__ = ["BATCH_BYTES_MAX", "CALL_BYTES_MAX", "CODECS", "Room", "Undecodable"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "CALL_BYTES_MAX",
+    "CODECS",
+    "CODECS_LEGACY",
+    "LZ4",
+    "Room",
+    "Undecodable",
+    "address_of",
+]
 
 # One batch, decompressed. Brokers limit the compressed size (message.max.bytes, 1 MiB unless
 # raised) and producers the uncompressed one (batch.size 16 KiB, max.request.size 1 MiB unless
@@ -26,7 +36,7 @@ BATCH_BYTES_MAX = 128 << 20
 CALL_BYTES_MAX = 1 << 30
 
 _FIRST_BYTES_MIN = 64 << 10
-_FIRST_BYTES_MAX = 16 << 20  # below glibc's 32 MiB mmap threshold: freed pages are used again
+_FIRST_BYTES_MAX = 16 << 20
 _UNFOLDING = 4  # text shrinks to about a quarter: the first guess, and the growth after a miss
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"  # org.xerial.snappy.SnappyCodec
@@ -55,13 +65,17 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
     return size
 
 
+LZ4 = 3
 CODECS: dict[int, tuple[str, Callable[[Any, Any], int]]] = {
     1: ("gzip", cramjam.gzip.decompress_into),
     2: ("snappy", _snappy_into),
-    3: ("lz4", cramjam.lz4.decompress_into),
+    LZ4: ("lz4", cramjam.lz4.decompress_into),
     4: ("zstd", cramjam.zstd.decompress_into),
 }
 """Name and function by the low three bits of a batch's attributes; 0 is uncompressed."""
+
+CODECS_LEGACY = (1, 2, LZ4)
+"""What the message formats v0 and v1 allow (KIP-110)."""
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
@@ -82,7 +96,7 @@ class Room:
         self._total = 0
 
     def _take(self, size: int) -> None:
-        chunk = np.empty(min(size, BATCH_BYTES_MAX), np.uint8)
+        chunk = room(min(size, BATCH_BYTES_MAX), np.uint8)
         self._chunk = chunk.data  # keeps the memory alive, and every view of it does
         self._address = address_of(chunk)
         self._used = 0

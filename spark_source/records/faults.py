@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from spark_source.errors import CorruptBatch, KfetchError, WireError
+from spark_source.errors import CorruptBatch, MalformedTimestamp
 from spark_source.model import TopicPartition
 
-__all__ = ["Fault", "failure"]
+__all__ = ["Fault", "failure", "malformed_timestamp"]
 
 
 class Fault(IntEnum):
-    """Numbers 1 to 13 are the kernel's too: ``loops`` repeats them, and a test compares."""
+    """Numbers 1 to 13 are the kernel's too: ``loops`` repeats them, and a test compares.
+
+    All are damage but TIMESTAMP, which is sound data that Spark can't hold.
+    """
 
     MISSING = 1
     LEFTOVER = 2
@@ -31,13 +34,15 @@ class Fault(IntEnum):
     OFFSET_DELTA = 12
     TIMESTAMP = 13
     BATCH_LENGTH = 20
-    OLD_FORMAT = 21
     MAGIC = 22
     OFFSETS = 23
     COUNT = 24
     CRC = 25
     CODEC = 26
     COMPRESSION = 27
+    ORDER = 28
+    CONTROL = 29
+    WRAPPER = 30
 
 
 _SENTENCES = {
@@ -55,21 +60,16 @@ _SENTENCES = {
     ),
     Fault.RECORD_SIZE: "a record is longer than its fields",
     Fault.OFFSET_DELTA: "a record's offset lies outside the batch's",
-    Fault.TIMESTAMP: "a record's timestamp does not fit into Spark's 64-bit microseconds",
     Fault.BATCH_LENGTH: "its length is too small for a record batch",
-    Fault.OLD_FORMAT: "message format v0/v1 is not supported yet",
     Fault.MAGIC: "its magic byte is unknown",
     Fault.OFFSETS: "its offsets are negative or beyond 64 bits",
     Fault.COUNT: "its record count is negative",
-    Fault.CRC: "its CRC-32C does not match its bytes",
+    Fault.CRC: "its CRC does not match its bytes",
     Fault.CODEC: "its compression codec is unknown",
     Fault.COMPRESSION: "its records do not decompress",
-}
-
-# Not every fault is damage: these two are sound data that kfetch or Spark cannot take.
-_CLASSES: dict[Fault, type[KfetchError]] = {
-    Fault.OLD_FORMAT: WireError,
-    Fault.TIMESTAMP: KfetchError,
+    Fault.ORDER: "its offsets do not lie behind those of the batch before it",
+    Fault.CONTROL: "its control record says neither version nor type",
+    Fault.WRAPPER: "a compressed message of an old format is malformed",
 }
 
 
@@ -79,15 +79,31 @@ def failure(
     base_offset: int,
     record: int | None = None,
     detail: str = "",
-) -> KfetchError:
+) -> CorruptBatch:
     """The error for ``fault``; ``record`` counts from 0 within the batch."""
     where = f"topic {tp.topic}, partition {tp.partition}, record batch at offset {base_offset}"
     which = "" if record is None else f", record {record}"
-    return _CLASSES.get(fault, CorruptBatch)(
+    return CorruptBatch(
         f"{where}{which}: {_SENTENCES[fault]}{detail}",
         topic=tp.topic,
         partition=tp.partition,
         base_offset=base_offset,
         record=record,
         fault=fault.name,
+    )
+
+
+def malformed_timestamp(tp: TopicPartition, offset: int, timestamp: int) -> MalformedTimestamp:
+    """Spark's own error for a time that microseconds can't hold, in its words (SPARK-56243)."""
+    return MalformedTimestamp(
+        f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] Record at topic {tp.topic} partition {tp.partition} "
+        f"offset {offset} has timestamp value {timestamp} that overflows when converting to "
+        "Spark's microsecond-precision TimestampType. Kafka record timestamps must be in "
+        "milliseconds since epoch per the Kafka protocol. The provided value suggests the "
+        "producer may be writing timestamps in microseconds or nanoseconds instead. Ensure the "
+        "Kafka producer sets the ProducerRecord timestamp in milliseconds. SQLSTATE: 22008",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        timestamp=timestamp,
     )

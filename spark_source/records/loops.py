@@ -1,9 +1,8 @@
 """The compiled half of ``kernel``: free functions on arrays, and nothing else.
 
-Pass 1 (``measure``) checks every record and counts what the columns need; pass 2 (``fill_rows``,
-``fill_headers``) reads again without checks and writes. One call of each handles all sections of
-all partitions, and holds no GIL. It refuses to run while the bytes change underneath: pass 2 trusts
-what pass 1 saw.
+``fill_rows`` checks every record and writes all columns but the headers, which ``fill_headers``
+adds where there are any. One call of each handles all sections of all partitions, and holds no GIL.
+It refuses to run while the bytes change underneath: ``fill_headers`` trusts what ``fill_rows`` saw.
 
 numba notices changes of this file only: whatever is compiled must stand here, constants too. Say
 what a change costs: ``integration/benchmarks/decode.py``.
@@ -24,16 +23,16 @@ from numba import njit, types  # noqa: E402 (reads NUMBA_CACHE_DIR once, when im
 from numba.core import cgutils  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
-__all__ = ["fill_headers", "fill_rows", "measure"]
+__all__ = ["compiled", "fill_headers", "fill_rows"]
 
-# Columns of the table of sections, one row each.
+# Columns of the table of sections, one row each; WANTED is written: the rows that were.
 ADDRESS, SIZE, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, LATE = 0, 1, 2, 3, 4, 5, 6, 7
-START, END, PARTITION, TOPIC_AT, TOPIC_SIZE, WIDTH = 8, 9, 10, 11, 12, 13
+START, END, WANTED, WIDTH = 8, 9, 10, 11
 
-# What pass 1 counts; then, for a fault, the section and the record where it is.
-ROWS, KEY_BYTES, VALUE_BYTES, TOPIC_BYTES, KEY_NULLS, VALUE_NULLS = 0, 1, 2, 3, 4, 5
-HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, BARE_ROWS = 6, 7, 8, 9, 10
-FAULT_SECTION, FAULT_RECORD, TOTALS = 11, 12, 13
+# What is counted; then, for a fault, the section and the record where it is.
+ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS = 0, 1, 2, 3, 4
+HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 5, 6, 7, 8, 9
+FAULT_SECTION, FAULT_RECORD, TOTALS = 10, 11, 12
 
 # Fault's numbers, as far as they concern records.
 MISSING, LEFTOVER, ENDS_EARLY, OVERLONG, RECORD_LENGTH, KEY_LENGTH = 1, 2, 3, 4, 5, 6
@@ -41,6 +40,9 @@ VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH, HEADER_VALUE_LENGTH = 7, 8, 9, 10
 RECORD_SIZE, OFFSET_DELTA, TIMESTAMP = 11, 12, 13
 
 MILLISECONDS_MAX = (2**63 - 1) // 1000
+
+RECORD_BYTES_MIN = 7  # length, attributes, time, offset, key, value, headers: a byte each
+SLACK = 32  # short fields are copied as so many bytes at once
 
 
 @intrinsic
@@ -56,6 +58,11 @@ def _bytes_at(typing: Any, address: Any) -> Any:
 @njit(nogil=True)
 def _varint(data: Any, at: int, end: int, bits: int) -> Any:
     """The value and the position after it; or a fault, and -1 for the position."""
+    if at >= end:
+        return ENDS_EARLY, -1
+    byte = np.uint64(data[at])
+    if byte < np.uint64(0x80):  # nearly always
+        return np.int64(byte >> np.uint64(1)) ^ -np.int64(byte & np.uint64(1)), at + 1
     raw = np.uint64(0)
     shift = 0
     while True:
@@ -105,13 +112,22 @@ def _copy(typing: Any, to: Any, to_at: Any, data: Any, at: Any, size: Any) -> An
 
 
 @njit(nogil=True)
+def _copy_some(to: Any, to_at: int, data: Any, at: int, count: int, size: int) -> None:
+    """Copy bytes; a few are copied as SLACK at once, if as many lie in the ``size`` of ``data``."""
+    if count <= SLACK and at + SLACK <= size:
+        _copy(to, to_at, data, at, SLACK)
+    else:
+        _copy(to, to_at, data, at, count)
+
+
+@njit(nogil=True)
 def _measure_headers(data: Any, at: int, end: int, sums: Any) -> Any:
     """Check one record's headers; their number, or a fault with position -1."""
     count, at = _varint(data, at, end, 32)
     if at < 0:
         return count, -1
-    if count < 0:
-        return HEADER_COUNT, -1
+    if count <= 0:
+        return (HEADER_COUNT, -1) if count < 0 else (count, at)
     sums[0] = sums[1] = sums[2] = 0
     for _ in range(count):
         size, at = _varint(data, at, end, 32)
@@ -134,141 +150,139 @@ def _measure_headers(data: Any, at: int, end: int, sums: Any) -> Any:
     return count, at
 
 
-@njit("int64(int64[:, ::1], int64[::1])", nogil=True, cache=_CACHE)
-def measure(table: Any, totals: Any) -> Any:  # noqa: C901 (one check after the other)
-    """Pass 1: count what the wanted rows need. Returns 0, or the first fault."""
-    sums = np.zeros(3, np.int64)
-    for section in range(len(table)):
-        row = table[section]
-        data, size, at = _bytes_at(row[ADDRESS]), row[SIZE], 0
-        totals[FAULT_SECTION] = section
-        for record in range(row[COUNT]):
-            totals[FAULT_RECORD] = record
-            if at == size:
-                return MISSING
-            length, at = _varint(data, at, size, 32)
-            if at < 0:
-                return length
-            if length < 0 or length > size - at:
-                return RECORD_LENGTH
-            end = at + length
-            if length == 0:
-                return ENDS_EARLY
-            time_delta, at = _varint(data, at + 1, end, 64)
-            if at < 0:
-                return time_delta
-            offset_delta, at = _varint(data, at, end, 32)
-            if at < 0:
-                return offset_delta
-            if offset_delta < 0 or offset_delta > row[LAST_DELTA]:
-                return OFFSET_DELTA
-            key, at = _varint(data, at, end, 32)
-            if at < 0:
-                return key
-            if key < -1 or key > end - at:
-                return KEY_LENGTH
-            value, at = _varint(data, at + max(key, 0), end, 32)
-            if at < 0:
-                return value
-            if value < -1 or value > end - at:
-                return VALUE_LENGTH
-            headers, at = _measure_headers(data, at + max(value, 0), end, sums)
-            if at < 0:
-                return headers
-            if at != end:
-                return RECORD_SIZE
-            offset = row[BASE_OFFSET] + offset_delta
-            if offset < row[START] or offset >= row[END]:
-                continue
-            if row[LATE]:
-                time = row[MAX_TIME]
-            else:
-                base = row[BASE_TIME]
-                time = base + time_delta
-                if ((base ^ time) & (time_delta ^ time)) < 0:  # the sum wrapped
-                    return TIMESTAMP
-            if time < -MILLISECONDS_MAX or time > MILLISECONDS_MAX:
-                return TIMESTAMP
-            totals[ROWS] += 1
-            totals[KEY_BYTES] += max(key, 0)
-            totals[VALUE_BYTES] += max(value, 0)
-            totals[TOPIC_BYTES] += row[TOPIC_SIZE]
-            totals[KEY_NULLS] += key < 0
-            totals[VALUE_NULLS] += value < 0
-            totals[BARE_ROWS] += headers == 0
-            if headers > 0:
-                totals[HEADERS] += headers
-                totals[HEADER_KEY_BYTES] += sums[0]
-                totals[HEADER_VALUE_BYTES] += sums[1]
-                totals[HEADER_VALUE_NULLS] += sums[2]
-        totals[FAULT_RECORD] = row[COUNT]
-        if at != size:
-            return LEFTOVER
-    return 0
+@njit(nogil=True)
+def _fault(code: int) -> Any:
+    return -1, code, 0, 0, 0, 0, 0, 0
+
+
+@njit(nogil=True)
+def _record(data: Any, at: int, size: int, last_delta: int, sums: Any) -> Any:  # noqa: C901
+    """Check one record. Position after it, time and offset delta, size and place of key and value,
+    number of headers, whose sums are in ``sums``; or -1 and a fault."""
+    if at == size:
+        return _fault(MISSING)
+    length, at = _varint(data, at, size, 32)
+    if at < 0:
+        return _fault(length)
+    if length < 0 or length > size - at:
+        return _fault(RECORD_LENGTH)
+    end = at + length
+    if length == 0:
+        return _fault(ENDS_EARLY)
+    time_delta, at = _varint(data, at + 1, end, 64)
+    if at < 0:
+        return _fault(time_delta)
+    offset_delta, at = _varint(data, at, end, 32)
+    if at < 0:
+        return _fault(offset_delta)
+    if offset_delta < 0 or offset_delta > last_delta:
+        return _fault(OFFSET_DELTA)
+    key, key_at = _varint(data, at, end, 32)
+    if key_at < 0:
+        return _fault(key)
+    if key < -1 or key > end - key_at:
+        return _fault(KEY_LENGTH)
+    value, value_at = _varint(data, key_at + max(key, 0), end, 32)
+    if value_at < 0:
+        return _fault(value)
+    if value < -1 or value > end - value_at:
+        return _fault(VALUE_LENGTH)
+    headers, at = _measure_headers(data, value_at + max(value, 0), end, sums)
+    if at < 0:
+        return _fault(headers)
+    if at != end:
+        return _fault(RECORD_SIZE)
+    return at, time_delta, offset_delta, key, key_at, value, value_at, headers
+
+
+@njit(nogil=True)
+def _add_headers(totals: Any, headers: int, sums: Any) -> None:
+    totals[HEADED_ROWS] += 1
+    totals[HEADERS] += headers
+    totals[HEADER_KEY_BYTES] += sums[0]
+    totals[HEADER_VALUE_BYTES] += sums[1]
+    totals[HEADER_VALUE_NULLS] += sums[2]
+
+
+@njit(nogil=True)
+def _time(row: Any, delta: int) -> Any:
+    """A record's milliseconds, and whether Spark's microseconds can hold them."""
+    time = row[MAX_TIME]
+    if not row[LATE]:
+        base = row[BASE_TIME]
+        time = base + delta
+        if ((base ^ time) & (delta ^ time)) < 0:  # the sum wrapped
+            return time, False
+    return time, -MILLISECONDS_MAX <= time <= MILLISECONDS_MAX
 
 
 @njit(
-    "void(int64[:, ::1], uint8[::1], int32[::1], uint8[::1], uint8[::1], int32[::1], uint8[::1],"
-    " uint8[::1], int32[::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1])",
+    "int64(int64[:, ::1], int64[::1], int32[::1], uint8[::1], uint8[::1], int32[::1], uint8[::1],"
+    " uint8[::1], int64[::1], int64[::1])",
     nogil=True,
     cache=_CACHE,
 )
 def fill_rows(
     table: Any,
-    names: Any,
+    totals: Any,
     key_ends: Any,
     key_data: Any,
     key_valid: Any,
     value_ends: Any,
     value_data: Any,
     value_valid: Any,
-    topic_ends: Any,
-    topic_data: Any,
-    partitions: Any,
     offsets: Any,
     times: Any,
-    time_types: Any,
-) -> None:
-    """Pass 2: write the columns of the wanted rows."""
-    topic_names = _bytes_at(names.ctypes.data)
-    topic_to = _bytes_at(topic_data.ctypes.data)
+) -> Any:
+    """Check every record and write the columns of the wanted ones. Returns 0, or the first fault.
+
+    The buffers have room for all that the sections can hold, and SLACK bytes of data more.
+    """
     key_to, value_to = _bytes_at(key_data.ctypes.data), _bytes_at(value_data.ctypes.data)
-    n = key_at = value_at = topic_at = 0
-    key_ends[0] = value_ends[0] = topic_ends[0] = 0
+    sums = np.zeros(3, np.int64)
+    n = key_all = value_all = 0
+    key_ends[0] = value_ends[0] = 0
     for section in range(len(table)):
         row = table[section]
-        data, end = _bytes_at(row[ADDRESS]), 0
-        late, partition = row[LATE], row[PARTITION]
-        name_from, name_size = row[TOPIC_AT], row[TOPIC_SIZE]
-        for _ in range(row[COUNT]):
-            length, at = _sound_varint(data, end)
-            end = at + length
-            time_delta, at = _sound_varint(data, at + 1)
-            offset_delta, at = _sound_varint(data, at)
-            offset = row[BASE_OFFSET] + offset_delta
-            if offset < row[START] or offset >= row[END]:
+        data, size, after, before = _bytes_at(row[ADDRESS]), row[SIZE], 0, n
+        base, last_delta, first, end = row[BASE_OFFSET], row[LAST_DELTA], row[START], row[END]
+        totals[FAULT_SECTION] = section
+        for record in range(row[COUNT]):
+            totals[FAULT_RECORD] = record
+            after, delta, offset, key, key_at, value, value_at, headers = _record(
+                data, after, size, last_delta, sums
+            )
+            if after < 0:
+                return delta
+            offset += base
+            if offset < first or offset >= end:
                 continue
+            time, fits = _time(row, delta)
+            if not fits:
+                return TIMESTAMP
             offsets[n] = offset
-            times[n] = (row[MAX_TIME] if late else row[BASE_TIME] + time_delta) * 1000
-            time_types[n] = late
-            partitions[n] = partition
-            _copy(topic_to, topic_at, topic_names, name_from, name_size)
-            topic_at += name_size
-            topic_ends[n + 1] = topic_at
-            size, at = _sound_varint(data, at)
-            if size >= 0:
+            times[n] = time * 1000
+            if key >= 0:
                 key_valid[n >> 3] |= 1 << (n & 7)
-                _copy(key_to, key_at, data, at, size)
-                key_at += size
-                at += size
-            key_ends[n + 1] = key_at
-            size, at = _sound_varint(data, at)
-            if size >= 0:
+                _copy_some(key_to, key_all, data, key_at, key, size)
+                key_all += key
+            if value >= 0:
                 value_valid[n >> 3] |= 1 << (n & 7)
-                _copy(value_to, value_at, data, at, size)
-                value_at += size
-            value_ends[n + 1] = value_at
+                _copy_some(value_to, value_all, data, value_at, value, size)
+                value_all += value
             n += 1
+            key_ends[n] = key_all
+            value_ends[n] = value_all
+            totals[KEY_NULLS] += key < 0
+            totals[VALUE_NULLS] += value < 0
+            if headers > 0:
+                _add_headers(totals, headers, sums)
+        totals[FAULT_RECORD] = row[COUNT]
+        if after != size:
+            return LEFTOVER
+        row[WANTED] = n - before
+    totals[ROWS], totals[KEY_BYTES], totals[VALUE_BYTES] = n, key_all, value_all
+    return 0
 
 
 @njit(
@@ -287,7 +301,7 @@ def fill_headers(
     value_data: Any,
     value_valid: Any,
 ) -> None:
-    """Pass 2 for the headers, only run where a row has one."""
+    """Write the headers of the wanted rows; the records have passed ``fill_rows``."""
     key_to, value_to = _bytes_at(key_data.ctypes.data), _bytes_at(value_data.ctypes.data)
     n = header = key_at = value_at = 0
     list_ends[0] = key_ends[0] = value_ends[0] = 0
@@ -323,3 +337,8 @@ def fill_headers(
                 value_ends[header] = value_at
             n += 1
             list_ends[n] = header
+
+
+def compiled() -> bool:
+    """Whether this process compiled, for want of a cache that fits this source and this CPU."""
+    return any(function.stats.cache_misses for function in (fill_rows, fill_headers))

@@ -8,13 +8,15 @@ Layout: kafka.apache.org/documentation/#record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, check_size
-from spark_source.records.batch import Section
-from spark_source.records.faults import Fault, failure
+from spark_source.model import NO_EPOCH
+from spark_source.records.arrow import Columns, check_size, schema_of
+from spark_source.records.cursor import Cursor
+from spark_source.records.faults import Fault, malformed_timestamp
+from spark_source.records.sections import Section
 
 __all__ = ["decode"]
 
@@ -22,6 +24,8 @@ _MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 
 class _Row(NamedTuple):
+    """A record; the first eight are the columns."""
+
     key: bytes | None
     value: bytes | None
     topic: str
@@ -29,69 +33,31 @@ class _Row(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: int
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, bytes | None]] | None
     headers_bytes: int
+    leader_epoch: int | None
 
 
-class _Cursor:
-    """A position in a batch's records that cannot pass ``end``."""
-
-    def __init__(self, section: Section) -> None:
-        self.section = section
-        self.record = 0
-        self.at = 0
-        self.end = len(section.data)
-
-    def fail(self, fault: Fault) -> Exception:
-        return failure(fault, self.section.tp, self.section.header.base_offset, self.record)
-
-    def byte(self) -> int:
-        if self.at >= self.end:
-            raise self.fail(Fault.ENDS_EARLY)
-        self.at += 1
-        return self.section.data[self.at - 1]
-
-    def varint(self, bits: int = 32) -> int:
-        """Zigzag, seven bits per byte, low ones first; ``bits`` is the width of its type."""
-        raw = shift = 0
-        while True:
-            byte = self.byte()
-            raw |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift >= bits:
-                raise self.fail(Fault.OVERLONG)
-        if raw >> bits:
-            raise self.fail(Fault.OVERLONG)
-        return (raw >> 1) ^ -(raw & 1)
-
-    def blob(self, fault: Fault) -> bytes | None:
-        length = self.varint()
-        if length < -1 or length > self.end - self.at:
-            raise self.fail(fault)
-        if length < 0:
-            return None
-        self.at += length
-        return bytes(self.section.data[self.at - length : self.at])
-
-
-def decode(sections: Sequence[Section], *, headers: bool) -> pa.RecordBatch | None:
+def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
     """All wanted rows of all sections as one RecordBatch, or None if there are none."""
     rows = [row for section in sections for row in _rows(section)]
     if not rows:
         return None
     check_size(
         rows=len(rows),
-        headers=sum(len(row.headers) for row in rows) if headers else 0,
-        data_bytes=sum(_data_bytes(row, headers) for row in rows),
+        headers=sum(len(row.headers or ()) for row in rows) if columns.headers else 0,
+        data_bytes=sum(_data_bytes(row, columns.headers) for row in rows),
     )
-    schema = SCHEMA_WITH_HEADERS if headers else SCHEMA
-    # Spark's column is null where a record has no headers.
-    columns = [
-        [row.headers or None if i == 7 else row[i] for row in rows] for i in range(len(schema))
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    listed: list[list[Any]] = [[row[i] for row in rows] for i in range(7)]
+    if columns.headers:
+        listed.append([row.headers for row in rows])
+    if columns.leader_epoch:
+        listed.append([row.leader_epoch for row in rows])
+    if columns.serialized_sizes:
+        listed.append([None if row.key is None else len(row.key) for row in rows])
+        listed.append([None if row.value is None else len(row.value) for row in rows])
+    schema = schema_of(columns)
+    arrays = [pa.array(column, field.type) for column, field in zip(listed, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -101,9 +67,9 @@ def _data_bytes(row: _Row, headers: bool) -> int:
 
 
 def _rows(section: Section) -> Iterator[_Row]:
-    cursor = _Cursor(section)
+    cursor = Cursor(section.data, section.tp, section.header.base_offset)
     for cursor.record in range(section.header.record_count):
-        row = _record(cursor)
+        row = _record(cursor, section)
         if row is not None:
             yield row
     if cursor.at != len(section.data):
@@ -111,10 +77,10 @@ def _rows(section: Section) -> Iterator[_Row]:
         raise cursor.fail(Fault.LEFTOVER)
 
 
-def _record(cursor: _Cursor) -> _Row | None:
+def _record(cursor: Cursor, section: Section) -> _Row | None:
     """The next record, or None if its offset is not wanted."""
-    section, header = cursor.section, cursor.section.header
-    _enter_record(cursor)
+    header = section.header
+    cursor.enter_record()
     cursor.byte()  # attributes: no bit has a meaning yet
     timestamp_delta = cursor.varint(64)
     offset_delta = cursor.varint()
@@ -123,32 +89,27 @@ def _record(cursor: _Cursor) -> _Row | None:
     key = cursor.blob(Fault.KEY_LENGTH)
     value = cursor.blob(Fault.VALUE_LENGTH)
     headers, headers_bytes = _headers(cursor)
-    if cursor.at != cursor.end:
-        raise cursor.fail(Fault.RECORD_SIZE)
-    cursor.end = len(section.data)
+    cursor.leave_record()
     offset = header.base_offset + offset_delta
     if not section.start <= offset < section.end:
         return None
-    late = section.log_append_time
-    timestamp = header.max_timestamp if late else header.base_timestamp + timestamp_delta
+    timestamp = header.max_timestamp if section.late else header.base_timestamp + timestamp_delta
     if abs(timestamp) > _MILLISECONDS_MAX:
-        raise cursor.fail(Fault.TIMESTAMP)
-    topic, partition = section.tp
-    times = (timestamp * 1000, int(late))
-    return _Row(key, value, topic, partition, offset, *times, headers, headers_bytes)
+        raise malformed_timestamp(section.tp, offset, timestamp)
+    return _Row(
+        key,
+        value,
+        *section.tp,
+        offset,
+        timestamp * 1000,
+        section.time_type,
+        headers or None,  # Spark's column is null where a record has none
+        headers_bytes,
+        None if header.leader_epoch == NO_EPOCH else header.leader_epoch,
+    )
 
 
-def _enter_record(cursor: _Cursor) -> None:
-    """Read the record's length and narrow the cursor to it."""
-    if cursor.at == cursor.end:
-        raise cursor.fail(Fault.MISSING)
-    length = cursor.varint()
-    if not 0 <= length <= cursor.end - cursor.at:
-        raise cursor.fail(Fault.RECORD_LENGTH)
-    cursor.end = cursor.at + length
-
-
-def _headers(cursor: _Cursor) -> tuple[list[tuple[str, bytes | None]], int]:
+def _headers(cursor: Cursor) -> tuple[list[tuple[str, bytes | None]], int]:
     """The headers and the bytes of their keys and values."""
     count = cursor.varint()
     if count < 0:

@@ -123,7 +123,10 @@ class Log:
     def _positions(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
         if not wanted:
             return {}
-        found = self._ask(lambda deadline: self._cluster.offsets(wanted, deadline))
+        committed = self._options.fetch.read_committed
+        found = self._ask(
+            lambda deadline: self._cluster.offsets(wanted, deadline, committed=committed)
+        )
         return {tp: Position(at.offset, at.leader_epoch) for tp, at in found.items()}
 
     def _ask(self, question: Callable[[float], T]) -> T:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from spark_source.errors import BrokerError, ConnectionLost
@@ -43,10 +44,14 @@ class Cluster:
         return view
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], deadline: float
+        self, wanted: Mapping[TopicPartition, int], deadline: float, *, committed: bool = False
     ) -> dict[TopicPartition, OffsetAt]:
-        """Each partition's offset at a time (-1 latest, -2 earliest; KIP-79), of its leader."""
-        found = self._of_leaders("listing offsets", messages.list_offsets, wanted, deadline)
+        """Each partition's offset at a time (-1 latest, -2 earliest; KIP-79), of its leader.
+
+        The latest is the high watermark, or with ``committed`` the last stable offset.
+        """
+        ask = partial(messages.list_offsets, isolation_level=int(committed))
+        found = self._of_leaders("listing offsets", ask, wanted, deadline)
         return {tp: answer for tp, answer in found.items() if answer is not None}
 
     def epoch_ends(

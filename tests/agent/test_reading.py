@@ -437,9 +437,35 @@ def test_corrupt_records(kafka: LittleKafka) -> None:
     kafka.log(T0).batches[1] = (base, after, epoch, data[:-1] + bytes([data[-1] ^ 1]))
     item = part(kafka, T0, 0, 6)
     with pytest.raises(
-        WireError, match="topic t, partition 0, record batch at offset 2: its CRC-32C"
+        WireError, match="topic t, partition 0, record batch at offset 2: its CRC does"
     ):
         rows(query(kafka).read([item]))
+
+
+def test_corrupt_records_are_skipped_on_request(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With kfetch.onCorruptBatch=skip a damaged batch is left out, told with its place, counted."""
+    base, after, epoch, data = kafka.log(T0).batches[1]
+    kafka.log(T0).batches[1] = (base, after, epoch, data[:-1] + bytes([data[-1] ^ 1]))
+    reading = query(kafka, kfetch__onCorruptBatch="skip")
+
+    assert [0, 1, 4, 5] == [
+        offset for _, _, offset, _ in rows(reading.read([part(kafka, T0, 0, 6)]))
+    ]
+    assert 1 == reading.stats().batches_skipped
+    assert "partition 0, record batch at offset 2: its CRC does not match" in caplog.text
+
+
+def test_metadata_columns(kafka: LittleKafka) -> None:
+    """The leader epoch and the sizes of key and value come as columns of their own."""
+    reading = query(kafka, includeLeaderEpoch="true", includeSerializedSizes="true")
+    (batch,) = reading.read([part(kafka, T0, 0, 2)])
+
+    assert [0, 0] == batch.column("leaderEpoch").to_pylist()
+    assert [None, None] == batch.column("serializedKeySize").to_pylist()
+    values = batch.column("value").to_pylist()
+    assert [len(value) for value in values] == batch.column("serializedValueSize").to_pylist()
 
 
 def test_stats_file(kafka: LittleKafka, tmp_path: Path) -> None:

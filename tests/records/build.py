@@ -106,6 +106,7 @@ def batch(
     base_time: int = T0,
     max_time: int = T0,
     epoch: int = 5,
+    producer: int = -1,
     magic: int = 2,
     length: int | None = None,
     section: bytes | None = None,
@@ -116,7 +117,7 @@ def batch(
     count = len(records) if count is None else count
     last_delta = max(len(records) - 1, 0) if last_delta is None else last_delta
     rest = struct.pack(">hiqq", attributes | number, last_delta, base_time, max_time)
-    rest += struct.pack(">qhii", -1, -1, -1, count) + data
+    rest += struct.pack(">qhii", producer, -1, -1, count) + data
     length = len(rest) + 9 if length is None else length
     return struct.pack(">qiibI", base, length, epoch, magic, crc32c.crc32c(rest)) + rest
 

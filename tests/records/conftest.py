@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from spark_source import records
-from spark_source.records import Slice
-from spark_source.records.batch import sections
+from spark_source.records import Columns, Slice
+from spark_source.records.sections import sections
 
 Rows = list[tuple[Any, ...]]
 Decode = Callable[..., Rows]
@@ -39,12 +39,14 @@ def decode_with(name: str) -> Decode:
     decoder = records.decoder(name)
 
     def decode(slices: Sequence[Slice], headers: bool = True, check_crcs: bool = True) -> Rows:
-        batch = decoder(sections(slices, check_crcs=check_crcs), headers=headers)
+        columns = Columns(headers=headers)
+        found = sections(slices, check_crcs=check_crcs)
+        batch = decoder(found, columns=columns) if found else None
         if batch is None:
             return []
         batch.validate(full=True)
         assert batch.num_rows > 0
-        assert (records.SCHEMA_WITH_HEADERS if headers else records.SCHEMA) == batch.schema
+        assert records.schema_of(columns) == batch.schema
         return rows_of(batch)
 
     return decode

@@ -92,7 +92,7 @@ RECORDS: dict[str, tuple[bytes, Fault, int]] = {
 def test_faulty_record(decode: Decode, data: bytes, fault: Fault, at: int) -> None:
     """A record that breaks the format is named with its batch and its number."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(batch(record()) + data)])
+        decode([part(batch(record())), part(data)])
 
     expected = {"topic": "clicks", "partition": 3, "base_offset": 0, "record": at}
     assert {**expected, "fault": fault.name} == caught.value.context
@@ -125,24 +125,22 @@ HEADERS: dict[str, tuple[bytes, Fault]] = {
 def test_faulty_header(decode: Decode, data: bytes, fault: Fault) -> None:
     """A batch header that breaks the format is named with its batch."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(batch(record()) + data)])
+        decode([part(batch(record())), part(data)])
 
     assert (fault.name, None) == (caught.value.fault, caught.value.record)
     assert struct.unpack_from(">q", data)[0] == caught.value.base_offset
     assert str(caught.value).startswith("topic clicks, partition 3, record batch at offset ")
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("size", [26, 40, 200])
-def test_old_format(decode: Decode, magic: int, size: int) -> None:
-    """Message formats v0 and v1 are sound but not supported, and the error says so."""
-    data = struct.pack(">qiIb", 7, size, 0, magic) + bytes(size - 5)
+@pytest.mark.parametrize("base", [0, 7, 9, 10])
+def test_offsets_go_up(decode: Decode, base: int) -> None:
+    """A batch whose offsets do not lie behind those before it is corrupt; brokers never send it,
+    and the base offset lies outside the CRC."""
+    before = batch(record(), base=7, last_delta=3)
 
-    with pytest.raises(
-        WireError, match=r"clicks, partition 3.*v0/v1 is not supported yet"
-    ) as caught:
-        decode([part(data)])
-    assert WireError is type(caught.value)
+    with pytest.raises(CorruptBatch, match=f"offset {base}: its offsets do not lie behind"):
+        decode([part(before + batch(record(), base=base))])
+    assert 11 == extent(memoryview(before + batch(record(), base=base)), 0).next_offset
 
 
 def test_crc_not_checked_on_request(decode: Decode) -> None:
@@ -284,14 +282,14 @@ def test_every_cut(decode: Decode, codec: str) -> None:
 
 def test_extent_grows_with_the_bytes() -> None:
     """The walk counts complete batches only, wherever the reply is cut."""
-    batches = [batch(record(), base=i, epoch=i, last_delta=i) for i in range(4)]
+    batches = [batch(record(), base=10 * i, epoch=i, last_delta=i) for i in range(4)]
     data, ends = b"".join(batches), [0]
     for each in batches:
         ends.append(ends[-1] + len(each))
     for count, (low, high) in enumerate(pairwise([*ends, len(data) + 1])):
         last = count - 1
         expected = Extent(
-            next_offset=2 * last + 1 if count else 42,
+            next_offset=11 * last + 1 if count else 42,
             leader_epoch=last,
             size=low,
             batches=count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_source.errors import CorruptBatch, KfetchError
+from spark_source.errors import CorruptBatch, KfetchError, MalformedTimestamp
 from spark_source.model import TopicPartition
 from spark_source.records import arrow
 
@@ -188,25 +188,26 @@ def test_agrees_with_another_client(decode: Decode, codec: int) -> None:
 
 
 TOO_LATE = {
-    "above": batch(record(), base_time=MAX_MS + 1),
-    "below": batch(record(), base_time=-MAX_MS - 1),
-    "sum above": batch(record(time=1), base_time=MAX_MS),
-    "sum wraps up": batch(record(time=2**63 - 1), base_time=2**63 - 1),
-    "sum wraps down": batch(record(time=-(2**63)), base_time=-(2**63)),
-    "log append time": batch(record(), attributes=LATE, max_time=2**63 - 1),
+    "above": (batch(record(), base=4, base_time=MAX_MS + 1), MAX_MS + 1),
+    "below": (batch(record(), base=4, base_time=-MAX_MS - 1), -MAX_MS - 1),
+    "sum above": (batch(record(time=1), base=4, base_time=MAX_MS), MAX_MS + 1),
+    "sum wraps up": (batch(record(time=2**63 - 1), base=4, base_time=2**63 - 1), 2**64 - 2),
+    "sum wraps down": (batch(record(time=-(2**63)), base=4, base_time=-(2**63)), -(2**64)),
+    "log append time": (batch(record(), base=4, attributes=LATE, max_time=2**63 - 1), 2**63 - 1),
 }
 
 
-@pytest.mark.parametrize("data", TOO_LATE.values(), ids=TOO_LATE)
-def test_timestamp_beyond_spark(decode: Decode, data: bytes) -> None:
-    """A time that microseconds cannot hold is an error of its own, never a wrapped number."""
-    with pytest.raises(KfetchError, match="microseconds") as caught:
+@pytest.mark.parametrize(("data", "timestamp"), TOO_LATE.values(), ids=TOO_LATE)
+def test_timestamp_beyond_spark(decode: Decode, data: bytes, timestamp: int) -> None:
+    """A time that microseconds cannot hold is Spark's own error, never a wrapped number."""
+    with pytest.raises(MalformedTimestamp) as caught:
         decode([part(data)])
 
-    assert KfetchError is type(caught.value)
-    assert tuple(
-        caught.value.context[name] for name in ("topic", "partition", "base_offset", "record")
-    ) == ("clicks", 3, 0, 0)
+    assert caught.value.message.startswith(
+        "[KAFKA_MALFORMED_RECORD_TIMESTAMP] Record at topic clicks partition 3 offset 4 has "
+        f"timestamp value {timestamp} that overflows when converting to Spark's "
+    )
+    assert caught.value.message.endswith(" SQLSTATE: 22008")
 
 
 def test_timestamp_of_a_dropped_record(decode: Decode) -> None:

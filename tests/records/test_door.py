@@ -65,7 +65,7 @@ def test_decode_uses_the_chosen_decoder(
 ) -> None:
     """``decode`` is the decoder that IMPLEMENTATION names."""
     monkeypatch.setattr(records, "IMPLEMENTATION", name)
-    found = records.decode([part(batch(record()))], headers=headers)
+    found = records.decode([part(batch(record()))], columns=records.Columns(headers=headers))
 
     assert found is not None
     assert rows_of(found) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
@@ -76,13 +76,15 @@ def test_no_rows_no_batch(headers: bool) -> None:
     """No row at all is None, not an empty batch: without slices, bytes, or wanted offsets."""
     nothing = [[], [part(b"")], [part(batch(record()), start=1)], [part(batch(record()), end=0)]]
 
-    assert [records.decode(slices, headers=headers) for slices in nothing] == [None] * 4
+    assert [
+        records.decode(slices, columns=records.Columns(headers=headers)) for slices in nothing
+    ] == [None] * 4
 
 
 def test_result_owns_its_bytes() -> None:
     """The reply's buffer may be used again as soon as ``decode`` has returned."""
     data = bytearray(batch(record(value=b"hello", headers=[(b"k", b"v")])))
-    found = records.decode([part(data)], headers=True)
+    found = records.decode([part(data)], columns=records.Columns(headers=True))
     data[:] = bytes(len(data))
 
     assert found is not None
@@ -106,7 +108,7 @@ def test_import_is_light() -> None:
 def test_reference_needs_no_numba() -> None:
     """KFETCH_RECORDS=reference decodes where numba is missing."""
     code = "import sys; sys.modules['numba'] = None\nimport spark_source.records as r\n"
-    code += "print(r.IMPLEMENTATION, r.decoder(r.IMPLEMENTATION)([], headers=True))"
+    code += "print(r.IMPLEMENTATION, r.decoder(r.IMPLEMENTATION)([], columns=r.Columns()))"
 
     assert _python(code, KFETCH_RECORDS="reference").stdout == "reference None\n"
 

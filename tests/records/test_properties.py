@@ -103,6 +103,8 @@ def test_every_time(time: int) -> None:
     fits = abs(time) * 1000 < 2**63
     for name in ("reference", "kernel"):
         found = _outcome(name, data)
-        expected = [(None, b"v", "clicks", 3, 0, time * 1000, 0, None)] if fits else "KfetchError"
+        expected = (
+            [(None, b"v", "clicks", 3, 0, time * 1000, 0, None)] if fits else "MalformedTimestamp"
+        )
 
         assert expected == (found[0] if isinstance(found, tuple) else found)

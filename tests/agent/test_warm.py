@@ -1,0 +1,37 @@
+"""What a user is told of loading the record decoder."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_source.agent.warm import Loaded, load, sentence
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            Loaded(compiled=False, seconds=0.42, directory="/cache"),
+            "the record decoder was ready in 0.4 s, from /cache",
+        ),
+        (
+            Loaded(compiled=True, seconds=5.04, directory="/cache"),
+            "the record decoder was compiled in 5.0 s; it is kept in /cache: keep that directory, "
+            "or fill it with `kfetch warm` when an image is built",
+        ),
+        (
+            Loaded(compiled=True, seconds=5.04, directory=""),
+            "the record decoder was compiled in 5.0 s; it can't be kept: set KFETCH_CACHE to a "
+            "directory that only this user can write",
+        ),
+    ],
+)
+def test_sentences(found: Loaded, expected: str) -> None:
+    """Ready, compiled and kept, or compiled and lost: each is one sentence with what to do."""
+    assert expected == sentence(found)
+
+
+def test_loaded_once() -> None:
+    """A process loads the decoder once, and remembers how long that took."""
+    assert load() is load()
+    assert load().seconds > 0
