@@ -40,8 +40,11 @@ integration: setup ## The tests against a real Kafka and a real Spark
 faults: setup ## The long runs of the fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
 
-bench: setup ## The benchmarks beside Spark's own connector
-	@$(PY) -m integration.benchmarks.drain $(ARGS)
+# drain, requests, cold, decode: a module of integration/benchmarks, which says what it measures.
+BENCH ?= drain
+
+bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, requests, cold or decode
+	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 clean: ## Remove what make has made here
 	rm -rf .venv .kfetch .mypy_cache .ruff_cache .pytest_cache .hypothesis

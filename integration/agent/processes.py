@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -24,17 +28,60 @@ def owner_of(process: psutil.Process) -> int | None:
         return None
 
 
-def workers_of(root: psutil.Process) -> list[psutil.Process]:
-    """Spark's Python processes below a process: daemons, their workers, the query's source."""
-    return [process for process in root.children(recursive=True) if _is_worker(process)]
+def by_role(root: psutil.Process) -> list[tuple[str, psutil.Process]]:
+    """The agents and Spark's Python processes of a process, each with what it is: ``agent``, or the
+    module that Spark runs there (``pyspark.worker`` is a task's, or their daemon)."""
+    found = [("agent", agent) for agent in agents_of(root)]
+    for process in root.children(recursive=True):
+        with suppress(psutil.Error):
+            found += [(part, process) for part in process.cmdline()[-1:] if "pyspark." in part]
+    return found
 
 
-def _is_worker(process: psutil.Process) -> bool:
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return False
-    return any(part.startswith("pyspark.") for part in command)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a process holds."""
+
+    descriptors: int
+    threads: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> Held:
+        """What it holds now. Raises psutil.Error, OSError if it has ended."""
+        return cls(
+            descriptors=process.num_fds(),
+            threads=process.num_threads(),
+            memory_bytes=private_bytes(process),
+        )
+
+    def combined(self, other: Held, choose: Callable[[int, int], int]) -> Held:
+        """The smaller or the larger figures of two."""
+        return Held(
+            descriptors=choose(self.descriptors, other.descriptors),
+            threads=choose(self.threads, other.threads),
+            memory_bytes=choose(self.memory_bytes, other.memory_bytes),
+        )
+
+
+def resting(root: psutil.Process, seconds: float) -> dict[str, Held]:
+    """What the largest process of each role holds between its tasks: the least of many looks,
+    because in the midst of a task it holds more."""
+    least: dict[tuple[str, int], Held] = {}
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for role, process in by_role(root):
+            with suppress(psutil.Error, OSError):
+                now = Held.of(process)
+                least[role, process.pid] = now.combined(least.get((role, process.pid), now), min)
+    return _largest(least)
+
+
+def _largest(least: dict[tuple[str, int], Held]) -> dict[str, Held]:
+    largest: dict[str, Held] = {}
+    for (role, _), held in least.items():
+        largest[role] = held.combined(largest.get(role, held), max)
+    return largest
 
 
 def gone(processes: list[psutil.Process]) -> bool:
