@@ -40,9 +40,10 @@ integration: setup ## The tests against a real Kafka and a real Spark
 faults: setup ## The long runs of the fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
 
-# make bench, make bench BENCH=latency, make bench BENCH=trickle ARGS="--runs 5"
+# make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
-bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, trickle
+
+bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, trickle, requests, cold, decode
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 clean: ## Remove what make has made here

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from integration.agent.processes import owner_of
 from integration.conftest import TopicFactory
 from integration.faults.test_kill import PARTITIONS, Arrivals, Child, query
 from integration.records import log_ends
@@ -84,12 +85,9 @@ def is_worker(process: psutil.Process, child: Child) -> bool:
 
 def is_agent(process: psutil.Process, child: Child) -> bool:
     """Whether it is an agent of one of the query's executors."""
+    owner = owner_of(process)
     try:
-        command = process.cmdline()
-        if "spark_source.agent" not in command:
-            return False
-        owner = psutil.Process(int(command[command.index("--owner") + 1].split(":")[0]))
-        return child.process in owner.parents()
+        return owner is not None and child.process in psutil.Process(owner).parents()
     except psutil.Error:
         return False
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from integration.agent.processes import agents_of, gone
 from integration.agent.requests import Fetch, fetches
 from jobs.kafka import Cluster
 
@@ -94,31 +95,6 @@ def say(process: subprocess.Popen[str], answer: str) -> None:
     assert f"{answer}\n" == process.stdout.readline()
 
 
-def agents_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The agents whose owners descend from a process."""
-    family = {p.pid for p in psutil.Process(process.pid).children(recursive=True)}
-    return [
-        agent
-        for agent in psutil.process_iter()
-        if (owner := _owner(agent)) is not None and owner in family
-    ]
-
-
-def _owner(process: psutil.Process) -> int | None:
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return None
-    if "spark_source.agent" not in command:
-        return None
-    return int(command[command.index("--owner") + 1].split(":")[0])
-
-
-def gone(agents: list[psutil.Process]) -> bool:
-    """Whether no agent of a list is alive."""
-    return not any(a.is_running() and a.status() != psutil.STATUS_ZOMBIE for a in agents)
-
-
 def test_one_session_and_connection_per_broker_and_executor(
     brokers: Cluster, topic: Callable[..., str]
 ) -> None:
@@ -132,7 +108,7 @@ def test_one_session_and_connection_per_broker_and_executor(
     with steady_data(brokers, name), running_query(brokers, name, client) as query:
         time.sleep(SECONDS)
         seen = fetches(brokers, client)
-        agents = agents_of(query)
+        agents = agents_of(psutil.Process(query.pid))
         say(query, "stopped")
         assert wait_until(lambda: open_sessions(fetches(brokers, client)) == set(), 10)
         say(query, "over")
@@ -164,7 +140,7 @@ def test_agents_leave_with_a_killed_jvm(
     """Five seconds after SIGKILL of the executors, or of the driver, none of their agents lives."""
     name = topic(96, cluster=brokers)
     with steady_data(brokers, name), running_query(brokers, name, f"kfetch-{victim}") as query:
-        agents = agents_of(query)
+        agents = agents_of(psutil.Process(query.pid))
         assert agents
         for process in jvms(query, victim):
             process.kill()

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
 from jobs.kafka import Cluster
-from spark_source import worker
-from spark_source.agent import inline, launch, stats
+from spark_source.agent import stats
 from spark_source.agent.fetcher import Fetcher
-from spark_source.errors import KfetchError
 from spark_source.model import FetchPosition, TopicPartition
 from spark_source.options import FetchOptions, NetworkOptions, parse
-from spark_source.watch.driver import Driver
 from spark_source.watch.log import Log
 
 pytestmark = pytest.mark.integration
@@ -115,44 +113,3 @@ def test_reading_without_a_safe_session(
     assert [(p, o) for p, end in sorted(ends.items()) for o in range(end)] == sorted(seen)
     assert ROUNDS * PARTITIONS == totals.records
     assert totals.sessions_refused > 0
-
-
-class Reader:
-    """What Spark does with the source: from offset to offset."""
-
-    def __init__(self, cluster: Cluster, topic: str, agent: str, statistics: Path) -> None:
-        self._options = parse(
-            {
-                "kafka.bootstrap.servers": cluster.bootstrap_servers,
-                "subscribe": topic,
-                "startingOffsets": "earliest",
-                "kfetch.agent": agent,
-                "kfetch.statsDirectory": str(statistics),
-            }
-        )
-        self._driver = Driver(self._options)
-        self._at = self._driver.initial()
-
-    def close(self) -> None:
-        """End what reading has opened here, and the agent."""
-        self._driver.close()
-        inline.close_all()
-        for process in launch._started:
-            process.terminate()
-            process.wait(20)
-
-    def read(self) -> list[tuple[int, int]]:
-        """The (partition, offset) of all that is new."""
-        end = self._driver.latest(self._at, None)
-        if end is None:
-            raise KfetchError("nothing is new")
-        splits = self._driver.splits(self._at, end)
-        self._at = end
-        return [
-            (partition, offset)
-            for split in splits
-            for batch in worker.read(split, self._options)
-            for partition, offset in zip(
-                batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True
-            )
-        ]

@@ -77,7 +77,8 @@ class CeilingReader(DataSourceStreamReader):
 
     def read(self, share: Share) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the same batches again and again."""
-        ready = itertools.cycle(_batches(share.size))
+        enough = min(_BATCHES, -(-share.rows // _rows(share.size)))
+        ready = itertools.cycle(_batches(share.size, enough))
         left = share.rows
         while left:
             batch = next(ready)
@@ -86,13 +87,18 @@ class CeilingReader(DataSourceStreamReader):
 
 
 @functools.cache
-def _batches(size: int) -> list[pa.RecordBatch]:
-    """Enough of them to lie in memory, not in a processor's cache: as real data does."""
-    return [_batch(size) for _ in range(_BATCHES)]
+def _batches(size: int, count: int) -> list[pa.RecordBatch]:
+    """As many as lie in memory, not in a processor's cache, as real data does; fewer if that is
+    all that is asked for."""
+    return [_batch(size) for _ in range(count)]
+
+
+def _rows(size: int) -> int:
+    return _BATCH_BYTES // (size + _OVERHEAD_BYTES)
 
 
 def _batch(size: int) -> pa.RecordBatch:
-    rows = _BATCH_BYTES // (size + _OVERHEAD_BYTES)
+    rows = _rows(size)
     columns = {
         "key": pa.nulls(rows, pa.binary()),
         "value": pa.array([os.urandom(size) for _ in range(rows)], pa.binary()),

@@ -1,0 +1,67 @@
+"""What Spark does with the source, without Spark: plan from offset to offset, read every split.
+
+The driver and the worker are the real ones, and so is the agent, whose owner is then the process
+that started this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from jobs.kafka import Cluster
+from spark_source import worker
+from spark_source.agent import inline, launch
+from spark_source.errors import KfetchError
+from spark_source.options import parse
+from spark_source.watch.driver import Driver
+
+
+class Reader:
+    """A query over one topic, from its beginning."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, agent: str, statistics: Path, **options: str
+    ) -> None:
+        self._options = parse(
+            {
+                "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                "subscribe": topic,
+                "startingOffsets": "earliest",
+                "kfetch.agent": agent,
+                "kfetch.statsDirectory": str(statistics),
+                **options,
+            }
+        )
+        self._driver = Driver(self._options)
+        self._at = self._driver.initial()
+
+    def close(self) -> None:
+        """End what reading has opened here, and the agent."""
+        self._driver.close()
+        inline.close_all()
+        for process in launch._started:
+            process.terminate()
+            process.wait(20)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All that is new, as one micro-batch. Raises KfetchError if nothing is."""
+        end = self._driver.latest(self._at, None)
+        if end is None:
+            raise KfetchError("nothing is new")
+        splits = self._driver.splits(self._at, end)
+        self._at = end
+        for split in splits:
+            yield from worker.read(split, self._options)
+
+    def read(self) -> list[tuple[int, int]]:
+        """The (partition, offset) of all that is new."""
+        return [
+            (partition, offset)
+            for batch in self.batches()
+            for partition, offset in zip(
+                batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True
+            )
+        ]

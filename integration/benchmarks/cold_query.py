@@ -1,0 +1,72 @@
+"""One query in a fresh process: how long until its first micro-batch is committed?
+
+    python -m integration.benchmarks.cold_query SOURCE '{"option": "value", …}'
+
+Prints a JSON object of seconds; ``cold`` runs this and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from integration.agent.processes import agents_of
+from integration.benchmarks import ceiling
+from integration.benchmarks.drain import session
+
+_PATIENCE_S = 120
+
+
+def measure(source: str, options: dict[str, str]) -> dict[str, Any]:
+    """Seconds of the session's start, of ``load()``, and from ``start()`` to the first commit;
+    and the processor time of all processes until then."""
+    began = time.monotonic()
+    spark = session(2)
+    if source == ceiling.NAME:
+        spark.dataSource.register(ceiling.CeilingDataSource)
+    started = time.monotonic()
+    rows = spark.readStream.format(source).options(**options).load()
+    loaded = time.monotonic()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        _wait(query, lambda: (Path(checkpoint) / "commits" / "0").exists())
+        committed, cpu = time.monotonic(), _cpu_seconds()
+        _wait(query, lambda: any(p["batchId"] == 0 for p in query.recentProgress))
+        first = next(p for p in query.recentProgress if p["batchId"] == 0)
+        query.stop()
+    spark.stop()
+    return {
+        "session": started - began,
+        "load": loaded - started,
+        "first_commit": committed - loaded,
+        "cpu": cpu,
+        "rows": first["numInputRows"],
+        "phases": {name: ms / 1000 for name, ms in first["durationMs"].items()},
+    }
+
+
+def _cpu_seconds() -> float:
+    """Of this process, the JVM, all Python below it, and the agent: less noisy than a clock."""
+    here = psutil.Process()
+    alive = [here, *here.children(recursive=True), *agents_of(here)]
+    return float(sum(sum(process.cpu_times()[:4]) for process in alive))
+
+
+def _wait(query: Any, condition: Any) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if query.exception() is not None:
+            raise query.exception()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no micro-batch within {_PATIENCE_S} s: {query.status}")
+        time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], json.loads(sys.argv[2]))))
