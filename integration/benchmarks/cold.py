@@ -26,6 +26,7 @@ from typing import Any
 from integration.benchmarks import ceiling
 from integration.benchmarks.fill import fill
 from jobs.kafka import Cluster
+from jobs.spark import cause_of
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "cold"
@@ -86,7 +87,7 @@ def once(source: str, options: dict[str, str], *, cold_cache: bool = False) -> R
             env=environment,
         )
     if done.returncode:
-        raise RuntimeError(f"{source} failed: {done.stderr[-2000:]}")
+        raise RuntimeError(f"{source} failed: {cause_of(RuntimeError(done.stderr))}")
     told: Run = json.loads(done.stdout.splitlines()[-1])
     return told
 
