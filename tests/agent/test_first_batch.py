@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 FIRST_BATCH = """
@@ -16,15 +14,12 @@ from spark_source.agent.segments import stream_size
 from spark_source.records import decode
 from tests.records.build import batch, part, record
 
-made = decode([part(batch(record()))], headers=False)
+made = decode([part(batch(record()))])
 assert 1 == made.num_rows and stream_size(made)
 print("pandas" in sys.modules)
 """
 
 
-@pytest.mark.xfail(
-    reason="kernel._columns calls pa.array, which imports pandas: 0.9 s of a first batch's 2 s"
-)
 def test_decoding_imports_no_pandas() -> None:
     """A batch is decoded and laid out for shared memory without pandas, which the agent has no use
     for and which takes a second to import where it is installed."""
