@@ -37,6 +37,8 @@ class NetworkOptions:
     """No reply may be larger: a length read from the wire is not to be trusted."""
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
+    metadata_max_age_s: float = 30.0
+    """New partitions and topics are looked for so often; leaders also after every error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class FetchOptions:
     partition_max_bytes: int = 1 << 20
     min_bytes: int = 1
     max_wait_ms: int = 500
+    isolation_level: int = 0
+    """1: up to the last stable offset only (read_committed); no option sets it yet."""
     check_crcs: bool = True
 
 
@@ -161,6 +165,7 @@ def _network(read: _Reader) -> NetworkOptions:
         receive_buffer_bytes=read("kafka.receive.buffer.bytes", _size_or_default, -1),
         retry_backoff_s=read("kafka.retry.backoff.ms", _seconds, 0.1),
         retry_backoff_max_s=read("kafka.retry.backoff.max.ms", _seconds, 1.0),
+        metadata_max_age_s=read("kafka.metadata.max.age.ms", _seconds, 30.0),
     )
 
 

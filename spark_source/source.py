@@ -41,7 +41,7 @@ from pyspark.sql.types import (
 from spark_source import options as parsing
 from spark_source.errors import NotBuilt, OptionError
 from spark_source.model import Split
-from spark_source.offsets import from_json
+from spark_source.offsets import Documents
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,10 +125,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: Driver | None = None
+        self._documents = Documents()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        return self._planner().initial().to_json()
+        return self._documents.write(self._planner().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, or no limit."""
@@ -138,8 +139,8 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` itself, byte for byte, if nothing is new."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._planner().latest(from_json(start), most)
-        return start if end is None else end.to_json()
+        end = self._planner().latest(self._documents.read(start), most)
+        return start if end is None else self._documents.write(end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends at what is there at the first look-up."""
@@ -152,7 +153,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
         """The splits between two offsets."""
-        splits = self._planner().splits(from_json(start), from_json(end))
+        splits = self._planner().splits(self._documents.read(start), self._documents.read(end))
         return [KfetchSplit(split) for split in splits]
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:
@@ -162,10 +163,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return worker.read(partition.value, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: progress lives in Spark's checkpoint alone."""
+        """Progress lives in Spark's checkpoint alone; but it tells that the query is busy."""
+        self._planner().committed()
 
     def stop(self) -> None:
-        """Close the driver's connections."""
+        """Close the driver's sessions and connections."""
         if self._driver is not None:
             self._driver.close()
 

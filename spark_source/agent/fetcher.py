@@ -50,8 +50,11 @@ class Fetcher:
         fetch_: FetchOptions,
         network: NetworkOptions,
         allocate: Allocate | None = None,
+        orphan: int = 0,
     ) -> None:
+        """``orphan``: id of a session of an earlier life, closed by the first request."""
         self.broker = broker
+        self._orphan = orphan
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
@@ -66,6 +69,13 @@ class Fetcher:
     def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """The partition's new position; None to read it no longer."""
         self._wanted[tp] = position
+
+    @property
+    def session(self) -> tuple[int, int]:
+        """(id, epoch) of the session as the broker may hold it; id 0 for none."""
+        if self._session is None:
+            return self._orphan, 0
+        return self._session.metadata.session_id, self._session.metadata.epoch
 
     @property
     def in_flight(self) -> bool:
@@ -165,7 +175,7 @@ class Fetcher:
     def _opened_session(self, connection: Connection) -> FetchSession:
         if self._session is None:
             self._session = FetchSession(
-                topic_ids=connection.speaks(FetchRequest, TOPIC_ID_VERSION)
+                topic_ids=connection.speaks(FetchRequest, TOPIC_ID_VERSION), orphan=self._orphan
             )
         return self._session
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from spark_source.errors import BrokerError, ConnectionLost
@@ -29,6 +30,7 @@ class Cluster:
         self._options = options
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._views = 0
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
@@ -43,10 +45,15 @@ class Cluster:
         return view
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], deadline: float
+        self,
+        wanted: Mapping[TopicPartition, int],
+        deadline: float,
+        *,
+        isolation_level: int = 0,
     ) -> dict[TopicPartition, OffsetAt]:
         """Each partition's offset at a time (-1 latest, -2 earliest; KIP-79), of its leader."""
-        found = self._of_leaders("listing offsets", messages.list_offsets, wanted, deadline)
+        ask = partial(messages.list_offsets, isolation_level=isolation_level)
+        found = self._of_leaders("listing offsets", ask, wanted, deadline)
         return {tp: answer for tp, answer in found.items() if answer is not None}
 
     def epoch_ends(
@@ -84,8 +91,12 @@ class Cluster:
         return retrying(what, attempt, self._options, deadline)
 
     def _ask_any(self, topics: list[str] | None, deadline: float) -> ClusterView:
-        """Metadata of the first broker that answers: connected ones, known ones, bootstrap."""
+        """Metadata of the first broker that answers: connected ones, known ones, bootstrap.
+
+        The connected ones by turns: one that lags behind must not be the only voice.
+        """
         first: ConnectionLost | None = None
+        self._views += 1
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
@@ -96,6 +107,8 @@ class Cluster:
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
+        turn = self._views % max(1, len(connected))
+        connected = connected[turn:] + connected[:turn]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
 

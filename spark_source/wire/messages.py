@@ -99,9 +99,16 @@ def _leader(partition: Any, brokers: Mapping[int, Broker], version: int) -> Lead
 
 
 def list_offsets(
-    connection: Connection, wanted: Mapping[TopicPartition, int], deadline: float
+    connection: Connection,
+    wanted: Mapping[TopicPartition, int],
+    deadline: float,
+    *,
+    isolation_level: int = 0,
 ) -> dict[TopicPartition, OffsetAt]:
-    """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest."""
+    """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest.
+
+    The latest is the high watermark; with ``isolation_level`` 1 the last stable offset (KIP-98).
+    """
     version = connection.version(ListOffsetsRequest, lowest=1)
     topics = [
         ListOffsetsRequest.ListOffsetsTopic(
@@ -122,7 +129,10 @@ def list_offsets(
     timeout_ms = int(connection.request_timeout_s * 1000)
     reply = connection.call(
         ListOffsetsRequest[version](
-            replica_id=-1, isolation_level=0, topics=topics, timeout_ms=timeout_ms
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=topics,
+            timeout_ms=timeout_ms,
         ),
         deadline,
     )

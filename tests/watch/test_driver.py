@@ -13,10 +13,9 @@ from wire.scripted import Close
 from spark_source.errors import BrokerError, ConnectionLost, OptionError, PartitionGone
 from spark_source.model import NO_TOPIC_ID, TopicPartition
 from spark_source.offsets import Position, from_json
-from spark_source.watch import driver as driving
 from spark_source.watch.driver import Driver
 
-from .helpers import T0, T1, U0, at, logged, query, read
+from .helpers import ALWAYS, T0, T1, U0, at, logged, query, read
 
 NO_IDS = {MetadataRequest: (0, 9)}  # a broker before Kafka 2.8
 
@@ -155,7 +154,7 @@ def test_idle_without_topic_ids() -> None:
 
 def test_idle_without_topics(kafka: LittleKafka) -> None:
     """A pattern that no topic has yet makes no empty micro-batches (SPARK-41375)."""
-    driver = query(kafka, subscribePattern="^later")
+    driver = query(kafka, subscribePattern="^later", **ALWAYS)
     start = logged(driver.initial())
     assert driver.latest(start, None) is None
 
@@ -222,8 +221,9 @@ def test_splits_first_after_a_restart(kafka: LittleKafka, driver: Driver) -> Non
 
 def test_new_partitions_begin_at_earliest(kafka: LittleKafka) -> None:
     """Partitions that are added later are read from their beginning, also with ``latest``."""
-    driver = query(kafka, startingOffsets="latest")
+    driver = query(kafka, startingOffsets="latest", **ALWAYS)
     start = logged(driver.initial())
+    driver.latest(start, None)
     kafka.topics["t"].logs += [type(kafka.log(T0))(leader=1), type(kafka.log(T0))(leader=2)]
     kafka.log(TopicPartition("t", 2)).append(b"n", b"m")
     end = logged(driver.latest(start, None))
@@ -384,15 +384,3 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
     else:
         with pytest.raises(ConnectionLost, match="asking for metadata: no success in 1 tries"):
             driver.initial()
-
-
-def test_pace(kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An idle query asks the brokers ten times a second at most."""
-    slept: list[float] = []
-    monkeypatch.setattr(driving, "_POLL_S", 0.1)
-    monkeypatch.setattr(driving.time, "sleep", slept.append)
-    start = logged(driver.initial())
-    for _ in range(3):
-        driver.latest(start, None)
-
-    assert all(0.0 < pause <= 0.1 for pause in slept[1:3])
