@@ -10,6 +10,10 @@ The contract is pyspark.sql.datasource's, of Spark 4.2.
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
+
+_SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = [
@@ -178,4 +184,22 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name in self._options.ignored:
                 log.warning("option %s has no effect in kfetch", name)
             self._driver = Driver(self._options)
+            _close_on_sigterm(self._driver)
         return self._driver
+
+
+def _close_on_sigterm(driver: Driver) -> None:
+    """Close the sessions when Spark ends the query: it sends SIGTERM and does not call ``stop``."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if getattr(spec, "name", "") != _SOURCE_PROCESS:
+        return  # somebody else's process, to whom the signal belongs
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # Spark sends it twice
+        try:
+            driver.close()
+        finally:
+            os._exit(128 + number)  # an exit of Python's own would tell the JVM of an error
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)

@@ -42,9 +42,11 @@ _BUSY_WAIT_S = 0.01
 class Driver:
     """Plans the micro-batches of one query. Used by one thread, Spark's."""
 
-    def __init__(self, options: SourceOptions, watch: Watch | None = None) -> None:
+    def __init__(
+        self, options: SourceOptions, watch: Watch | None = None, source: Log | None = None
+    ) -> None:
         self._options = options
-        self._log = Log(options)
+        self._log = source or Log(options)
         self._watch = watch or Watch(options)
         self._loss = LossPolicy(self._log, self._watch, fail=options.fail_on_data_loss)
         self._query = uuid.uuid4().hex

@@ -48,10 +48,11 @@ class Poller:
     def __init__(self, broker: Broker, desk: Desk, options: SourceOptions, orphan: int) -> None:
         self.broker = broker
         self._desk = desk
-        self._network = options.network
+        # A name of its own: an operator sees whose session it is, and tests count it apart.
+        self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
-        self._fetcher = Fetcher(broker, limits, options.network, orphan=orphan)
-        self._backoff = Backoff(options.network)
+        self._fetcher = Fetcher(broker, limits, self._network, orphan=orphan)
+        self._backoff = Backoff(self._network)
         self._refusals = 0
         self._failing = False
         self._stop = threading.Event()
