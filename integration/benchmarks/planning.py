@@ -4,8 +4,9 @@
 
 The driver is the real one, with a log that is made up and a watch that is told replies instead of
 polling. A round is a reply that moves some partitions, then ``latestOffset``,
-``reportLatestOffset`` and ``partitions`` of the stream reader; Spark's JSON texts around them are timed apart. The idle
-round is one ``latestOffset`` that finds nothing. Memory is the process's, by partition.
+``reportLatestOffset`` and ``partitions`` of the stream reader; Spark's JSON texts around them are
+timed apart. The idle round is one ``latestOffset`` that finds nothing. Memory is the process's,
+by partition.
 """
 
 from __future__ import annotations
