@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 
-from spark_source.errors import OptionError
 from spark_source.model import (
     NO_TOPIC_ID,
     ClusterView,
@@ -25,13 +24,14 @@ from spark_source.model import (
     TopicPartition,
 )
 from spark_source.offsets import Offsets, Position
-from spark_source.options import EARLIEST, LATEST, SourceOptions
+from spark_source.options import SourceOptions
 from spark_source.planner import admit, pack
 from spark_source.watch.log import Log, no_leader
 from spark_source.watch.loss import LossPolicy
 from spark_source.watch.pace import LONG_POLL_MS
 from spark_source.watch.report import Report
 from spark_source.watch.snapshot import Snapshot
+from spark_source.watch.starting import starting_positions
 from spark_source.watch.watch import Watch
 from spark_source.wire.backoff import Backoff
 
@@ -71,7 +71,8 @@ class Driver:
         if self._initial is None:
             view = self._log.view()
             self._log.check_subscription(view)
-            self._initial = Offsets(positions=self._starting(view), topic_ids=_ids(view))
+            positions = starting_positions(self._options.starting, self._log, view)
+            self._initial = Offsets(positions=positions, topic_ids=_ids(view))
         return self._initial
 
     def prepare_available_now(self) -> None:
@@ -135,22 +136,6 @@ class Driver:
         self._watch.close()
         self._log.close()
         self._write_report()
-
-    def _starting(self, view: ClusterView) -> dict[TopicPartition, Position]:
-        partitions = self._log.partitions(view)
-        starting = self._options.starting
-        wanted = starting.specific
-        if wanted is None:
-            wanted = dict.fromkeys(partitions, starting.default)
-        elif set(wanted) != set(partitions):
-            raise _mismatch(wanted, partitions)
-        found = self._log.starts(tp for tp, offset in wanted.items() if offset == EARLIEST)
-        ends = self._log.ends(tp for tp, offset in wanted.items() if offset != EARLIEST)
-        # A numbered position has no epoch of its own: the leader's vouches for what lies below.
-        for tp, end in ends.items():
-            offset = end.offset if wanted[tp] == LATEST else wanted[tp]
-            found[tp] = Position(offset, end.leader_epoch if offset <= end.offset else -1)
-        return found
 
     def _begin(self, start: Offsets) -> None:
         """Make ``_candidates`` all there is to look at from this start."""
@@ -370,17 +355,3 @@ def _differing(start: Offsets, end: Offsets) -> list[TopicPartition]:
     moved = {tp for tp, p in end.positions.items() if (q := before(tp)) is not p and q != p}
     anew = {name for name, i in end.topic_ids.items() if start.topic_ids.get(name, i) != i}
     return sorted(moved | ({tp for tp in end.positions if tp.topic in anew} if anew else set()))
-
-
-def _mismatch(
-    wanted: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]
-) -> OptionError:
-    missing = sorted(set(partitions) - set(wanted))
-    extra = sorted(set(wanted) - set(partitions))
-    told = [f"it lacks {', '.join(map(str, missing))}"] if missing else []
-    told += [f"{', '.join(map(str, extra))} are not subscribed or don't exist"] if extra else []
-    return OptionError(
-        "option startingOffsets must name every subscribed partition and no other: "
-        f"{'; '.join(told)} (use -1 in the offset field for latest, -2 for earliest)",
-        option="startingOffsets",
-    )
