@@ -57,6 +57,8 @@ class NetworkOptions:
     """No reply may be larger: a length read from the wire is not to be trusted."""
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
+    metadata_max_age_s: float = 30.0
+    """New partitions and topics are looked for so often; leaders also after every error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +217,7 @@ def _network(read: _Reader) -> NetworkOptions:
         receive_buffer_bytes=read("kafka.receive.buffer.bytes", size_or_default, -1),
         retry_backoff_s=read("kafka.retry.backoff.ms", seconds, 0.1),
         retry_backoff_max_s=read("kafka.retry.backoff.max.ms", seconds, 1.0),
+        metadata_max_age_s=read("kafka.metadata.max.age.ms", seconds, 30.0),
     )
 
 

@@ -10,6 +10,10 @@ The contract is pyspark.sql.datasource's, of Spark 4.2.
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +46,7 @@ from pyspark.sql.types import (
 from spark_source import options as parsing
 from spark_source.errors import NotBuilt, OptionError
 from spark_source.model import Split
-from spark_source.offsets import from_json
+from spark_source.offsets import Documents
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
+
+_SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = [
@@ -133,10 +139,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: Driver | None = None
+        self._documents = Documents()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        return self._planner().initial().to_json()
+        return self._documents.write(self._planner().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
@@ -154,8 +161,8 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         once = isinstance(limit, ReadAllAvailable)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         least = None if once else self._options.min_offsets_per_trigger
-        end = self._planner().latest(from_json(start), most, least)
-        return start if end is None else end.to_json()
+        end = self._planner().latest(self._documents.read(start), most, least)
+        return start if end is None else self._documents.write(end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends at what is there at the first look-up."""
@@ -168,7 +175,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
         """The splits between two offsets."""
-        splits = self._planner().splits(from_json(start), from_json(end))
+        splits = self._planner().splits(self._documents.read(start), self._documents.read(end))
         return [KfetchSplit(split) for split in splits]
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:
@@ -178,10 +185,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return worker.read(partition.value, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: progress lives in Spark's checkpoint alone."""
+        """Progress lives in Spark's checkpoint alone; but it tells that the query is busy."""
+        self._planner().committed()
 
     def stop(self) -> None:
-        """Close the driver's connections."""
+        """Close the driver's sessions and connections."""
         if self._driver is not None:
             self._driver.close()
 
@@ -192,4 +200,22 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name in self._options.ignored:
                 log.warning("option %s has no effect in kfetch", name)
             self._driver = Driver(self._options)
+            _close_on_sigterm(self._driver)
         return self._driver
+
+
+def _close_on_sigterm(driver: Driver) -> None:
+    """Close the sessions when Spark ends the query: it sends SIGTERM and does not call ``stop``."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if getattr(spec, "name", "") != _SOURCE_PROCESS:
+        return  # somebody else's process, to whom the signal belongs
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # Spark sends it twice
+        try:
+            driver.close()
+        finally:
+            os._exit(128 + number)  # an exit of Python's own would tell the JVM of an error
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)

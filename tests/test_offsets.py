@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_source.errors import CheckpointError
 from spark_source.model import NO_TOPIC_ID, TopicPartition
-from spark_source.offsets import Offsets, Position, from_json
+from spark_source.offsets import Documents, Offsets, Position, from_json
 
 ID = UUID(int=7)
 T0, T1, T10, U0 = (
@@ -29,6 +29,7 @@ partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1))
 positions = st.dictionaries(
     partitions, st.builds(Position, st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1))
 )
+sessions = st.tuples(st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1))
 
 
 @st.composite
@@ -41,6 +42,7 @@ def offsets(draw: st.DrawFn) -> Offsets:
         positions=placed,
         topic_ids={topic: found for topic, found in ids.items() if found != NO_TOPIC_ID},
         first_batch=draw(st.none() | positions),
+        sessions=draw(st.dictionaries(st.integers(0, 2**31 - 1), sessions, max_size=3)),
     )
 
 
@@ -66,6 +68,7 @@ def test_text_is_canonical(found: Offsets, random: Any) -> None:
         positions=dict(pairs),
         topic_ids=dict(reversed(found.topic_ids.items())),
         first_batch=None if found.first_batch is None else dict(start),
+        sessions=dict(reversed(found.sessions.items())),
     )
 
     assert text(found) == text(again)
@@ -228,3 +231,33 @@ def test_topic_without_id() -> None:
 
     assert {} == found.topic_ids
     assert NO_TOPIC_ID == found.topic_id("t")
+
+
+@given(offsets(), st.data())
+def test_replaced_is_the_same_as_made_anew(found: Offsets, data: st.DataObject) -> None:
+    """Positions that are replaced give the JSON that all positions together would give, and the
+    document that was there before stays as it was."""
+    before = text(found)
+    known = sorted(found.positions)
+    some = st.lists(st.sampled_from(known), unique=True) if known else st.just([])
+    moved = {tp: data.draw(st.just(Position(7, 3))) for tp in data.draw(some)}
+    moved |= data.draw(st.just({}) | positions)
+    gone = [tp for tp in data.draw(some) if tp not in moved]
+    after = found.replaced(moved, gone=gone, topic_ids=found.topic_ids, sessions={1: (5, 2)})
+    left = {tp: p for tp, p in found.positions.items() if tp not in gone} | moved
+    anew = Offsets(positions=left, topic_ids=found.topic_ids, sessions={1: (5, 2)})
+
+    assert text(anew) == text(after)
+    assert before == text(found)
+
+
+def test_documents_know_what_they_have_seen() -> None:
+    """The documents that went to Spark come back as the very offsets that they were."""
+    documents = Documents()
+    found = Offsets(positions={T0: Position(1, 0)}, topic_ids={"t": ID})
+    sent = documents.write(found)
+    plain = {"t": {"0": 1}}
+
+    assert documents.read(json.loads(json.dumps(sent))) is found
+    assert documents.read(plain) is documents.read(dict(plain)) is not found
+    assert documents.read({"t": {"0": 2}}).positions == {T0: Position(2)}

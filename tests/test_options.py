@@ -122,6 +122,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
     ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02)]),
     ("kafka.retry.backoff.max.ms", "network.retry_backoff_max_s", 1.0, [("2000", 2.0)]),
+    ("kafka.metadata.max.age.ms", "network.metadata_max_age_s", 30.0, [("5000", 5.0), ("0", 0.0)]),
     ("kafka.receive.buffer.bytes", "network.receive_buffer_bytes", -1, [("-1", -1), ("64", 64)]),
     (
         "kafka.socket.connection.setup.timeout.ms",

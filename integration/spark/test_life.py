@@ -46,8 +46,9 @@ def test_new_partitions_are_read_from_their_beginning(
     """Partitions that are added while a latest query runs are delivered from offset 0 on."""
     name = topic()
     write(kafka, name, ["old"])
+    often = {"kafka.metadata.max.age.ms": 1000}
 
-    with running(kfetch(spark, kafka, subscribe=name), tmp_path) as (query, delivered):
+    with running(kfetch(spark, kafka, subscribe=name, **often), tmp_path) as (query, delivered):
         wait_idle(query)
         with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
             admin.create_partitions({name: 3})
@@ -56,6 +57,31 @@ def test_new_partitions_are_read_from_their_beginning(
         wait_until(lambda: delivered.count >= 3, query)
 
     assert [(1, 0), (2, 0), (2, 1)] == delivered.places
+
+
+@pytest.mark.long
+def test_new_topics_and_partitions_are_found_by_themselves(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """With the default age of metadata, partitions that are added and topics that come to match a
+    pattern are delivered from offset 0 on within 35 seconds."""
+    name = topic()
+    write(kafka, name, ["old"])
+    source = kfetch(spark, kafka, subscribePattern=name)
+
+    with running(source, tmp_path) as (query, delivered):
+        wait_idle(query)
+        with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+            admin.create_partitions({name: 2})
+            admin.create_topics({f"{name}-more": {"num_partitions": 1, "replication_factor": 1}})
+        write(kafka, name, ["new-1"], partition=1)
+        write(kafka, f"{name}-more", ["new-2", "newer-2"])
+        began = time.monotonic()
+        wait_until(lambda: delivered.count >= 3, query)
+        took_s = time.monotonic() - began
+
+    assert ["new-1", "new-2", "newer-2"] == delivered.values
+    assert took_s < 35
 
 
 def test_two_queries_share_a_dataframe(

@@ -53,8 +53,11 @@ class Fetcher:
         network: NetworkOptions,
         allocate: Allocate | None = None,
         sink: events.Sink = events.story,
+        orphan: int = 0,
     ) -> None:
+        """``orphan``: id of a session of an earlier life, closed by the first request."""
         self.broker = broker
+        self._orphan = orphan
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
@@ -71,6 +74,13 @@ class Fetcher:
     def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """The partition's new position; None to read it no longer."""
         self._wanted[tp] = position
+
+    @property
+    def session(self) -> tuple[int, int]:
+        """(id, epoch) of the session as the broker may hold it; id 0 for none."""
+        if self._session is None:
+            return self._orphan, 0
+        return self._session.metadata.session_id, self._session.metadata.epoch
 
     @property
     def in_flight(self) -> bool:
@@ -178,7 +188,8 @@ class Fetcher:
         if self._session is None or self._topic_ids != topic_ids:
             # A broker that came back with other versions: its sessions did not survive that.
             self._wanted = {**self._held(), **self._wanted}
-            self._session, self._topic_ids = FetchSession(topic_ids=topic_ids), topic_ids
+            self._session = FetchSession(topic_ids=topic_ids, orphan=self._orphan)
+            self._topic_ids, self._orphan = topic_ids, 0
         return self._session
 
     def _accept(self, plan: FetchPlan, reply: FetchReply) -> Fetched | None:

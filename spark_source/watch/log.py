@@ -41,13 +41,12 @@ class Log:
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
         return self._ask(lambda deadline: self._cluster.view(topics, deadline))
 
-    def settled_view(self, known: Iterable[TopicPartition]) -> ClusterView:
-        """The same, asked again while a topic that was there is not: a broker that was just
-        started may not have heard of it yet, and a topic that is gone stays away."""
-        topics = {tp.topic for tp in known}
+    def settled_view(self, known: Collection[TopicPartition]) -> ClusterView:
+        """The same, asked again while a partition that was there is not: a broker that was just
+        started may not have heard of it yet, and what is gone stays away."""
         view = self.view()
         for _ in range(_STALE_TRIES):
-            if topics <= view.topics.keys():
+            if all(view.exists(tp) for tp in known):
                 break
             time.sleep(_STALE_PAUSE_S)
             view = self.view()
@@ -91,7 +90,8 @@ class Log:
             )
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Each partition's high watermark, and the leader epoch that vouches for it."""
+        """Each partition's high watermark (under read_committed its last stable offset), and the
+        leader epoch that vouches for it."""
         return self._positions(dict.fromkeys(partitions, LATEST))
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:

@@ -2,15 +2,19 @@
 
 Asked at every start and whenever a leader changes (KIP-320): does the leader's history still reach
 the position? A log that was truncated and has grown again is found out by its epochs, a topic that
-was created again by its id. With ``failOnDataLoss=false`` a loss is logged and the position
-moves to where reading can go on: the truncation point, the log start offset, offset 0.
+was created again by its id, retention by the log starts that the watch is told. With
+``failOnDataLoss=false`` a loss is logged, counted, and the position moves to where reading can go
+on: the truncation point, the log start offset, offset 0.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+from uuid import UUID
 
 from spark_source.errors import (
     DataLoss,
@@ -20,9 +24,10 @@ from spark_source.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from spark_source.model import NO_EPOCH, NO_TOPIC_ID, ClusterView, TopicPartition
+from spark_source.model import NO_EPOCH, NO_TOPIC_ID, Leader, TopicPartition
 from spark_source.offsets import Offsets, Position
 from spark_source.watch.log import Log
+from spark_source.wire.messages import EpochEnd
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +38,23 @@ _STALE_TRIES = 3
 _STALE_PAUSE_S = 0.1
 
 
+class Known(Protocol):
+    """What the watch knows of a partition."""
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Whether it is there and subscribed."""
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        """Who leads it, None while nobody is known to."""
+
+    def log_start(self, tp: TopicPartition) -> int:
+        """Its log start offset, -1 while it is not known."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of the topics of now."""
+
+
 class LossPolicy:
     """Checks positions; remembers under which leader epoch each was found sound.
 
@@ -40,35 +62,37 @@ class LossPolicy:
     micro-batch is done, also to a driver that was started anew, and the log tells it again.
     """
 
-    def __init__(self, source: Log, *, fail: bool) -> None:
+    def __init__(self, source: Log, known: Known, *, fail: bool) -> None:
         self._log = source
+        self._known = known
         self._fail = fail
         self._checked: dict[TopicPartition, tuple[int, Position]] = {}
         """Current leader epoch, and the position that was sound under it."""
+        self._told: dict[TopicPartition, tuple[type[DataLoss], object]] = {}
+        self.counts: Counter[str] = Counter()
+        """Losses by the name of their class, each counted once however often it is found."""
 
-    def sound(self, start: Offsets, view: ClusterView) -> Offsets:
+    def sound(self, start: Offsets) -> Offsets:
         """The same positions if the log still has them; else a loss is raised or mended."""
         positions = dict(start.positions)
-        here = set(self._log.partitions(view))
         for tp, position in start.positions.items():
-            if tp not in here:
+            if not self._known.exists(tp):
                 self.gone(tp, position)
                 del positions[tp]
-            elif self._recreated(tp, start, view):
+            elif self._recreated(tp, start):
                 positions[tp] = Position(0, NO_EPOCH)
-        positions = self._check_leaders(positions, view)
+        positions = self._check_leaders(positions)
         return Offsets(positions=positions, topic_ids=start.topic_ids)
 
     def ends(
-        self, partitions: Iterable[TopicPartition], sound: Offsets
+        self, ends: dict[TopicPartition, Position], sound: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Log ends of now; one below its position is a loss, and then where reading goes on."""
-        ends = self._log.ends(partitions)
-        for _ in range(_STALE_TRIES):
+        """The same log ends, or newer ones; one below its position is a loss, if it stays so."""
+        for tries in range(1 + _STALE_TRIES):
             low = [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
             if not low:
                 return ends
-            time.sleep(_STALE_PAUSE_S)
+            time.sleep(_STALE_PAUSE_S if tries else 0.0)
             ends.update(self._log.ends(low))
         for tp in (tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)):
             self._beyond(tp, sound.positions[tp], ends[tp])
@@ -76,7 +100,7 @@ class LossPolicy:
 
     def new_partitions(self, new: list[TopicPartition]) -> dict[TopicPartition, Position]:
         """Where partitions begin that the last offset did not have; not at 0 is a loss."""
-        starts = self._log.starts(new)
+        starts = {tp: self._start(tp) for tp in new}
         for tp, start in starts.items():
             if start.offset > 0:
                 self._report(
@@ -102,8 +126,8 @@ class LossPolicy:
             )
         )
 
-    def _recreated(self, tp: TopicPartition, start: Offsets, view: ClusterView) -> bool:
-        before, now = start.topic_id(tp.topic), view.topics[tp.topic].topic_id
+    def _recreated(self, tp: TopicPartition, start: Offsets) -> bool:
+        before, now = start.topic_id(tp.topic), self._known.topic_ids.get(tp.topic, NO_TOPIC_ID)
         if NO_TOPIC_ID in (before, now) or before == now:
             return False
         self._report(
@@ -121,24 +145,44 @@ class LossPolicy:
         return True
 
     def _check_leaders(
-        self, positions: dict[TopicPartition, Position], view: ClusterView
+        self, positions: dict[TopicPartition, Position]
     ) -> dict[TopicPartition, Position]:
-        """Check the partitions whose leader changed since they were last checked."""
-        epochs = {tp: leader.epoch for tp in positions if (leader := view.leader(tp)) is not None}
-        changed = [tp for tp, epoch in epochs.items() if self._unchecked(tp, positions[tp], epoch)]
-        starts = self._log.starts(changed)
+        """Hold positions against their log starts, and those whose leader changed against its
+        epochs."""
+        leaders = {tp: found for tp in positions if (found := self._known.leader(tp)) is not None}
+        for tp in leaders:
+            start = self._start(tp)
+            if positions[tp].offset < start.offset:
+                positions[tp] = self._expired(tp, positions[tp], start)
+        changed = [tp for tp in leaders if self._unchecked(tp, positions[tp], leaders[tp].epoch)]
         asked = {tp: e for tp in changed if (e := positions[tp].leader_epoch) != NO_EPOCH}
         answers = self._log.epoch_ends(asked)
         for tp in changed:
-            answer = answers.get(tp)
-            if positions[tp].offset < starts[tp].offset:
-                positions[tp] = self._expired(tp, positions[tp], starts[tp])
-            elif answer is not None and 0 <= answer.end_offset < positions[tp].offset:
-                cut = Position(answer.end_offset, answer.leader_epoch)
-                positions[tp] = self._truncated(tp, positions[tp], cut)
+            cut = self._cut(tp, positions[tp], answers.get(tp))
+            if cut is None:
+                self._checked[tp] = leaders[tp].epoch, positions[tp]
             else:
-                self._checked[tp] = epochs[tp], positions[tp]
+                positions[tp] = self._truncated(tp, positions[tp], cut)
         return positions
+
+    def _cut(self, tp: TopicPartition, position: Position, end: EpochEnd | None) -> Position | None:
+        """Where the leader's history leaves that of the position; None if it reaches it.
+
+        A leader that has no epoch up to the position's has other records below it, if it has any:
+        the old ones were of that epoch at most.
+        """
+        if end is None:
+            return None
+        if end.end_offset >= 0:
+            cut = Position(end.end_offset, end.leader_epoch)
+        else:
+            cut = Position(max(0, self._known.log_start(tp)), NO_EPOCH)
+        return cut if cut.offset < position.offset else None
+
+    def _start(self, tp: TopicPartition) -> Position:
+        """The log start; a leader's own epoch vouches for it."""
+        leader = self._known.leader(tp)
+        return Position(self._known.log_start(tp), leader.epoch if leader else NO_EPOCH)
 
     def _unchecked(self, tp: TopicPartition, position: Position, epoch: int) -> bool:
         """Whether a position has to be held against the leader's history.
@@ -192,9 +236,16 @@ class LossPolicy:
         )
 
     def _report(self, loss: DataLoss) -> None:
+        """Raise a loss, or tell it: once, though planning the same micro-batch finds it again."""
+        tp = TopicPartition(loss.topic, loss.partition)
+        seen = type(loss), loss.message
+        if self._told.get(tp) != seen:
+            self._told[tp] = seen
+            self.counts[type(loss).__name__] += 1
+            if not self._fail:
+                log.warning("%s (failOnDataLoss=false: going on)", loss.message)
         if self._fail:
             raise loss
-        log.warning("%s (failOnDataLoss=false: going on)", loss.message)
 
 
 def _below(ends: dict[TopicPartition, Position], sound: Offsets, tp: TopicPartition) -> bool:

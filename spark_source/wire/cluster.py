@@ -30,6 +30,7 @@ class Cluster:
         self._options = options
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._views = 0
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
@@ -89,8 +90,12 @@ class Cluster:
         return retrying(what, attempt, self._options, deadline)
 
     def _ask_any(self, topics: list[str] | None, deadline: float) -> ClusterView:
-        """Metadata of the first broker that answers: connected ones, known ones, bootstrap."""
+        """Metadata of the first broker that answers: connected ones, known ones, bootstrap.
+
+        The connected ones by turns: one that lags behind must not be the only voice.
+        """
         first: ConnectionLost | None = None
+        self._views += 1
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
@@ -101,6 +106,8 @@ class Cluster:
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
+        turn = self._views % max(1, len(connected))
+        connected = connected[turn:] + connected[:turn]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
 

@@ -106,7 +106,7 @@ def list_offsets(
 ) -> dict[TopicPartition, OffsetAt]:
     """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest.
 
-    With isolation level 1, read_committed, the latest is the last stable offset.
+    The latest is the high watermark; with ``isolation_level`` 1 the last stable offset (KIP-98).
     """
     version = connection.version(ListOffsetsRequest, lowest=1)
     topics = [

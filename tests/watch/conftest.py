@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from wire.little import LittleKafka
 
-from spark_source.watch import driver as driving
-from spark_source.watch import loss
+from spark_source.watch import log, loss
 
 from .helpers import fill, opened
 
@@ -16,8 +15,8 @@ from .helpers import fill, opened
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses between look-ups."""
-    monkeypatch.setattr(driving, "_POLL_S", 0.0)
     monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
 
 
 @pytest.fixture(autouse=True)

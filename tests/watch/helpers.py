@@ -8,9 +8,40 @@ from spark_source import options as parsing
 from spark_source.model import TopicPartition
 from spark_source.offsets import Offsets, from_json
 from spark_source.watch.driver import Driver
+from spark_source.watch.poller import Poller
+from spark_source.watch.watch import Watch
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+ALWAYS = {"kafka__metadata__max__age__ms": "0"}
+"""Look for new partitions and topics at every look-up."""
 opened: list[Driver] = []
+
+
+class HandWatch(Watch):
+    """A watch without threads: it polls every broker once whenever it is asked for news.
+
+    So a test sees what the log is when it looks, and needs no patience.
+    """
+
+    def _begin(self, poller: Poller) -> None:
+        """Polled by hand."""
+
+    def take(self) -> set[TopicPartition]:
+        """Poll, twice because a hint may have moved partitions to another broker; then take."""
+        for _ in range(2):
+            for poller in list(self._pollers.values()):
+                if poller.poll() is None:
+                    poller._fetcher.close()
+        return super().take()
+
+    def wait(self, seconds: float) -> None:
+        """Nothing comes while nobody polls."""
+
+    def close(self) -> None:
+        """Close every session, which the threads would do."""
+        for poller in self._pollers.values():
+            poller._fetcher.close()
+        super().close()
 
 
 def fill(kafka: LittleKafka) -> None:
@@ -35,7 +66,8 @@ def query(kafka: LittleKafka, **given: str) -> Driver:
     chosen |= {name.replace("__", "."): text for name, text in given.items()}
     if {"assign", "subscribePattern"} & set(given):
         del chosen["subscribe"]
-    opened.append(Driver(parsing.parse(chosen)))
+    options = parsing.parse(chosen)
+    opened.append(Driver(options, HandWatch(options)))
     return opened[-1]
 
 

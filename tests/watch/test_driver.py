@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -10,13 +13,20 @@ from kafka.protocol.metadata import MetadataRequest
 from wire.little import LittleKafka
 from wire.scripted import Close
 
-from spark_source.errors import BrokerError, ConnectionLost, OptionError, PartitionGone
+from spark_source.errors import (
+    BrokerError,
+    ConnectionLost,
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    OptionError,
+    PartitionGone,
+)
 from spark_source.model import NO_TOPIC_ID, TopicPartition
 from spark_source.offsets import Position, from_json
-from spark_source.watch import driver as driving
 from spark_source.watch.driver import Driver
 
-from .helpers import T0, T1, U0, at, logged, query, read
+from .helpers import ALWAYS, T0, T1, U0, at, logged, query, read
 
 NO_IDS = {MetadataRequest: (0, 9)}  # a broker before Kafka 2.8
 
@@ -155,7 +165,7 @@ def test_idle_without_topic_ids() -> None:
 
 def test_idle_without_topics(kafka: LittleKafka) -> None:
     """A pattern that no topic has yet makes no empty micro-batches (SPARK-41375)."""
-    driver = query(kafka, subscribePattern="^later")
+    driver = query(kafka, subscribePattern="^later", **ALWAYS)
     start = logged(driver.initial())
     assert driver.latest(start, None) is None
 
@@ -222,8 +232,9 @@ def test_splits_first_after_a_restart(kafka: LittleKafka, driver: Driver) -> Non
 
 def test_new_partitions_begin_at_earliest(kafka: LittleKafka) -> None:
     """Partitions that are added later are read from their beginning, also with ``latest``."""
-    driver = query(kafka, startingOffsets="latest")
+    driver = query(kafka, startingOffsets="latest", **ALWAYS)
     start = logged(driver.initial())
+    driver.latest(start, None)
     kafka.topics["t"].logs += [type(kafka.log(T0))(leader=1), type(kafka.log(T0))(leader=2)]
     kafka.log(TopicPartition("t", 2)).append(b"n", b"m")
     end = logged(driver.latest(start, None))
@@ -386,13 +397,108 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
             driver.initial()
 
 
-def test_pace(kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An idle query asks the brokers ten times a second at most."""
-    slept: list[float] = []
-    monkeypatch.setattr(driving, "_POLL_S", 0.1)
-    monkeypatch.setattr(driving.time, "sleep", slept.append)
-    start = logged(driver.initial())
-    for _ in range(3):
-        driver.latest(start, None)
+def test_an_idle_query_asks_for_nothing(kafka: LittleKafka, driver: Driver) -> None:
+    """Once begun, look-ups cost neither ListOffsets nor Metadata, with or without new records."""
+    end = logged(driver.latest(logged(driver.initial()), None))
+    asked = [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
+    for _ in range(5):
+        assert driver.latest(end, None) is None
+    kafka.log(T0).append(b"d")
+    end = logged(driver.latest(end, None))
 
-    assert all(0.0 < pause <= 0.1 for pause in slept[1:3])
+    assert {T0: 4, T1: 1} == at(end)
+    assert asked == [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
+
+
+def test_sessions_travel_in_the_offset(kafka: LittleKafka, driver: Driver) -> None:
+    """An offset that moved carries the sessions of its time; one that did not stays as it is,
+    though the sessions go on."""
+    end = logged(driver.latest(logged(driver.initial()), None))
+    kafka.log(T0).append(b"d")
+    end = logged(driver.latest(end, None))
+
+    assert {n: kafka.sessions(n)[0].id for n in (1, 2)} == {
+        n: s[0] for n, s in end.sessions.items()
+    }
+    assert all(epoch > 0 for _, epoch in end.sessions.values())
+    assert driver.latest(end, None) is None
+
+
+def test_a_new_driver_closes_the_old_sessions(kafka: LittleKafka, driver: Driver) -> None:
+    """After a crash the checkpoint's sessions are replaced at the brokers, not added to."""
+    end = logged(driver.latest(logged(driver.initial()), None))
+    kafka.log(T0).append(b"d")
+    end = logged(driver.latest(end, None))
+    before = {session.id for n in (1, 2) for session in kafka.sessions(n)}
+    after = query(kafka)  # the first driver lives on, but nobody polls for it
+    after.latest(end, None)
+
+    assert [1, 1] == [len(kafka.sessions(n)) for n in (1, 2)]
+    assert before.isdisjoint(session.id for n in (1, 2) for session in kafka.sessions(n))
+
+
+def test_another_start_is_looked_at_whole(kafka: LittleKafka, driver: Driver) -> None:
+    """A start that was not expected, as after an end that Spark did not take up, loses nothing."""
+    start = logged(driver.initial())
+    first = logged(driver.latest(start, None))
+    assert at(first) == at(driver.latest(start, None))
+    assert {T0: (0, 3), T1: (0, 1)} == read(driver, start, first)
+
+
+def test_a_busy_query_is_not_held_up(
+    kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another source moves the query, an idle one waits for moments, not for a long poll."""
+    waits: list[float] = []
+    monkeypatch.setattr(driver._watch, "wait", waits.append)
+    end = logged(driver.latest(logged(driver.initial()), None))
+    driver.committed()  # of the batch just planned
+    driver.latest(end, None)
+    driver.committed()  # of a batch that had nothing of ours
+    driver.latest(end, None)
+    driver.latest(end, None)
+
+    assert [0.5, 0.01, 0.5] == waits
+
+
+def cut(kafka: LittleKafka) -> None:
+    """The log ends below the promised end."""
+    kafka.log(T0).truncate(0)
+
+
+def replaced(kafka: LittleKafka) -> None:
+    """The log was truncated, and has grown past the promised end under another leader."""
+    kafka.log(T0).truncate(0)
+    kafka.elect(T0, 2)
+    kafka.log(T0).append(*[b"n"] * 9)
+
+
+@pytest.mark.parametrize(("damage", "kind"), [(cut, OffsetBeyondLog), (replaced, LogTruncated)])
+def test_available_now_that_shrinks(
+    kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]
+) -> None:
+    """An AvailableNow query fails when its end is lost while it reads, whatever the loss policy."""
+    driver = query(kafka, failOnDataLoss="false")
+    start = logged(driver.initial())
+    driver.prepare_available_now()
+    first = logged(driver.latest(start, 1))
+    assert at(first) == {T0: 1, T1: 1}
+    damage(kafka)
+    with pytest.raises(kind, match="lost while an AvailableNow query was reading"):
+        driver.latest(first, 1)
+
+
+def test_losses_are_counted_in_the_report(kafka: LittleKafka, tmp_path: Path) -> None:
+    """The driver's file tells each loss once, and what watching cost."""
+    driver = query(kafka, failOnDataLoss="false", kfetch__statsDirectory=str(tmp_path))
+    end = logged(driver.latest(logged(driver.initial()), None))
+    kafka.create("t", 2)
+    kafka.log(T0).append(b"new")
+    after = logged(driver.latest(end, None))
+    read(driver, end, after)
+    driver.close()
+    (report,) = (tmp_path / "driver").iterdir()
+    told = json.loads(report.read_text())
+
+    assert {"TopicRecreated": 2} == told["losses"]
+    assert told["watch"]["incremental_requests"] > 0

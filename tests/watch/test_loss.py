@@ -22,7 +22,7 @@ from spark_source.model import TopicPartition
 from spark_source.offsets import Offsets
 from spark_source.watch.driver import Driver
 
-from .helpers import T0, T1, U0, at, fill, logged, query, read
+from .helpers import ALWAYS, T0, T1, U0, at, fill, logged, query, read
 
 Damage = Callable[[LittleKafka], None]
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -133,7 +133,7 @@ class Reader:
 @pytest.fixture
 def lenient(kafka: LittleKafka) -> Reader:
     """A query with failOnDataLoss=false that has read everything so far."""
-    reader = Reader(kafka, query(kafka, failOnDataLoss="false"))
+    reader = Reader(kafka, query(kafka, failOnDataLoss="false", **ALWAYS))
     reader.batch()
     return reader
 
@@ -182,12 +182,18 @@ def test_expired_while_down(kafka: LittleKafka, lenient: Reader, fail: str) -> N
         assert {T0: (6, 8)} == lenient.last
 
 
-def test_expired_while_running(kafka: LittleKafka, lenient: Reader) -> None:
-    """While a query runs the log start is not asked for: the tasks find out."""
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_expired_while_running(kafka: LittleKafka, fail: str) -> None:
+    """While a query runs its session tells the log start, and no leader need change for it."""
+    reader = Reader(kafka, query(kafka, failOnDataLoss=fail))
+    reader.batch()
     expired(kafka)
-    lenient.batch()
-
-    assert {T0: (3, 8)} == lenient.last
+    if fail == "true":
+        with pytest.raises(RecordsExpired, match="t-0: offsets 3 to 6 have expired unread"):
+            reader.batch()
+    else:
+        reader.batch()
+        assert {T0: (6, 8)} == reader.last
 
 
 @LOSSES
@@ -266,7 +272,7 @@ def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart:
 def test_new_topic_gone_before_planning(kafka: LittleKafka) -> None:
     """A topic that came and went between two offsets is a loss too."""
     for fail in ("true", "false"):
-        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail)
+        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
         start = logged(driver.latest(logged(driver.initial()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
@@ -283,7 +289,7 @@ def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
     """Offsets of a topic that was created again are not applied to the new one."""
     for fail in ("true", "false"):
         kafka.topics.pop("u", None)
-        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail)
+        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
         start = logged(driver.latest(logged(driver.initial()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
@@ -311,7 +317,7 @@ def test_same_position_in_the_new_topic(kafka: LittleKafka, lenient: Reader) -> 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_new_partition_not_at_zero(kafka: LittleKafka, fail: str) -> None:
     """A new partition whose first records are gone already is a loss."""
-    driver = query(kafka, failOnDataLoss=fail)
+    driver = query(kafka, failOnDataLoss=fail, **ALWAYS)
     start = logged(driver.latest(logged(driver.initial()), None))
     kafka.topics["t"].logs.append(Log(leader=1))
     new = TopicPartition("t", 2)

@@ -10,7 +10,7 @@ from spark_source.offsets import Offsets
 from spark_source.watch import driver as driving
 from spark_source.watch.driver import Driver
 
-from .helpers import T0, T1, at, logged, query
+from .helpers import ALWAYS, T0, T1, at, logged, query
 
 T2 = TopicPartition("t", 2)
 
@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def begun(kafka: LittleKafka, clock: Clock) -> tuple[Driver, Offsets]:
     """A query with maxTriggerDelay=5s whose first batch has read what there was."""
-    driver = query(kafka, maxTriggerDelay="5s")
+    driver = query(kafka, maxTriggerDelay="5s", **ALWAYS)
     return driver, logged(driver.latest(logged(driver.initial()), None, 10))
 
 
@@ -67,7 +67,7 @@ def test_after_the_delay_a_batch_starts(
     """maxTriggerDelay after the last batch, one offset is enough; then it waits anew."""
     driver, start = begun
     kafka.log(T0).append(b"v")
-    clock.now = 4.9
+    clock.now = 4.8
     assert driver.latest(start, None, 10) is None
     clock.now = 5.0
     second = logged(driver.latest(start, None, 10))

@@ -63,6 +63,8 @@ class Log:
     leader: int | None
     epoch: int = 0
     start: int = 0
+    stable: int | None = None
+    """Last stable offset, while a transaction is open."""
     batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     values: dict[int, bytes] = field(default_factory=dict)
     """The values by offset, for tests that check what was delivered."""
@@ -292,10 +294,17 @@ class LittleKafka:
         session.epoch += 1
         session.update(request)
         told = {}
+        size = 0
         for key in list(session.partitions):
             reply = self._fetch_one(node, key, session.partitions[key], version)
-            if full or reply.records or reply.error_code or reply.diverging_epoch is not None:
+            if size >= request.max_bytes:  # the first batch is sent whatever its size (KIP-74)
+                reply.records = b""
+            size += len(reply.records)
+            marks = reply.high_watermark, reply.log_start_offset
+            news = session.marks.get(key) != marks or reply.diverging_epoch is not None
+            if full or reply.records or reply.error_code or news:
                 told[key] = reply
+            session.marks[key] = (-1, -1) if reply.error_code else marks
             if reply.records:
                 session.partitions[key] = session.partitions.pop(key)
         return self._fetch_reply(version, session.id if session.id in sessions else 0, told)
@@ -348,6 +357,8 @@ class LittleKafka:
         scripted = self.errors[TopicPartition(name, index)]
         reply.error_code = scripted.pop(0) if scripted else error or _epoch_error(asked, log)
         reply.high_watermark = log.end
+        reply.last_stable_offset = log.end if log.stable is None else log.stable
+        reply.log_start_offset = log.start
         if reply.error_code in (NOT_LEADER, FENCED) and self.hints and version >= 16 and log.leader:
             reply.current_leader = Partition.LeaderIdAndEpoch(
                 version=version, leader_id=log.leader, leader_epoch=log.epoch
@@ -364,6 +375,8 @@ class _Session:
         self.id = session_id
         self.epoch = epoch
         self.partitions: dict[tuple[Any, int], Any] = {}
+        self.marks: dict[tuple[Any, int], tuple[int, int]] = {}
+        """High watermark and log start as they were last told."""
 
     def update(self, request: Any) -> None:
         for topic in request.topics:
@@ -372,6 +385,7 @@ class _Session:
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 self.partitions.pop((_key(topic, request), index), None)
+                self.marks.pop((_key(topic, request), index), None)
 
 
 def _key(topic: Any, request: Any) -> Any:

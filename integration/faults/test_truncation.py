@@ -1,0 +1,119 @@
+"""Unclean leader elections: a log that is cut below the checkpoint and grows past it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from integration.conftest import TopicFactory
+from integration.records import numbered, write
+from integration.streams import drain, kfetch, running, wait_until
+from jobs.kafka import Cluster
+
+pytestmark = pytest.mark.integration
+
+KEPT, LOST, NEW = 10, 15, 40
+
+
+class Unclean:
+    """A topic of one partition on two of three nodes, and what befalls it."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.leader, self.follower = 0, 0
+
+    def fill(self) -> None:
+        """Records that both replicas have, then records that only the leader has."""
+        write(self.cluster, self.topic, numbered("kept", KEPT))
+        found = self.described()
+        self.leader = int(found["leader_id"])
+        (self.follower,) = (int(n) for n in found["replica_nodes"] if n != self.leader)
+        self.cluster.node(self.follower).kill()
+        wait_until(lambda: self.follower not in self.described()["isr_nodes"], what="a small ISR")
+        write(self.cluster, self.topic, numbered("lost", LOST))
+
+    def truncate(self) -> None:
+        """The leader dies, and the replica that lacks its last records takes over."""
+        self.cluster.node(self.leader).kill()
+        self.cluster.node(self.follower).start()
+        wait_until(lambda: self.described()["leader_id"] == self.follower, what="the election")
+
+    def regrow(self) -> None:
+        """The log grows past what it was."""
+        write(self.cluster, self.topic, numbered("new", NEW))
+
+    def described(self) -> dict[str, object]:
+        """The partition, as metadata tells it."""
+        servers = [n.address for n in self.cluster.nodes if n.running]
+        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+            (told,) = admin.describe_topics([self.topic])
+        return dict(told["partitions"][0])
+
+
+@pytest.fixture
+def unclean(kafka_cluster: Callable[..., Cluster], topic: TopicFactory) -> Unclean:
+    """The topic, filled; the node that follows is dead."""
+    cluster = kafka_cluster(nodes=3)
+    name = topic(
+        replicas=2,
+        cluster=cluster,
+        min_insync_replicas=1,
+        unclean_leader_election_enable=True,
+    )
+    made = Unclean(cluster, name)
+    made.fill()
+    return made
+
+
+def test_a_truncated_log_that_has_grown_again_is_noticed(
+    spark: SparkSession, unclean: Unclean, tmp_path: Path
+) -> None:
+    """After an unclean election below the checkpoint a restart fails with LogTruncated though the
+    log is longer now; with failOnDataLoss=false it goes on at the cut, and nothing comes twice."""
+    source = kfetch(spark, unclean.cluster, subscribe=unclean.topic, startingOffsets="earliest")
+    before = drain(source, tmp_path)
+    unclean.truncate()
+    unclean.regrow()
+
+    with pytest.raises(StreamingQueryException) as failed:
+        drain(source, tmp_path)
+    lenient = kfetch(spark, unclean.cluster, subscribe=unclean.topic, failOnDataLoss="false")
+    after = drain(lenient, tmp_path)
+    again = drain(source, tmp_path)
+
+    assert numbered("kept", KEPT) + numbered("lost", LOST) == before.values
+    assert f"LogTruncated: {unclean.topic}-0 was truncated at offset {KEPT} " in str(failed.value)
+    assert f"below offset {KEPT + LOST} that was reached under epoch" in str(failed.value)
+    assert numbered("new", NEW) == after.values
+    assert [] == again.rows
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_running_query_notices_a_truncation(
+    spark: SparkSession, unclean: Unclean, tmp_path: Path, fail: bool
+) -> None:
+    """While a query runs the watch finds the cut: an error, or every new record once."""
+    options = {"failOnDataLoss": str(fail).lower(), "fetchOffset.numRetries": 10}
+    source = kfetch(
+        spark, unclean.cluster, subscribe=unclean.topic, startingOffsets="earliest", **options
+    )
+
+    with running(source, tmp_path) as (query, delivered):
+        wait_until(lambda: delivered.count >= KEPT + LOST, query)
+        unclean.truncate()
+        if fail:
+            wait_until(lambda: not query.isActive, what="the query's failure")
+            assert f"LogTruncated: {unclean.topic}-0 was truncated at" in str(query.exception())
+            return
+        unclean.regrow()
+        wait_until(lambda: numbered("new", NEW)[-1] in delivered.values, query)
+
+    expected = numbered("kept", KEPT) + numbered("lost", LOST) + numbered("new", NEW)
+    assert expected == delivered.values

@@ -1,0 +1,113 @@
+"""The watch over a real broker, without Spark: an idle topic's bytes, and an open transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from integration.benchmarks.idle import create
+from integration.benchmarks.proxy import proxied
+from integration.conftest import TopicFactory
+from jobs.kafka import Cluster
+from spark_source import options as parsing
+from spark_source.model import TopicPartition
+from spark_source.offsets import Offsets
+from spark_source.options import SourceOptions
+from spark_source.watch.driver import Driver
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 1000
+SECONDS = 10.0
+
+
+def options(servers: str, topic: str) -> SourceOptions:
+    """A query over one topic, from its end on."""
+    return parsing.parse({"kafka.bootstrap.servers": servers, "subscribe": topic})
+
+
+@pytest.fixture
+def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
+    """Makes drivers, and closes them."""
+    made: list[Driver] = []
+
+    def make(chosen: SourceOptions) -> Driver:
+        made.append(Driver(chosen))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.close()
+
+
+def look(driver: Driver, start: Offsets, seconds: float) -> Offsets:
+    """Ask for the latest offset again and again, as Spark does, for some time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        start = driver.latest(start, None) or start
+        time.sleep(0.01)
+    return start
+
+
+def test_a_thousand_idle_partitions_cost_nothing(
+    tmp_path: Path, driving: Callable[[SourceOptions], Driver]
+) -> None:
+    """While nothing arrives no offset is listed, fetches are 60 bytes and 40 back at most, and all
+    of it is less than 1,000 bytes a second."""
+    with proxied(tmp_path / "kafka") as (_, proxy, address):
+        create(address, "idle", PARTITIONS)
+        driver = driving(options(address, "idle"))
+        start = look(driver, driver.initial(), 2.0)
+        proxy.taken()
+        end = look(driver, start, SECONDS)
+        counted = proxy.taken()
+        driver.close()
+
+    assert start is end
+    assert {"Fetch"} == set(counted)
+    fetch = counted["Fetch"]
+    assert fetch.requests <= SECONDS / 0.5 + 2
+    assert fetch.mean_request <= 60
+    assert fetch.mean_reply <= 40
+    assert (fetch.request_bytes + fetch.reply_bytes) / SECONDS < 1000
+
+
+def test_an_open_transaction_keeps_the_long_poll(
+    kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
+) -> None:
+    """Under read_committed an open transaction makes no hot loop: polls stay at the long poll's
+    pace, other partitions go on, and what is committed is told at once."""
+    name = topic(2)
+    held, free = TopicPartition(name, 0), TopicPartition(name, 1)
+    chosen = options(kafka.bootstrap_servers, name)
+    chosen = replace(chosen, fetch=replace(chosen.fetch, read_committed=True))
+    driver = driving(chosen)
+    start = look(driver, driver.initial(), 1.0)
+    servers = {"bootstrap_servers": kafka.bootstrap_servers}
+    with (
+        closing(KafkaProducer(transactional_id=name, **servers)) as transactional,
+        closing(KafkaProducer(**servers)) as plain,
+    ):
+        transactional.init_transactions()
+        transactional.begin_transaction()
+        transactional.send(name, b"open", partition=0).get(30)
+        start = look(driver, start, 1.0)
+        polls = driver._watch.stats().incremental_requests
+        start = look(driver, start, 4.0)
+        polls = driver._watch.stats().incremental_requests - polls
+        plain.send(name, b"beside", partition=1).get(30)
+        beside = driver.latest(start, None)
+        transactional.commit_transaction()
+        committed = beside and driver.latest(beside, None)
+
+    assert polls <= 4.0 / 0.5 + 2
+    assert beside is not None
+    assert (0, 1) == tuple(beside.positions[tp].offset for tp in (held, free))
+    assert committed is not None
+    assert 2 == committed.positions[held].offset  # the record and the marker
