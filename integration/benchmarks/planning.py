@@ -68,8 +68,9 @@ class ToldWatch(Watch):
     def _begin(self, poller: Poller) -> None:
         """Nobody polls."""
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """Nothing comes."""
+        return False
 
     def tell(self, moved: dict[TopicPartition, int]) -> None:
         """Replies with these high watermarks."""

@@ -93,10 +93,10 @@ class Driver:
         """
         self._begin(start)
         end = self._planned(start, limit, least)
-        if end is None and not self._available_now:
-            # With some news already, but too little, the next piece would end a wait at once.
+        until = time.monotonic() + self._patience_s()
+        while end is None and self._watch.wait(until - time.monotonic()):
+            # With some news already, but too little, every next piece would end a wait at once.
             time.sleep(_HELD_BACK_S if self._held_back else 0)
-            self._watch.wait(_BUSY_WAIT_S if self._hurried else LONG_POLL_MS / 1000)
             self._catch_up(start)
             end = self._planned(start, limit, least)
         self._expected = start if end is None else end
@@ -160,6 +160,12 @@ class Driver:
         named = {tp.topic for tp in start.positions}
         # A checkpoint of Spark's connector has no ids: it gets them at once.
         self._lacks_ids = any(name in ids and name not in start.topic_ids for name in named)
+
+    def _patience_s(self) -> float:
+        """How long to wait for news."""
+        if self._available_now:
+            return 0.0
+        return _BUSY_WAIT_S if self._hurried else LONG_POLL_MS / 1000
 
     def _catch_up(self, known: Offsets) -> None:
         """Take what the watch has learned; ask for metadata if that is due, or needed."""
@@ -271,7 +277,7 @@ class Driver:
         gone: Collection[TopicPartition],
     ) -> None:
         known = self._latest or start
-        self._latest = known.replaced(ends, gone=gone, topic_ids=known.topic_ids, sessions={})
+        self._latest = known.replaced(ends, gone=gone, topic_ids=self._watch.topic_ids, sessions={})
 
     def _sound_ends(
         self, start: Offsets, sound: Offsets, end: Offsets

@@ -83,10 +83,12 @@ class Watch:
             changed, self._state.changed = self._state.changed, set()
             return changed
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something changes, for so long at most."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until something changes, for so long at most; whether it did."""
+        if seconds <= 0.0:
+            return False
         with self._news:
-            self._news.wait_for(lambda: bool(self._state.changed), seconds)
+            return self._news.wait_for(lambda: bool(self._state.changed), seconds)
 
     @property
     def unsettled(self) -> bool:

@@ -34,8 +34,9 @@ class HandWatch(Watch):
                     poller._fetcher.close()
         return super().take()
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """Nothing comes while nobody polls."""
+        return False
 
     def close(self) -> None:
         """Close every session, which the threads would do."""

@@ -450,7 +450,7 @@ def test_a_busy_query_is_not_held_up(
 ) -> None:
     """While another source moves the query, an idle one waits for moments, not for a long poll."""
     waits: list[float] = []
-    monkeypatch.setattr(driver._watch, "wait", waits.append)
+    monkeypatch.setattr(driver._watch, "wait", lambda seconds: bool(waits.append(seconds)))
     end = logged(driver.latest(logged(driver.initial()), None))
     driver.committed()  # of the batch just planned
     driver.latest(end, None)
@@ -458,7 +458,7 @@ def test_a_busy_query_is_not_held_up(
     driver.latest(end, None)
     driver.latest(end, None)
 
-    assert [0.5, 0.01, 0.5] == waits
+    assert [0.5, 0.01, 0.5] == [round(seconds, 2) for seconds in waits]
 
 
 def cut(kafka: LittleKafka) -> None:
