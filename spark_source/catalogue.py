@@ -73,7 +73,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kfetch.agent.memory", "256m", "the agent's replies and batches together, per executor"),
         ("kfetch.agent.lease", "120s", "sessions of a query that nobody reads close after this"),
         ("kfetch.rowsPerSplit", "100000", "small ranges share a task up to this; 0: one each"),
-        ("kfetch.onCorruptBatch", "fail", "`skip`: leave it out, with a warning and a counter"),
+        ("kfetch.onCorruptBatch", "fail", "`skip`: leave it out, told and counted; checks CRCs"),
         ("kfetch.statsDirectory", "none", "each worker writes its fetch statistics there"),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply"),

@@ -129,7 +129,7 @@ def walk(data: memoryview) -> Iterator[Batch]:
         yield Batch(at, after, header, fault)
         if fault is not None:
             return
-        at, before = after, header.last_offset
+        at, before = after, header.base_offset + header.last_offset_delta
 
 
 def _header(data: memoryview, at: int) -> Header:

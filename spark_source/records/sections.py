@@ -16,6 +16,7 @@ from spark_source.errors import CorruptBatch
 from spark_source.model import TopicPartition
 from spark_source.records import legacy
 from spark_source.records.batch import (
+    CODEC,
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -58,24 +59,37 @@ class Section(NamedTuple):
 def sections(
     slices: Sequence[Slice], *, check_crcs: bool, on_corrupt: OnCorrupt | None = None
 ) -> list[Section]:
-    """The records sections that may hold wanted rows, in order, checked and decompressed."""
+    """The records sections that may hold wanted rows, in order, checked and decompressed.
+
+    With ``on_corrupt`` CRCs are checked in any case: without them nobody knows what is damaged.
+    """
+    check_crcs = check_crcs or on_corrupt is not None
     opener = _Opener(sum(len(part.data) for part in slices), check_crcs)
     found: list[Section] = []
     for part in slices:
-        aborted = AbortedTransactions(part.aborted)
+        aborted = AbortedTransactions(part.aborted) if part.aborted else None
         address = address_of(np.frombuffer(part.data, np.uint8)) if len(part.data) else 0
         for batch in _in_range(part):
             try:
                 section = opener.open(part, address, batch, aborted)
             except CorruptBatch as error:
-                # A marker may be in it, and without it the next transaction would seem aborted.
-                if on_corrupt is None or aborted or not follows(part.data, batch, part.end):
+                if on_corrupt is None or not _passable(part, batch, aborted):
                     raise
                 on_corrupt(error)
             else:
                 if section is not None:
                     found.append(section)
     return found
+
+
+def _passable(part: Slice, batch: Batch, aborted: AbortedTransactions | None) -> bool:
+    """Whether a damaged batch can be left out without losing, or inventing, what lies behind it.
+
+    An abort marker can't: without it the producer's next transaction would seem aborted too.
+    """
+    if sound(part.data, batch):  # then the header is as it was written
+        return not (aborted and batch.header.attributes & CONTROL)
+    return not aborted and follows(part.data, batch, part.end)
 
 
 def _in_range(part: Slice) -> Iterator[Batch]:
@@ -88,7 +102,7 @@ def _in_range(part: Slice) -> Iterator[Batch]:
         if header.base_offset >= part.end and (header.magic > 1 or not header.codec):
             return
         yield batch
-        if header.last_offset >= part.end - 1:
+        if header.base_offset + header.last_offset_delta >= part.end - 1:
             return
 
 
@@ -101,7 +115,7 @@ class _Opener:
         self._room: Room | None = None
 
     def open(
-        self, part: Slice, address: int, batch: Batch, aborted: AbortedTransactions
+        self, part: Slice, address: int, batch: Batch, aborted: AbortedTransactions | None
     ) -> Section | None:
         """A batch's records; None if none of them is wanted. Raises CorruptBatch."""
         header = batch.header
@@ -111,7 +125,7 @@ class _Opener:
             return None
         if header.attributes & CONTROL and header.magic > 1:
             return None
-        if header.last_offset < part.start:
+        if header.base_offset + header.last_offset_delta < part.start:
             return None
         if header.magic < 2:
             return self._open_legacy(part, batch)
@@ -136,7 +150,7 @@ class _Opener:
         at = batch.at + HEADER_BYTES
         packed = data[at : batch.after]
         # An empty batch keeps its codec bits when compaction retains it, but has no frame.
-        if not batch.header.codec or not packed:
+        if not batch.header.attributes & CODEC or not packed:
             return packed, address + at
         return self._unpacked(tp, batch.header, packed)
 

@@ -8,7 +8,7 @@ from spark_source import records
 from spark_source.errors import CorruptBatch, MalformedTimestamp
 from spark_source.records import Extent, Slice, extent
 
-from .build import T0, TP, TRANSACTIONAL, batch, record
+from .build import CONTROL, T0, TP, TRANSACTIONAL, batch, record
 from .conftest import rows_of
 from .old import message, wrapped
 
@@ -89,6 +89,37 @@ def test_no_guessing(data: bytes) -> None:
     """Where nothing tells for sure what comes behind the damage, skipping is an error too."""
     with pytest.raises(CorruptBatch):
         skipping(data)
+
+
+def test_a_sound_header_is_believed() -> None:
+    """Where the CRC holds, offsets without records (compaction) are no reason to fail."""
+    last = batch(record(), base=2, attributes=6, last_delta=7)
+
+    assert ([0, 1], ["2 CODEC"]) == skipping(sound(0) + last)
+
+
+def test_skipping_checks_crcs() -> None:
+    """What is damaged is only known by its CRC, so skipping checks it, asked or not."""
+    found = []
+    data = sound(0) + damaged(sound(2)) + sound(4)
+    records.decode(
+        [Slice(tp=TP, start=0, end=9, data=memoryview(data))],
+        check_crcs=False,
+        on_corrupt=found.append,
+    )
+
+    assert [2] == [error.base_offset for error in found]
+
+
+def test_a_sound_batch_within_an_aborted_transaction() -> None:
+    """A batch that is no marker for sure may be left out anywhere; a marker may not."""
+    data = batch(record(), attributes=TRANSACTIONAL, producer=7)
+    other = batch(record(), base=1, attributes=6) + sound(2)
+    marker = batch(record(key=b"x"), base=1, attributes=TRANSACTIONAL | CONTROL, producer=7)
+
+    assert ([2, 3], ["1 CODEC"]) == skipping(data + other, aborted=((7, 0),))
+    with pytest.raises(CorruptBatch, match="its control record"):
+        skipping(data + marker + sound(2), aborted=((7, 0),))
 
 
 def test_last_past_the_range() -> None:
