@@ -69,14 +69,18 @@ def test_a_killed_query_leaves_a_session_that_its_successor_closes(
         wait_until(lambda: not query.isActive, what="the end of the query")
     last = batches(tmp_path, "offsets")[-1]
     ((session, _),) = logged(tmp_path, last)["sessions"].values()
-    left = len(watched(broker, "killed"))
-
     with running(source, tmp_path) as (query, _):
-        wait_until(lambda: len(watched(broker, "killed")) > left, query)
+        wait_until(lambda: len(beginnings(broker, "killed")) == 2, query)
 
-    first = watched(broker, "killed")[left]
-    assert (session, 0) == (first.session, first.epoch)
-    assert first.replied_session not in (0, session)
+    first, second = beginnings(broker, "killed")
+    assert (0, session) == (first.session, first.replied_session)
+    assert session == second.session
+    assert second.replied_session not in (0, session)
+
+
+def beginnings(cluster: Cluster, client: str) -> list[Fetch]:
+    """The fetches that opened a session."""
+    return [fetch for fetch in watched(cluster, client) if fetch.opens]
 
 
 def source_processes() -> list[int]:
