@@ -8,9 +8,18 @@ kept in the hope that it is of use (``keep``) goes, the oldest first, as soon as
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+
+BATCH_BYTES = 4 << 20
+"""Raw bytes that become one Arrow batch. Measured with the drain benchmark; see ARCHITECTURE.md."""
+
+# Two segments per reader, a batch being decoded, and the reply that it comes from: with so many
+# parts of the budget for each reader all of it fits.
+_PARTS = 8
+_BATCH_BYTES_MIN = 64 << 10
 
 _Key = tuple[Hashable, Hashable]
 """(Owner, what): of something that is kept."""
@@ -27,6 +36,7 @@ class Budget:
         self._kept: OrderedDict[_Key, tuple[int, object]] = OrderedDict()
         self._kept_bytes = 0
         self._peak = 0
+        self._readers = 0
         # Who waits, in order of arrival: a small request that overtook would starve a large one.
         self._line: dict[object, None] = {}
         self._changed = threading.Condition()
@@ -51,6 +61,26 @@ class Budget:
         """Whether somebody waits for memory."""
         with self._changed:
             return bool(self._line)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Raw bytes for one Arrow batch: less than usual where many readers share little memory."""
+        with self._changed:
+            fair = self._limit // (_PARTS * max(1, self._readers))
+        return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Somebody reads, and shares the memory with the others."""
+        self._count_readers(1)
+        try:
+            yield
+        finally:
+            self._count_readers(-1)
+
+    def _count_readers(self, change: int) -> None:
+        with self._changed:
+            self._readers += change
 
     def raise_limit(self, limit: int) -> None:
         """Allow at least so much: the largest wish of all queries counts."""

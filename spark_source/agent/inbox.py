@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from spark_source.agent.budget import Budget
 from spark_source.agent.channel import Gone
 from spark_source.agent.lane import Arrival
 from spark_source.agent.progress import Progress
@@ -34,12 +35,15 @@ class LaneOfOne(Protocol):
 class Inbox:
     """A task's supply of arrivals.
 
-    ``lane`` gives a broker's thread. ``look`` is called now and then by ``next`` while nothing
-    arrives: it tells whether the task's worker has gone.
+    ``lane`` gives a broker's thread, ``budget`` the size of batches. ``look`` is called now and
+    then by ``next`` while nothing arrives: it tells whether the task's worker has gone.
     """
 
-    def __init__(self, lane: Callable[[Broker], LaneOfOne], look: Callable[[], bool]) -> None:
+    def __init__(
+        self, lane: Callable[[Broker], LaneOfOne], budget: Budget, look: Callable[[], bool]
+    ) -> None:
         self._lane = lane
+        self._budget = budget
         self._look = look
         self._arrived: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
         self._arrived = queue.SimpleQueue()
@@ -62,6 +66,11 @@ class Inbox:
     def asked_since(self, progress: Progress) -> float:
         """See Supply."""
         return self._lane(progress.leader).asked_since(progress)
+
+    @property
+    def batch_bytes(self) -> int:
+        """See Supply."""
+        return self._budget.batch_bytes
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """One reply's arrivals; none at ``until``. Raises Gone if the worker is, and AgentError."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
+import pyarrow as pa
 
 from spark_source.agent import events
 from spark_source.agent.budget import Budget, Reservation
@@ -163,10 +163,9 @@ class LaneThread(threading.Thread):
         return self._lane.fetcher.pause_s() if self._lane.active else threading.TIMEOUT_MAX
 
     def _send(self) -> None:
-        size = min(
-            self._options.fetch.max_bytes,
-            self._lane.partitions * self._options.fetch.partition_max_bytes,
-        )
+        most = min(self._options.fetch.partition_max_bytes, self._budget.batch_bytes)
+        self._lane.partition_max_bytes = most
+        size = min(self._options.fetch.max_bytes, self._lane.partitions * most)
         self._reservation = self._budget.reserve(size, _LOOK_S, self)
         self._note_hunger()
         if self._reservation is None:
@@ -238,7 +237,9 @@ class LaneThread(threading.Thread):
     def _allocate(self, size: int) -> memoryview:
         """Memory of a reply's own: it lives until the last task has decoded its part."""
         self._frame_bytes = size
-        return np.empty(size, np.uint8).data  # not filled with zeros, as a bytearray is
+        # Arrow's pool gives warm pages again: fresh ones, or a bytearray's zeros, cost more than
+        # receiving does.
+        return memoryview(pa.allocate_buffer(size)).cast("B")
 
     def _charged(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
         """The reply's reservation, shrunk to its size and shared by those who decode it."""

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from spark_source.agent import events, recovery, warm
+from spark_source.agent.budget import BATCH_BYTES
 from spark_source.agent.fetcher import Fetcher
 from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.progress import Progress
@@ -31,9 +32,6 @@ from spark_source.wire.cluster import Cluster
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# Raw bytes that become one Arrow batch. Measured with the drain benchmark; see ARCHITECTURE.md.
-_BATCH_BYTES = 4 << 20
 
 # How often the deadline may pass while a range waits for memory, or for another reader.
 _HELD_MAX = 10
@@ -53,6 +51,10 @@ class Supply(Protocol):
         """Since when (monotonic time) the broker is asked for a range: now, while the range still
         waits for this side, which is for memory or for another reader."""
 
+    @property
+    def batch_bytes(self) -> int:
+        """Raw bytes that are to become one Arrow batch."""
+
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """What arrived; none at ``until`` if there is nothing to wait for. Views live until the
         next call."""
@@ -69,6 +71,8 @@ class Delivery:
 
 class Pump:
     """Fetches when asked, in the caller's thread: the supply of ``inline``."""
+
+    batch_bytes = BATCH_BYTES
 
     def __init__(
         self,
@@ -180,7 +184,8 @@ class Reading:
                 self._lost_leader(arrival.progress, arrival.cause)
             elif arrival.trouble is not None:
                 self._mend(arrival)
-        for group in _grouped([a for a in arrivals if a.records is not None]):
+        with_records = [a for a in arrivals if a.records is not None]
+        for group in _grouped(with_records, self._supply.batch_bytes):
             moved = {a.progress.index: a.next_offset for a in group}
             batch = self._decode([a.records for a in group if a.records is not None])
             for arrival in group:
@@ -317,13 +322,13 @@ class Reading:
         )
 
 
-def _grouped(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
-    """Arrivals together up to ``_BATCH_BYTES``, so that small partitions share an Arrow batch."""
+def _grouped(arrivals: Sequence[Arrival], most: int) -> Iterator[list[Arrival]]:
+    """Arrivals together up to ``most`` bytes, so that small partitions share an Arrow batch."""
     group: list[Arrival] = []
     size = 0
     for arrival in arrivals:
         more = len(arrival.records.data) if arrival.records else 0
-        if group and size + more > _BATCH_BYTES:
+        if group and size + more > most:
             yield group
             group, size = [], 0
         group.append(arrival)

@@ -163,12 +163,15 @@ class Server:
         return Done()
 
     def _deliver(self, request: Read, segments: Segments) -> None:
-        options = request.options
+        options, budget = request.options, self._queries.budget
         with contextlib.ExitStack() as stack:
+            stack.enter_context(budget.reading())
             query = stack.enter_context(self._queries.reading(request))
             cluster = Cluster(options.bootstrap, options.network)
             stack.callback(cluster.close)
-            inbox = stack.enter_context(contextlib.closing(Inbox(query.lane, segments.look)))
+            inbox = stack.enter_context(
+                contextlib.closing(Inbox(query.lane, budget, segments.look))
+            )
             reading = Reading(request.ranges, options, cluster, inbox, query.tell)
             deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
             for delivery in deliveries:

@@ -52,7 +52,7 @@ def offsets(kafka: LittleKafka, query: SharedQuery, start: int, end: int) -> lis
     )
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.lane, lambda: False)) as inbox,
+        closing(Inbox(query.lane, query._budget, lambda: False)) as inbox,
         closing(Reading([item], query.options, cluster, inbox).deliveries()) as deliveries,
     ):
         return [offset for one in deliveries for offset in one.batch["offset"].to_pylist()]

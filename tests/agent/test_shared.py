@@ -108,7 +108,7 @@ def read(query: SharedQuery, *ranges: OffsetRange, pause_s: float = 0.0) -> Rows
     found: Rows = []
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.lane, lambda: False)) as inbox,
+        closing(Inbox(query.lane, query._budget, lambda: False)) as inbox,
         closing(Reading(ranges, query.options, cluster, inbox).deliveries()) as deliveries,
     ):
         for delivery in deliveries:
@@ -147,7 +147,7 @@ def test_a_task_that_goes_away_leaves_the_session(
 ) -> None:
     """A reader that is closed early takes its partition out, and its memory comes back."""
     whole = part(kafka, T0, end=1000)
-    early = Inbox(query.lane, lambda: False)
+    early = Inbox(query.lane, query._budget, lambda: False)
     with closing(Cluster(query.options.bootstrap, query.options.network)) as cluster:
         deliveries = Reading([whole], query.options, cluster, early).deliveries()
         next(deliveries)
@@ -161,7 +161,7 @@ def test_a_task_that_goes_away_leaves_the_session(
 
 def test_a_worker_that_has_gone_ends_its_reading(kafka: LittleKafka, query: SharedQuery) -> None:
     """While nothing arrives the inbox asks whether anybody still waits."""
-    with closing(Inbox(query.lane, lambda: True)) as inbox, pytest.raises(Gone):
+    with closing(Inbox(query.lane, query._budget, lambda: True)) as inbox, pytest.raises(Gone):
         inbox.next(time.monotonic() + 10, time.monotonic() + 10)
 
 
@@ -185,7 +185,7 @@ def test_a_task_that_does_not_come_gets_one_reply(
     kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
     """What arrives for a task that takes nothing is one reply, whatever the budget has left."""
-    with closing(Inbox(query.lane, lambda: False)) as slow:
+    with closing(Inbox(query.lane, query._budget, lambda: False)) as slow:
         slow.add([Progress.of(part(kafka, T0))])
         assert wait_until(lambda: held(slow) == 1)
         time.sleep(0.8)  # longer than a lane's patience
@@ -200,7 +200,7 @@ def test_a_task_that_does_not_come_keeps_nobody_waiting(
 ) -> None:
     """Another task of the same broker reads on; the slow one then gets the rest, once."""
     item = part(kafka, T0)
-    with closing(Inbox(query.lane, lambda: False)) as slow:
+    with closing(Inbox(query.lane, query._budget, lambda: False)) as slow:
         progress = Progress.of(item)
         slow.add([progress])
         assert wait_until(lambda: held(slow) == 1)
@@ -225,7 +225,7 @@ def taken(inbox: Inbox, end: int) -> list[Arrival]:
 def test_a_parked_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -> None:
     """A slow task that gives up is out of the lane for good."""
     progress = Progress.of(part(kafka, T0))
-    slow = Inbox(query.lane, lambda: False)
+    slow = Inbox(query.lane, query._budget, lambda: False)
     slow.add([progress])
     lane = query.lane(progress.leader)
     assert wait_until(lambda: bool(lane._parked))
@@ -310,7 +310,7 @@ def test_a_throttling_broker_is_left_alone_and_readers_are_not(
     began = time.monotonic()
     with closing(SharedQuery("q", options(kafka), budget)) as query:
         assert expected(kafka, part(kafka, T0, end=2)) == read(query, part(kafka, T0, end=2))
-        with closing(Inbox(query.lane, lambda: False)) as inbox:
+        with closing(Inbox(query.lane, query._budget, lambda: False)) as inbox:
             inbox.add([Progress.of(part(kafka, T1))])
             time.sleep(0.1)
 
@@ -325,7 +325,7 @@ def test_a_reply_is_handed_out_before_the_next_request(
     """A broker that falls silent does not keep back what has arrived."""
     node = kafka.nodes[1]
     node.answer(FetchRequest, node._always[FetchRequest], Silence())
-    with closing(Inbox(query.lane, lambda: False)) as inbox:
+    with closing(Inbox(query.lane, query._budget, lambda: False)) as inbox:
         inbox.add([Progress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
 
