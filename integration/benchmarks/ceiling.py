@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from spark_source.records.arrow import SCHEMA
-from spark_source.source import schema
+from spark_source.source import KfetchDataSource
 
 NAME = "ceiling"
 
@@ -45,7 +45,7 @@ class CeilingDataSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The columns of kfetch."""
-        return schema(include_headers=False)
+        return KfetchDataSource({"kafka.bootstrap.servers": "none:1", "subscribe": "none"}).schema()
 
     def streamReader(self, schema: StructType) -> CeilingReader:
         """See DataSource."""
