@@ -63,16 +63,26 @@ class LossPolicy:
         self, partitions: Iterable[TopicPartition], sound: Offsets
     ) -> dict[TopicPartition, Position]:
         """Log ends of now; one below its position is a loss, and then where reading goes on."""
-        ends = self._log.ends(partitions)
+        ends = self._reached(partitions, sound)
         for _ in range(_STALE_TRIES):
-            low = [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
+            low = _low(ends, sound)
             if not low:
                 return ends
             time.sleep(_STALE_PAUSE_S)
-            ends.update(self._log.ends(low))
-        for tp in (tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)):
+            ends.update(self._reached(low, sound))
+        for tp in _low(ends, sound):
             self._beyond(tp, sound.positions[tp], ends[tp])
         return ends
+
+    def _reached(
+        self, partitions: Iterable[TopicPartition], sound: Offsets
+    ) -> dict[TopicPartition, Position]:
+        """Log ends. A position above the last stable offset, reached before the query became
+        read_committed, is no loss if the log itself reaches it: there it waits."""
+        ends = self._log.ends(partitions)
+        marks = self._log.high_watermarks(_low(ends, sound))
+        waiting = {tp: sound.positions[tp] for tp in marks if not _below(marks, sound, tp)}
+        return ends | waiting
 
     def new_partitions(self, new: list[TopicPartition]) -> dict[TopicPartition, Position]:
         """Where partitions begin that the last offset did not have; not at 0 is a loss."""
@@ -195,6 +205,10 @@ class LossPolicy:
         if self._fail:
             raise loss
         log.warning("%s (failOnDataLoss=false: going on)", loss.message)
+
+
+def _low(ends: dict[TopicPartition, Position], sound: Offsets) -> list[TopicPartition]:
+    return [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
 
 
 def _below(ends: dict[TopicPartition, Position], sound: Offsets, tp: TopicPartition) -> bool:

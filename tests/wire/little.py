@@ -66,6 +66,8 @@ class Log:
     batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     values: dict[int, bytes] = field(default_factory=dict)
     """The values by offset, for tests that check what was delivered."""
+    stable: int | None = None
+    """Last stable offset, below the end while a transaction is open."""
 
     @property
     def end(self) -> int:
@@ -232,12 +234,13 @@ class LittleKafka:
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION
+        committed = version >= 2 and request.isolation_level == 1
         entry = ListOffsetsResponse.ListOffsetsTopicResponse
 
         def one(name: str, asked: Any) -> Any:
             log, error = self._find(node, name, asked.partition_index)
             good = log is not None and not error
-            offset = (log.start if asked.timestamp == -2 else log.end) if log and good else -1
+            offset = _listed(log, asked.timestamp, committed) if log and good else -1
             return entry.ListOffsetsPartitionResponse(
                 version=version,
                 partition_index=asked.partition_index,
@@ -376,6 +379,11 @@ class _Session:
 
 def _key(topic: Any, request: Any) -> Any:
     return topic.topic_id if request.API_VERSION >= 13 else topic.topic
+
+
+def _listed(log: Log, timestamp: int, committed: bool) -> int:
+    latest = log.stable if committed and log.stable is not None else log.end
+    return log.start if timestamp == -2 else latest
 
 
 def _epoch_error(asked: Any, log: Log) -> int:
