@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
-from wire.little import LittleKafka, batch
+from wire.little import LittleKafka
+from wire.log import batch
 
 from spark_source import options as parsing
 from spark_source.agent.budget import Budget, Reservation
