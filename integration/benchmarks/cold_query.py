@@ -18,7 +18,7 @@ import psutil
 
 from integration.agent.processes import agents_of
 from integration.benchmarks import ceiling
-from integration.benchmarks.drain import session
+from integration.benchmarks.stage import session
 
 _PATIENCE_S = 120
 

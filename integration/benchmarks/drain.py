@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
     parser.add_argument("--cores", type=int, default=2, help="Spark's task slots")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--skewed", action="store_true", help="80 % in a fifth of the partitions")
+    parser.add_argument("--skewed", action="store_true", help="80 %% in a fifth of the partitions")
     parser.add_argument("--agent", default="process", help="where kfetch's sessions live")
     options = parser.parse_args()
     runs = compare(options)

@@ -21,8 +21,8 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 
-from integration.benchmarks.drain import SOURCES, session
 from integration.benchmarks.proxy import CountingProxy, Tally, proxied
+from integration.benchmarks.stage import SOURCES, session
 from jobs.kafka import Cluster
 
 SETTLE_S = 5.0

@@ -90,6 +90,11 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Agent to worker: nothing has arrived yet, and the agent is alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """Worker to agent: the batch in this segment has been read, its memory may be used again."""
 

@@ -13,7 +13,17 @@ from dataclasses import replace
 import pyarrow as pa
 
 from spark_source.agent import home as homes
-from spark_source.agent.channel import Batch, Channel, Done, Failed, Gone, Hung, Read, Release
+from spark_source.agent.channel import (
+    Batch,
+    Channel,
+    Done,
+    Failed,
+    Gone,
+    Hung,
+    Read,
+    Release,
+    Waiting,
+)
 from spark_source.agent.launch import connect
 from spark_source.agent.segments import batch_in, mapped
 from spark_source.errors import AgentError
@@ -80,6 +90,8 @@ def _batches(channel: Channel, left: list[OffsetRange]) -> Iterator[pa.RecordBat
             return
         if isinstance(message, Failed):
             raise message.error
+        if isinstance(message, Waiting):
+            continue
         if not isinstance(message, Batch):
             raise AgentError(f"the agent sent {type(message).__name__}")
         if descriptors:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_source.agent.fetcher import Fetched, Fetcher
 from spark_source.agent.progress import Progress
@@ -161,11 +161,12 @@ class Lane:
 
     def take(self, progress: Progress, partition: PartitionReply) -> Arrival:
         """Bring a range forward by records that answer its position."""
-        data = partition.records
-        found = extent(data, progress.offset, end=progress.end if self.skip_corrupt else None)
+        end = progress.end if self.skip_corrupt else None
+        found = extent(partition.records, progress.offset, end=end)
         if self.skip_corrupt and found.batches:
-            data = data[: found.size]
-        records = progress.slice(data, partition.aborted)
+            # Nor is a last batch that is left to the next fetch to be spared for a later range.
+            partition = replace(partition, records=partition.records[: found.size])
+        records = progress.slice(partition.records, partition.aborted)
         progress.advance(found)
         if progress.done:
             self.spare(progress, partition)

@@ -77,8 +77,7 @@ class LaneThread(threading.Thread):
 
         def order() -> None:
             self._inboxes.update(dict.fromkeys(ranges, inbox))
-            kept = [arrival for progress in ranges for arrival in self._kept(progress)]
-            if kept:
+            if kept := self._kept(ranges):
                 self._deliver(kept)
             waiting = [progress for progress in ranges if not progress.done]
             if inbox in self._parked:
@@ -186,13 +185,18 @@ class LaneThread(threading.Thread):
             self._fed_at = now
             self._sink(events.Starved(broker=self._broker, seconds=waited_s))
 
-    def _kept(self, progress: Progress) -> list[Arrival]:
-        """What an earlier reply has brought of a range already."""
-        found = self._leftovers.take(progress)
-        if found is None:
-            return []
-        partition, reservation = found
-        return [replace(self._lane.take(progress, partition), release=reservation.holder())]
+    def _kept(self, ranges: Sequence[Progress]) -> list[Arrival]:
+        """What earlier replies have brought of ranges already."""
+        found = [(p, *kept) for p in ranges if (kept := self._leftovers.take(p)) is not None]
+        try:
+            return [
+                replace(self._lane.take(progress, partition), release=reservation.holder())
+                for progress, partition, reservation in found
+            ]
+        except BaseException:  # memory that is short must not be lost for good besides
+            for *_, reservation in found:
+                reservation.release()
+            raise
 
     def _receive(self) -> None:
         arrivals = self._lane.receive(time.monotonic() + self._options.poll_timeout_s)

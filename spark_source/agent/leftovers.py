@@ -3,7 +3,8 @@
 The broker was asked for a position, not for an end, so a reply as a rule holds records behind the
 range. They are copied out of the reply, last as long as the budget has room, and go oldest first.
 They answer a later range only if topic id and leader epoch are still the ones they were read under:
-then a fetch would bring the same records. Belongs to one thread.
+then a fetch would bring the same records. Where brokers tell neither (before Kafka 2.8 there are no
+topic ids), nothing proves that, and nothing is kept. Belongs to one thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from spark_source.agent.budget import Budget, Reservation
 from spark_source.agent.progress import Progress
-from spark_source.model import TopicPartition
+from spark_source.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from spark_source.records import extent, tail
 from spark_source.wire.fetch import PartitionReply
 
@@ -44,7 +45,9 @@ class Leftovers:
 
     def keep(self, progress: Progress, partition: PartitionReply) -> None:
         """Keep what lies behind the end of a range that is done, unless memory is short."""
-        end = progress.range.end
+        end, topic_id = progress.range.end, progress.range.topic_id
+        if topic_id == NO_TOPIC_ID or progress.leader_epoch == NO_EPOCH:
+            return
         # An aborted transaction ends with its marker, which lies before the tail perhaps.
         spare = partition.records if partition.aborted else tail(partition.records, end)
         reach = extent(spare, end).next_offset
@@ -54,7 +57,7 @@ class Leftovers:
             partition=replace(partition, records=memoryview(bytes(spare))),
             start=end,
             end=reach,
-            topic_id=progress.range.topic_id,
+            topic_id=topic_id,
             leader_epoch=progress.leader_epoch,
         )
         self._budget.keep(self._key(progress), len(spare), kept)

@@ -153,12 +153,14 @@ class Reading:
         self._retry_at = float("inf")
         self._first_cause: KfetchError | None = None
         self._backoff = Backoff(options.network)
-        self._deadline = time.monotonic() + options.poll_timeout_s
+        self._deadline = 0.0
         self._held_s = 0.0
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
         warm.load()
+        # Not before: what compiles for longer than the timeout has not asked the broker yet.
+        self._deadline = time.monotonic() + self._options.poll_timeout_s
         try:
             self._supply.add(list(self._open.values()))
             while self._open:

@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from spark_source.agent.channel import (
     Read,
     Release,
     Status,
+    Waiting,
     peer_uid,
 )
 from spark_source.agent.inbox import Inbox
@@ -45,6 +47,9 @@ log = logging.getLogger(__name__)
 # Two: one is read by Spark while the next is decoded. More would only hold memory.
 _SEGMENTS = 2
 _GREETING_S = 10.0
+# How often a worker that waits is told that its agent lives: a third of what client adds to the
+# poll timeout before it takes an agent for a hung one. A read may wait for memory much longer.
+_SIGN_S = 10.0
 
 
 @dataclass(slots=True)
@@ -199,6 +204,7 @@ class Segments:
         self._lent: dict[int, Segment] = {}
         self._charged: dict[int, Reservation] = {}
         self._made = 0
+        self._sign_at = time.monotonic() + _SIGN_S
 
     def send(self, delivery: Delivery) -> None:
         """Put a batch into free memory and tell the worker. Waits for the worker's release."""
@@ -213,7 +219,11 @@ class Segments:
 
     def look(self) -> bool:
         """Take releases that have come, give free memory back if others wait for it, and tell
-        whether the worker has hung up. Never blocks: it is called while a read waits."""
+        whether the worker has hung up. Never blocks, being called while a read waits: a socket
+        holds hundreds of signs."""
+        if time.monotonic() >= self._sign_at:
+            self._sign_at = time.monotonic() + _SIGN_S
+            self._channel.send(Waiting())
         while (event := _event(self._channel)) == select.POLLIN:
             self._await_release()
         while self._free and self._budget.short:

@@ -35,8 +35,8 @@ class SharedQuery:
         with self._lock:
             if broker not in self._lanes:
                 lane = LaneThread(self.name, broker, self.options, self._budget, self.tell)
+                lane.start()  # raises where threads are short: then the next task tries again
                 self._lanes[broker] = lane
-                lane.start()
             return self._lanes[broker]
 
     def enter(self, request: Read) -> None:

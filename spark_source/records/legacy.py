@@ -24,7 +24,6 @@ _CRC_FROM = 16
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _CODEC = 0x07
-_LOG_APPEND_TIME = 0x08
 _DELTA_MAX = 2**31 - 1
 
 LENGTH_MIN = {0: 14, 1: 22}

@@ -90,8 +90,15 @@ class Log:
             )
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Each partition's high watermark (under read_committed its last stable offset), and the
-        leader epoch that vouches for it."""
+        """Where reading ends, and the leader epoch that vouches for it: each partition's high
+        watermark, or under read_committed its last stable offset."""
+        committed = self._options.fetch.read_committed
+        return self._positions(dict.fromkeys(partitions, LATEST), committed=committed)
+
+    def high_watermarks(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Each partition's high watermark, whatever the isolation level."""
         return self._positions(dict.fromkeys(partitions, LATEST))
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
@@ -120,10 +127,11 @@ class Log:
         }
         return ClusterView(brokers=every.brokers, topics=topics)
 
-    def _positions(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+    def _positions(
+        self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
+    ) -> dict[TopicPartition, Position]:
         if not wanted:
             return {}
-        committed = self._options.fetch.read_committed
         found = self._ask(
             lambda deadline: self._cluster.offsets(wanted, deadline, committed=committed)
         )

@@ -89,14 +89,24 @@ class LossPolicy:
     ) -> dict[TopicPartition, Position]:
         """The same log ends, or newer ones; one below its position is a loss, if it stays so."""
         for tries in range(1 + _STALE_TRIES):
-            low = [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
+            low = _low(ends, sound)
             if not low:
                 return ends
             time.sleep(_STALE_PAUSE_S if tries else 0.0)
-            ends.update(self._log.ends(low))
-        for tp in (tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)):
+            ends.update(self._reached(low, sound))
+        for tp in _low(ends, sound):
             self._beyond(tp, sound.positions[tp], ends[tp])
         return ends
+
+    def _reached(
+        self, partitions: list[TopicPartition], sound: Offsets
+    ) -> dict[TopicPartition, Position]:
+        """Log ends. A position above the last stable offset, reached before the query became
+        read_committed, is no loss if the log itself reaches it: there it waits."""
+        ends = self._log.ends(partitions)
+        marks = self._log.high_watermarks(_low(ends, sound))
+        waiting = {tp: sound.positions[tp] for tp in marks if not _below(marks, sound, tp)}
+        return ends | waiting
 
     def new_partitions(self, new: list[TopicPartition]) -> dict[TopicPartition, Position]:
         """Where partitions begin that the last offset did not have; not at 0 is a loss."""
@@ -246,6 +256,10 @@ class LossPolicy:
                 log.warning("%s (failOnDataLoss=false: going on)", loss.message)
         if self._fail:
             raise loss
+
+
+def _low(ends: dict[TopicPartition, Position], sound: Offsets) -> list[TopicPartition]:
+    return [tp for tp in ends if tp in sound.positions and _below(ends, sound, tp)]
 
 
 def _below(ends: dict[TopicPartition, Position], sound: Offsets, tp: TopicPartition) -> bool:

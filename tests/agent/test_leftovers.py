@@ -11,16 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
-from wire.little import LittleKafka, batch
+from wire.little import LittleKafka
+from wire.log import batch
 
 from spark_source import options as parsing
 from spark_source.agent.budget import Budget, Reservation
 from spark_source.agent.inbox import Inbox
+from spark_source.agent.lane import Arrival, Lane
 from spark_source.agent.leftovers import Leftovers
 from spark_source.agent.progress import Progress
 from spark_source.agent.reading import Reading
 from spark_source.agent.shared import SharedQuery
+from spark_source.errors import AgentError
 from spark_source.model import Broker, OffsetRange, TopicPartition
+from spark_source.options import SourceOptions
 from spark_source.records import extent, tail
 from spark_source.wire.cluster import Cluster
 from spark_source.wire.fetch import PartitionReply
@@ -64,16 +68,21 @@ def budget() -> Budget:
     return Budget(64 << 20)
 
 
-@pytest.fixture
-def query(kafka: LittleKafka, budget: Budget) -> Iterator[SharedQuery]:
-    """A query's lanes; replies bring all there is."""
+def options(kafka: LittleKafka, **more: str) -> SourceOptions:
+    """Options with short pauses; replies bring all there is."""
     given = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
         "kafka.retry.backoff.ms": "1",
         "kafka.retry.backoff.max.ms": "5",
     }
-    with closing(SharedQuery("q", parsing.parse(given), budget)) as shared:
+    return parsing.parse(given | {name.replace("__", "."): text for name, text in more.items()})
+
+
+@pytest.fixture
+def query(kafka: LittleKafka, budget: Budget) -> Iterator[SharedQuery]:
+    """A query's lanes."""
+    with closing(SharedQuery("q", options(kafka), budget)) as shared:
         yield shared
 
 
@@ -113,6 +122,41 @@ def test_a_new_leader_epoch_makes_them_worthless(kafka: LittleKafka, query: Shar
 
     assert list(range(3, 10)) == offsets(kafka, query, 3, 10)
     assert len(kafka.asked(FetchRequest)) > asked
+
+
+def test_a_damaged_batch_that_is_left_to_the_next_fetch_is_not_kept(
+    kafka: LittleKafka, budget: Budget
+) -> None:
+    """With onCorruptBatch=skip the next range fetches the damaged batch with what follows it, which
+    tells how far it reaches; kept alone it could not be passed."""
+    log = kafka.log(T0)
+    damaged = bytearray(log.batches[1][3])
+    damaged[26] += 1  # one offset more than records, as compaction leaves it; and the CRC is wrong
+    log.batches[1:] = [(2, 5, 0, bytes(damaged))]
+    skipping = options(kafka, kfetch__onCorruptBatch="skip")
+    with closing(SharedQuery("q", skipping, budget)) as query:
+        assert [0, 1] == offsets(kafka, query, 0, 2)
+        log.append(b"a", b"b")
+
+        assert [5, 6] == offsets(kafka, query, 2, 7)
+
+
+def test_a_failure_gives_back_what_was_taken(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range that fails on kept records, for want of memory say, leaves none of them in use."""
+    offsets(kafka, query, 0, 3)
+
+    def fails(*_: object) -> Arrival:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lane, "take", fails)
+        with pytest.raises(AgentError, match="the agent failed: MemoryError"):
+            offsets(kafka, query, 3, 7)
+
+    assert 0 == budget.used
+    assert [3, 4, 5, 6] == offsets(kafka, query, 3, 7)
 
 
 def test_no_room_no_records(kafka: LittleKafka, query: SharedQuery, budget: Budget) -> None:
@@ -192,6 +236,19 @@ def test_who_gets_what_was_kept(later: Progress, answers: bool) -> None:
         assert DATA[len(DATA) // 3 :] == found[0].records
         found[1].release()
     assert leftovers.take(later) is None
+    assert 0 == budget.used
+
+
+@pytest.mark.parametrize(
+    "done", [progress(0, 4, topic=0), progress(0, 4, epoch=-1)], ids=["topic id", "leader epoch"]
+)
+def test_what_nothing_vouches_for_is_not_kept(done: Progress) -> None:
+    """Without a topic id or a leader epoch a later range may be of another log: a topic that was
+    created again begins with the same numbers."""
+    budget = Budget(1000)
+    done.advance(extent(memoryview(DATA), 0))
+    Leftovers(budget).keep(done, reply(DATA))
+
     assert 0 == budget.used
 
 

@@ -17,12 +17,12 @@ from wire.little import LittleKafka
 
 from spark_source import __version__
 from spark_source import options as parsing
-from spark_source.agent import client, server, stats
+from spark_source.agent import client, lane_thread, server, stats
 from spark_source.agent.budget import Budget
 from spark_source.agent.channel import AskStatus, Batch, Channel, Hello, Read, Release, Status
 from spark_source.agent.reading import Delivery
 from spark_source.agent.server import Queries, Segments, Server
-from spark_source.errors import AgentError
+from spark_source.errors import AgentError, ReadStalled
 from spark_source.model import OffsetRange, TopicPartition
 from spark_source.options import SourceOptions
 
@@ -210,6 +210,24 @@ def test_a_closer_that_raises_leaves_the_query(
         agent.rows(options(kafka), part(kafka, T0))
     assert 0 < agent.queries.status()[0].idle_s
     assert wait_until(lambda: agent.queries.budget.used == 0)
+
+
+def test_a_worker_is_as_patient_as_its_reading(
+    kafka: LittleKafka, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that waits for memory longer than a worker waits for a word fails for its own reason,
+    and the worker does not take the agent for a hung one."""
+    monkeypatch.setattr(server, "_SIGN_S", 0.05)
+    monkeypatch.setattr(lane_thread, "_LOOK_S", 0.01)
+    hog = agent.queries.budget.reserve(1, 0)
+    given = options(kafka, kafkaConsumer__pollTimeoutMs="60")
+    with closing(agent.connect()) as channel:
+        channel.set_timeout(0.4)
+        channel.send(Read(query="q", options=given, ranges=(part(kafka, T0),)))
+
+        with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\)"):
+            next(client._batches(channel, [part(kafka, T0)]))
+    assert hog is not None
 
 
 def test_status(kafka: LittleKafka, agent: Agent) -> None:

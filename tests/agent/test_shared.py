@@ -16,7 +16,7 @@ from wire.little import LittleKafka
 from wire.scripted import Silence
 
 from spark_source import options as parsing
-from spark_source.agent import lane_thread, stats
+from spark_source.agent import lane_thread, stats, warm
 from spark_source.agent.budget import Budget
 from spark_source.agent.channel import Gone, Read
 from spark_source.agent.events import Decoded
@@ -382,6 +382,33 @@ def test_whoever_waits_for_another_task_waits_on(
         assert expected(kafka, part(kafka, T0, 4)) == read(query, part(kafka, T0, 4))
         assert expected(kafka, part(kafka, T0)) == slow.result()
     assert "another reader of the same partition" in caplog.text
+
+
+def test_a_thread_that_cannot_start_is_tried_again(
+    kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that finds no thread to be had fails; the next one gets a lane that lives."""
+
+    def fails(_: LaneThread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with closing(SharedQuery("q", options(kafka), budget)) as query:
+        with monkeypatch.context() as patch:
+            patch.setattr(LaneThread, "start", fails)
+            with pytest.raises(RuntimeError):
+                read(query, part(kafka, T0))
+
+        assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
+
+
+def test_compiling_does_not_use_up_the_deadline(
+    kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder that takes longer to load than the poll timeout fails no task."""
+    monkeypatch.setattr(warm, "load", lambda: time.sleep(0.3))
+    given = options(kafka, kafkaConsumer__pollTimeoutMs="250")
+    with closing(SharedQuery("q", given, budget)) as query:
+        assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
 
 
 def test_whoever_waits_for_memory_fails_in_the_end(

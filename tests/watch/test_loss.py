@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
-from wire.little import LittleKafka, Log
+from wire.little import LittleKafka
+from wire.log import Log
 
 from spark_source.errors import (
     DataLoss,

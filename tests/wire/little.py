@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -23,89 +23,17 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_source.model import NO_TOPIC_ID, TopicPartition
 
+from .log import Log
 from .scripted import ScriptedBroker
 
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6
 SESSION_NOT_FOUND, BAD_EPOCH = 70, 71
 FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
 
-T0 = 1_700_000_000_000
 Partition = FetchResponse.FetchableTopicResponse.PartitionData
-
-
-def batch(base: int, values: list[bytes], epoch: int = 0) -> bytes:
-    """One record batch of kafka-python's, its leader epoch written as a broker does."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
-    )
-    for delta, value in enumerate(values):
-        builder.append(delta, timestamp=T0 + delta, key=None, value=value, headers=[])
-    data = bytearray(builder.build())
-    data[0:8] = base.to_bytes(8, "big")
-    data[12:16] = epoch.to_bytes(4, "big", signed=True)
-    return bytes(data)
-
-
-@dataclass
-class Log:
-    """A partition: its leader and its batches as (base, next offset, epoch, bytes)."""
-
-    leader: int | None
-    epoch: int = 0
-    start: int = 0
-    stable: int | None = None
-    """Last stable offset, while a transaction is open."""
-    batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
-    values: dict[int, bytes] = field(default_factory=dict)
-    """The values by offset, for tests that check what was delivered."""
-
-    @property
-    def end(self) -> int:
-        return self.batches[-1][1] if self.batches else self.start
-
-    def append(self, *values: bytes) -> None:
-        base = self.end
-        self.values.update(enumerate(values, base))
-        data = batch(base, list(values), self.epoch)
-        self.batches.append((base, base + len(values), self.epoch, data))
-
-    def truncate(self, end: int) -> None:
-        """Drop whole batches that reach past ``end``."""
-        self.batches = [b for b in self.batches if b[1] <= end]
-        self.values = {at: value for at, value in self.values.items() if at < self.end}
-
-    def expire(self, start: int) -> None:
-        """Move the log start offset, as retention does."""
-        self.start = start
-        self.batches = [b for b in self.batches if b[1] > start]
-
-    def epoch_end(self, asked: int) -> tuple[int, int]:
-        """Largest epoch not above ``asked`` that wrote records, and where its records end."""
-        if asked == self.epoch:
-            return self.epoch, self.end
-        known = [b for b in self.batches if b[2] <= asked]
-        if not known:
-            return -1, -1
-        return known[-1][2], known[-1][1]
-
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        data = b""
-        for _, after, _, encoded in self.batches:
-            if after > offset:
-                data += encoded
-            if len(data) >= max_bytes:
-                break
-        return data
 
 
 @dataclass
@@ -234,12 +162,13 @@ class LittleKafka:
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION
+        committed = version >= 2 and request.isolation_level == 1
         entry = ListOffsetsResponse.ListOffsetsTopicResponse
 
         def one(name: str, asked: Any) -> Any:
             log, error = self._find(node, name, asked.partition_index)
             good = log is not None and not error
-            offset = (log.start if asked.timestamp == -2 else log.end) if log and good else -1
+            offset = _listed(log, asked.timestamp, committed) if log and good else -1
             return entry.ListOffsetsPartitionResponse(
                 version=version,
                 partition_index=asked.partition_index,
@@ -390,6 +319,11 @@ class _Session:
 
 def _key(topic: Any, request: Any) -> Any:
     return topic.topic_id if request.API_VERSION >= 13 else topic.topic
+
+
+def _listed(log: Log, timestamp: int, committed: bool) -> int:
+    latest = log.stable if committed and log.stable is not None else log.end
+    return log.start if timestamp == -2 else latest
 
 
 def _epoch_error(asked: Any, log: Log) -> int:

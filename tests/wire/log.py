@@ -1,0 +1,80 @@
+"""A partition's log for ``little``: record batches as a broker holds them, and leader epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+T0 = 1_700_000_000_000
+
+
+def batch(base: int, values: list[bytes], epoch: int = 0) -> bytes:
+    """One record batch of kafka-python's, its leader epoch written as a broker does."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
+    for delta, value in enumerate(values):
+        builder.append(delta, timestamp=T0 + delta, key=None, value=value, headers=[])
+    data = bytearray(builder.build())
+    data[0:8] = base.to_bytes(8, "big")
+    data[12:16] = epoch.to_bytes(4, "big", signed=True)
+    return bytes(data)
+
+
+@dataclass
+class Log:
+    """A partition: its leader and its batches as (base, next offset, epoch, bytes)."""
+
+    leader: int | None
+    epoch: int = 0
+    start: int = 0
+    batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    values: dict[int, bytes] = field(default_factory=dict)
+    """The values by offset, for tests that check what was delivered."""
+    stable: int | None = None
+    """Last stable offset, below the end while a transaction is open."""
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][1] if self.batches else self.start
+
+    def append(self, *values: bytes) -> None:
+        base = self.end
+        self.values.update(enumerate(values, base))
+        data = batch(base, list(values), self.epoch)
+        self.batches.append((base, base + len(values), self.epoch, data))
+
+    def truncate(self, end: int) -> None:
+        """Drop whole batches that reach past ``end``."""
+        self.batches = [b for b in self.batches if b[1] <= end]
+        self.values = {at: value for at, value in self.values.items() if at < self.end}
+
+    def expire(self, start: int) -> None:
+        """Move the log start offset, as retention does."""
+        self.start = start
+        self.batches = [b for b in self.batches if b[1] > start]
+
+    def epoch_end(self, asked: int) -> tuple[int, int]:
+        """Largest epoch not above ``asked`` that wrote records, and where its records end."""
+        if asked == self.epoch:
+            return self.epoch, self.end
+        known = [b for b in self.batches if b[2] <= asked]
+        if not known:
+            return -1, -1
+        return known[-1][2], known[-1][1]
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        data = b""
+        for _, after, _, encoded in self.batches:
+            if after > offset:
+                data += encoded
+            if len(data) >= max_bytes:
+                break
+        return data
