@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
 from integration.records import numbered, write
-from integration.streams import drain, kfetch, running, wait_until
+from integration.streams import PATIENCE_S, drain, kfetch, running, wait_until
 from jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -50,11 +52,18 @@ class Unclean:
         write(self.cluster, self.topic, numbered("new", NEW))
 
     def described(self) -> dict[str, object]:
-        """The partition, as metadata tells it."""
-        servers = [n.address for n in self.cluster.nodes if n.running]
-        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-            (told,) = admin.describe_topics([self.topic])
-        return dict(told["partitions"][0])
+        """The partition, as metadata tells it, once somebody answers: nodes die here."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            servers = [n.address for n in self.cluster.nodes if n.running]
+            try:
+                with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+                    (told,) = admin.describe_topics([self.topic])
+                return dict(told["partitions"][0])
+            except KafkaError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
 
 @pytest.fixture
