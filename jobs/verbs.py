@@ -18,7 +18,7 @@ ProjectFile = Annotated[
     Path | None,
     typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def run(

@@ -113,6 +113,12 @@ OPTIONS: tuple[Option, ...] = (
         ("endingOffsetsByTimestamp", "none", "ending timestamp not valid in streaming queries"),
         ("endingTimestamp", "none", "ending timestamp not valid in streaming queries"),
         ("topic", "none", 'kfetch does not write to Kafka: use format("kafka") for that'),
+        (
+            "checkpointLocation",
+            "none",
+            'an option of writeStream, and kfetch does not write to Kafka: use format("kafka") for '
+            "that",
+        ),
         ("kafka.auto.offset.reset", "none", "use startingOffsets"),
         (
             "kafka.key.deserializer",

@@ -27,7 +27,7 @@ app = typer.Typer(
 Dir = Annotated[
     Path, typer.Option("--dir", help="Where the broker keeps everything: data, logs, state.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command()

@@ -35,7 +35,7 @@ def main() -> int:
     arguments = _arguments()
     logging.basicConfig(
         level=os.environ.get("KFETCH_LOG", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
         stream=sys.stderr,
     )
     _check_address_space(arguments.memory)

@@ -76,7 +76,7 @@ class SessionMoved:
     broker: Broker
     event: Event
     session_id: int
-    """Id for the next request; 0 for none."""
+    """Id for the next request, or the one that is over; 0 if there was none."""
     partitions: int
     """Partitions that the session holds now."""
     problem: str = ""

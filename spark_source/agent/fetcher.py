@@ -116,9 +116,7 @@ class Fetcher:
         except ConnectionLost as cause:
             self._lose(plan, cause)
             raise
-        self._in_flight = plan
-        self._sent_at = time.monotonic()
-        self._tell_request(plan, size)
+        self._note_sent(plan, size)
 
     def receive(self, deadline: float) -> Fetched | None:
         """The reply to the request in flight; None if it brought nothing but a new start.
@@ -197,7 +195,7 @@ class Fetcher:
             raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
-        self._tell_move(outcome)
+        self._tell_move(plan, outcome)
         if not outcome.accepted:
             return None
         self._drop_acknowledged(plan)
@@ -216,7 +214,7 @@ class Fetcher:
 
     def _lose(self, plan: FetchPlan, cause: Exception) -> None:
         if self._session is not None:
-            self._tell_move(self._session.reject(plan, cause))
+            self._tell_move(plan, self._session.reject(plan, cause))
         if self._connection is not None:
             self._connection.close()
 
@@ -231,9 +229,14 @@ class Fetcher:
                 lowest=fetch.LOWEST_VERSION,
                 highest=fetch.HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1,
             )
-            self._connection.send(fetch.request(plan, version, self._fetch))
-            self._in_flight = plan
+            size = self._connection.send(fetch.request(plan, version, self._fetch))
+            self._note_sent(plan, size)
             self.receive(deadline)
+
+    def _note_sent(self, plan: FetchPlan, size: int) -> None:
+        self._in_flight = plan
+        self._sent_at = time.monotonic()
+        self._tell_request(plan, size)
 
     def _tell(self, fact: events.Fact) -> None:
         self._totals.add(fact)
@@ -256,14 +259,14 @@ class Fetcher:
         fact = events.Replied(broker=self.broker, size=size, partitions=partitions, wait_s=wait_s)
         self._tell(fact)
 
-    def _tell_move(self, outcome: Outcome) -> None:
+    def _tell_move(self, plan: FetchPlan, outcome: Outcome) -> None:
         """A request that was answered as usual is no news of the session."""
         if self._session is None or outcome.event in (Event.CONTINUED, Event.SESSIONLESS):
             return
         fact = events.SessionMoved(
             broker=self.broker,
             event=outcome.event,
-            session_id=self._session.metadata.session_id,
+            session_id=self._session.metadata.session_id or plan.session_id,
             partitions=len(self._session.partitions),
             problem=outcome.problem,
         )

@@ -137,7 +137,8 @@ def report(loss: DataLoss, *, fail: bool) -> None:
     """Raise a loss, or log it and let the caller go on."""
     if fail:
         raise loss
-    log.warning("%s (failOnDataLoss=false: going on)", loss.message)
+    what, _, _ = loss.message.partition(_ADVICE)
+    log.warning("%s (failOnDataLoss=false: going on)", what.rstrip(" :;"))
 
 
 def _over(progress: Progress, loss: DataLoss, *, fail: bool) -> bool:

@@ -168,6 +168,7 @@ class Server:
         return Done()
 
     def _deliver(self, request: Read, segments: Segments) -> None:
+        threading.current_thread().name = f"{request.query[:8]} task"  # for the log
         options, budget = request.options, self._queries.budget
         with contextlib.ExitStack() as stack:
             stack.enter_context(budget.reading())

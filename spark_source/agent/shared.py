@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -11,6 +12,8 @@ from spark_source.agent.channel import QueryStatus, Read
 from spark_source.agent.lane_thread import LaneThread
 from spark_source.model import Broker
 from spark_source.options import SourceOptions
+
+log = logging.getLogger(__name__)
 
 
 class SharedQuery:
@@ -41,6 +44,8 @@ class SharedQuery:
 
     def enter(self, request: Read) -> None:
         """A task begins to read."""
+        if request.stream != self._stream:
+            log.info("query %s is Spark's %s", self.name[:8], request.stream)
         with self._lock:
             self._readers += 1
             self._stream = request.stream

@@ -253,7 +253,8 @@ class LossPolicy:
             self._told[tp] = seen
             self.counts[type(loss).__name__] += 1
             if not self._fail:
-                log.warning("%s (failOnDataLoss=false: going on)", loss.message)
+                what, _, _ = loss.message.partition(_ADVICE)
+                log.warning("kfetch: %s (failOnDataLoss=false: going on)", what.rstrip(" :;"))
         if self._fail:
             raise loss
 
