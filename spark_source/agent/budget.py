@@ -82,6 +82,11 @@ class Budget:
         with self._changed:
             self._readers += change
 
+    def has(self, size: int) -> bool:
+        """Whether so many bytes are free, or kept for nobody."""
+        with self._changed:
+            return self.used - self._kept_bytes + size <= self._limit
+
     def raise_limit(self, limit: int) -> None:
         """Allow at least so much: the largest wish of all queries counts."""
         with self._changed:
@@ -105,9 +110,10 @@ class Budget:
             self._leave(waiter)
 
     def charge(self, size: int) -> Reservation:
-        """Take ``size`` bytes for a segment, whatever is free: two per reader are their bound."""
+        """Take ``size`` bytes for a segment, whatever is free: a reader's first must not wait."""
         with self._changed:
             self._segments += size
+            self._make_room(0)
             self._peak = max(self._peak, self.used)
         return Reservation(self._give_segments, size)
 

@@ -240,7 +240,8 @@ class Segments:
             self._lent.clear()
 
     def _take(self, size: int) -> Segment:
-        while not self._free and len(self._lent) >= _SEGMENTS:
+        # A reader may always have one, and its worker gives that back: waiting for it ends.
+        while not self._free and len(self._lent) >= (_SEGMENTS if self._budget.has(size) else 1):
             self._await_release()
         if self._free:
             segment = self._free.pop()

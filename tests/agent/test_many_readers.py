@@ -34,10 +34,6 @@ def readers() -> Iterator[tuple[Budget, list[tuple[Segments, Channel]]]]:
         yield budget, made
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="Budget.charge takes whatever is asked: two segments for each reader, budget or not",
-)
 def test_a_full_budget_allows_each_reader_one_segment(
     readers: tuple[Budget, list[tuple[Segments, Channel]]],
 ) -> None:

@@ -286,7 +286,7 @@ def test_all_segments_are_given_back(
 ) -> None:
     """One segment that fails to close does not keep the others from it."""
     worker, ours = ends
-    budget = Budget(100)
+    budget = Budget(64 << 20)
     segments = Segments(ours, budget)
     for _ in range(2):
         segments.send(Delivery(batch=BATCH, positions=()))
