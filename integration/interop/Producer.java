@@ -34,6 +34,7 @@ public class Producer {
                 send(two, 5);
                 if (i % 7 == 0) { one.flush(); two.flush(); }
             }
+            two.flush();
             two.abortTransaction();
             one.commitTransaction();
             transaction(two, 30, true);
@@ -65,6 +66,7 @@ public class Producer {
     static void transaction(KafkaProducer<String, String> producer, int records, boolean commit) {
         producer.beginTransaction();
         for (int i = 0; i < records; i++) send(producer, 5);
+        producer.flush();  // an abort would drop what has not been sent
         if (commit) producer.commitTransaction(); else producer.abortTransaction();
     }
 
