@@ -47,7 +47,9 @@ class Reader:
             process.wait(20)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All that is new, as one micro-batch. Raises KfetchError if nothing is."""
+        """All that is new, as one micro-batch: AvailableNow's snapshot is asked for anew, where a
+        look-up of a stream takes what the watch has heard of. Raises KfetchError if nothing is."""
+        self._driver.prepare_available_now()
         end = self._driver.latest(self._at, None)
         if end is None:
             raise KfetchError("nothing is new")
