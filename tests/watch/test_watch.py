@@ -247,7 +247,7 @@ def test_closing_closes_the_sessions(kafka: LittleKafka, watched: Any) -> None:
 
 
 def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
-    """A second close, as from a signal's handler, returns no sooner than the sessions are closed."""
+    """A second close, as from a signal's handler, returns when the sessions are closed, too."""
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     for started in query.watch._pollers.values():
