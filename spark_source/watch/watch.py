@@ -45,6 +45,7 @@ class Watch:
         self._failing: dict[Broker, tuple[float, KfetchError]] = {}
         self._shaken = False
         self._closed = False
+        self._closing: list[Poller] = []
         self._past = FetchStats()
 
     def adopt(self, sessions: Mapping[int, tuple[int, int]]) -> None:
@@ -145,14 +146,18 @@ class Watch:
             return sum((poller.stats() for poller in self._pollers.values()), self._past)
 
     def close(self) -> None:
-        """Close every session; a broker that does not answer in time keeps its own."""
+        """Close every session; a broker that does not answer in time keeps its own.
+
+        A signal may interrupt this by a second call: that one waits for the same sessions.
+        """
         with self._news:
             self._closed = True
-            pollers, self._pollers = list(self._pollers.values()), {}
-        for poller in pollers:
+            self._closing += self._pollers.values()
+            self._pollers.clear()
+        for poller in self._closing:
             poller.stop()
         until = time.monotonic() + CLOSE_S
-        for poller in pollers:
+        for poller in self._closing:
             poller.join(max(0.0, until - time.monotonic()))
 
     # What pollers ask and tell.

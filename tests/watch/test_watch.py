@@ -246,6 +246,33 @@ def test_closing_closes_the_sessions(kafka: LittleKafka, watched: Any) -> None:
     assert {-1} == {fetches(kafka, node)[-1][1] for node in (1, 2)}
 
 
+def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
+    """A second close, as from a signal's handler, returns when the sessions are closed, too."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    for started in query.watch._pollers.values():
+        started.join = interrupted(started.join, query.watch.close)
+    query.close()
+
+    assert ([], []) == (kafka.sessions(1), kafka.sessions(2))
+
+
+def interrupted(
+    join: Callable[[float], None], close: Callable[[], None]
+) -> Callable[[float], None]:
+    """A join that is interrupted by another close, and then not gone on with."""
+    calls: list[float] = []
+
+    def joined(seconds: float) -> None:
+        calls.append(seconds)
+        if len(calls) == 1:
+            close()
+        else:
+            join(seconds)
+
+    return joined
+
+
 def test_closing_is_bounded(
     kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
