@@ -4,6 +4,7 @@ Java's console consumer does."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,8 +78,12 @@ def test_a_segment_of_an_old_broker(
     cluster = kafka_cluster(nodes=1)
     name = topic(cluster=cluster, retention_ms=-1)
     node = cluster.node(1)
+    directory = node.directory / "data" / f"{name}-0"
+    deadline = time.monotonic() + 20
+    while not (directory / "partition.metadata").exists():  # made behind the leader's election
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     node.kill()
-    (directory,) = node.directory.glob(f"**/{name}-0")
     for old in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
         old.unlink()
     mixed = memoryview((VECTORS / "mixed.bin").read_bytes())

@@ -184,7 +184,7 @@ def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> No
 
 
 @given(st.binary(max_size=80), st.integers(0, 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_message_set(data: bytes, magic: int) -> None:
     """Any bytes as a message set are rewritten or a clean error."""
     try:

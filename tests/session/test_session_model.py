@@ -316,7 +316,7 @@ class ClientAndBroker(RuleBasedStateMachine):
 
 TestClientAndBroker = ClientAndBroker.TestCase
 TestClientAndBroker.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -120,7 +120,7 @@ def _pair(struct_: Any, *names_: str) -> tuple[int, ...] | None:
     return None if set(values) == {-1} else values
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(replies())
 def test_replies_as_kafka_python_means_them(reply: Any) -> None:
     """Every field of every version is read as kafka-python wrote it."""
@@ -218,7 +218,7 @@ def test_bytes_too_many(version: int) -> None:
         fetch.read_reply(memoryview(frame + b"\0\0"), version)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.sampled_from(VERSIONS),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=5)), min_size=1),
@@ -232,7 +232,7 @@ def test_mutations(version: int, changes: list[tuple[float, bytes]]) -> None:
     _read_or_refused(bytes(frame), version)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
 def test_noise(version: int, frame: bytes) -> None:
     """The same for bytes that never were a reply."""
