@@ -123,13 +123,13 @@ class Driver:
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         differing = _differing(start, end)
-        self._settle_leaders(differing)
+        leaders = self._leaders(differing)
         start, end = start.only(differing), end.only(differing)
         sound = self._loss.sound(start)
         ends = self._sound_ends(start, sound, end)
         begin = self._with_new_partitions(sound, ends)
         ranges = [
-            self._range(tp, begin[tp], until)
+            self._range(tp, begin[tp], until, _led(leaders, tp))
             for tp, until in ends.items()
             if until.offset > begin[tp].offset
         ]
@@ -349,16 +349,19 @@ class Driver:
             first_batch={**start.positions, **begin} if first else None,
         )
 
-    def _settle_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait until the partitions that exist have leaders: an election takes a moment."""
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Leader]:
+        """Who leads the partitions that exist, once all have a leader: an election takes a moment.
+        One that resigns after this will do: the tasks look for its successor."""
         here = [tp for tp in partitions if self._watch.exists(tp)]
-        if any(self._watch.leader(tp) is None for tp in here):
-            self._follow(self._log.led_view(here))
+        found = {tp: self._watch.leader(tp) for tp in here}
+        if None in found.values():
+            self._follow(view := self._log.led_view(here))
+            found = {tp: view.leader(tp) for tp in here}
+        return {tp: leader for tp, leader in found.items() if leader is not None}
 
-    def _range(self, tp: TopicPartition, begin: Position, until: Position) -> OffsetRange:
-        leader = self._watch.leader(tp)
-        if leader is None:
-            raise no_leader(tp)
+    def _range(
+        self, tp: TopicPartition, begin: Position, until: Position, leader: Leader
+    ) -> OffsetRange:
         return OffsetRange(
             tp=tp,
             topic_id=self._watch.topic_ids.get(tp.topic, NO_TOPIC_ID),
@@ -396,3 +399,9 @@ def _differing(start: Offsets, end: Offsets) -> list[TopicPartition]:
     moved = {tp for tp, p in end.positions.items() if (q := before(tp)) is not p and q != p}
     anew = {name for name, i in end.topic_ids.items() if start.topic_ids.get(name, i) != i}
     return sorted(moved | ({tp for tp in end.positions if tp.topic in anew} if anew else set()))
+
+
+def _led(leaders: Mapping[TopicPartition, Leader], tp: TopicPartition) -> Leader:
+    if tp not in leaders:
+        raise no_leader(tp)
+    return leaders[tp]

@@ -23,7 +23,7 @@ from spark_source.errors import (
     PartitionGone,
 )
 from spark_source.model import NO_TOPIC_ID, TopicPartition
-from spark_source.offsets import Position, from_json
+from spark_source.offsets import Offsets, Position, from_json
 from spark_source.watch.driver import Driver
 
 from .helpers import ALWAYS, T0, T1, U0, at, logged, query, read
@@ -502,3 +502,24 @@ def test_losses_are_counted_in_the_report(kafka: LittleKafka, tmp_path: Path) ->
 
     assert {"TopicRecreated": 2} == told["losses"]
     assert told["watch"]["incremental_requests"] > 0
+
+
+def test_a_leader_that_resigns_while_splits_are_planned(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Splits name the leader of the moment before: tasks look for its successor, planning does not
+    fail."""
+    driver = query(kafka)
+    start = driver.initial()
+    end = driver.latest(start, None)
+    assert end is not None
+    honest = driver._loss.sound
+
+    def resigning(offsets: Offsets) -> Offsets:
+        kafka.elect(T0, None)
+        driver._watch.take()
+        return honest(offsets)
+
+    monkeypatch.setattr(driver._loss, "sound", resigning)
+
+    assert {T0, T1} == {item.tp for split in driver.splits(start, end) for item in split.ranges}
