@@ -1,7 +1,7 @@
 """Record batches to Arrow: two decoders behind one door.
 
 ``decode`` is the kernel unless KFETCH_RECORDS=reference says otherwise; both give the same rows and
-the same errors, and one test suite runs over both. Importing this package does not import numba.
+the same errors, and one test suite runs over both. Importing this package loads no compiled code.
 Every message format that brokers hold is read: v2, and v0 and v1 of segments older than Kafka 0.11.
 It refuses to guess: what is damaged is an error, or is left out and told.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ __all__ = [
     "Columns",
     "Extent",
     "OnCorrupt",
+    "Ready",
     "Slice",
     "decode",
     "decoder",
@@ -66,12 +67,22 @@ def decoder(name: str) -> Decoder:
     return found
 
 
-def load() -> bool:
-    """Load the decoder that ``decode`` uses; true if it was compiled, which takes seconds."""
+class Ready(NamedTuple):
+    """How a decoder came to be ready."""
+
+    compiled: bool = False
+    """Whether this process compiled it, which takes seconds."""
+    directory: str = ""
+    """Where compiled code is kept; empty if nowhere."""
+
+
+def load() -> Ready:
+    """Load the decoder that ``decode`` uses."""
     decoder(IMPLEMENTATION)
     if IMPLEMENTATION != "kernel":
-        return False
-    return bool(import_module(f"{__name__}.loops").compiled())
+        return Ready()
+    loops = import_module(f"{__name__}.native").load()
+    return Ready(loops.compiled, loops.directory)
 
 
 def decode(

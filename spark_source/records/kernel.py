@@ -1,8 +1,8 @@
 """Records to Arrow, compiled: the same answers as ``reference``, millions of rows a second.
 
 This half makes the table of sections and the buffers, ``loops`` reads and writes them, and the
-buffers become columns without a copy. Importing it imports numba. It refuses to word what is wrong
-with a record: ``loops`` gives a number, and ``faults`` has the sentence.
+buffers become columns without a copy. Importing it loads the machine code (``native``). It refuses
+to word what is wrong with a record: ``loops`` gives a number, and ``faults`` has the sentence.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from spark_source.model import NO_EPOCH
-from spark_source.records import arrow, loops, reference
+from spark_source.records import arrow, native, reference
 from spark_source.records.arrow import SCHEMA, Columns, room
+from spark_source.records.codecs import address_of
 from spark_source.records.faults import Fault, failure
-from spark_source.records.loops import (
+from spark_source.records.layout import (
+    COUNT,
     FAULT_RECORD,
     FAULT_SECTION,
     HEADED_ROWS,
@@ -31,6 +33,7 @@ from spark_source.records.loops import (
     KEY_NULLS,
     RECORD_BYTES_MIN,
     ROWS,
+    SIZE,
     SLACK,
     TOTALS,
     VALUE_BYTES,
@@ -44,12 +47,14 @@ __all__ = ["decode"]
 
 Array = np.ndarray[Any, Any]
 
+LOOPS = native.load()
+
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
     """All wanted rows of all sections as one RecordBatch, or None if there are none."""
     table, totals = _table(sections), np.zeros(TOTALS, np.int64)
     buffers = _Buffers(table)
-    code = loops.fill_rows(table, totals, *buffers.all)
+    code = LOOPS.fill_rows(address_of(table), len(table), address_of(totals), *buffers.all)
     if code:
         raise _failure(Fault(code), sections[totals[FAULT_SECTION]], int(totals[FAULT_RECORD]))
     counts = totals.tolist()
@@ -75,7 +80,7 @@ def _failure(fault: Fault, bad: Section, record: int) -> Exception:
 
 
 def _table(sections: Sequence[Section]) -> Array:
-    """The sections as numbers: the columns of ``loops``."""
+    """The sections as numbers: the columns of ``layout``."""
     numbers = array("q")
     for _, start, end, header, late, _, data, address in sections:
         numbers.extend((address, len(data), header.record_count, header.base_offset))
@@ -94,7 +99,7 @@ class _Buffers:
     """What ``fill_rows`` writes, large enough for whatever the sections may hold."""
 
     def __init__(self, table: Array) -> None:
-        sizes, counts = table[:, loops.SIZE], table[:, loops.COUNT]
+        sizes, counts = table[:, SIZE], table[:, COUNT]
         # A count that its bytes can't hold is a fault, but not yet found.
         rows = int(np.minimum(counts, sizes // RECORD_BYTES_MIN + 1).sum())
         size = int(sizes.sum())
@@ -106,13 +111,14 @@ class _Buffers:
         self.offsets, self.times = (room(rows, np.int64) for _ in range(2))
 
     @property
-    def all(self) -> tuple[Array, ...]:
-        """In the order of ``fill_rows``."""
-        return (
+    def all(self) -> tuple[int, ...]:
+        """Their addresses in the order of ``fill_rows``."""
+        buffers = (
             *(self.key_ends, self.key_data, self.key_valid),
             *(self.value_ends, self.value_data, self.value_valid),
             *(self.offsets, self.times),
         )
+        return tuple(map(address_of, buffers))
 
     def columns(self, counts: list[int]) -> list[pa.Array]:
         """Key, value, offset and timestamp of the rows that were written."""
@@ -188,7 +194,8 @@ def _headers_column(table: Array, counts: list[int]) -> pa.Array:
     keys, values = room(total + 1, np.int32), room(total + 1, np.int32)
     key_data = room(counts[HEADER_KEY_BYTES], np.uint8)
     value_data = room(counts[HEADER_VALUE_BYTES], np.uint8)
-    loops.fill_headers(table, lists, list_valid, keys, key_data, values, value_data, value_valid)
+    buffers = lists, list_valid, keys, key_data, values, value_data, value_valid
+    LOOPS.fill_headers(address_of(table), len(table), *map(address_of, buffers))
     return arrow.headers_list(
         lists,
         list_valid,
