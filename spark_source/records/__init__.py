@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from spark_source.errors import CorruptBatch, KfetchError, OptionError
 from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
 from spark_source.records.batch import Extent, Slice, extent, tail
+from spark_source.records.faults import Unsure
 from spark_source.records.sections import OnCorrupt, Section, sections
 
 __all__ = [
@@ -98,10 +100,15 @@ def decode(
     batch raises CorruptBatch. With ``on_corrupt`` it is left out instead, all of its records, and
     told; that still raises where the place behind the batch is not known for sure.
     """
+    use = decoder(IMPLEMENTATION)
+    if IMPLEMENTATION == "kernel":
+        checked = check_crcs or on_corrupt is not None
+        straight = import_module(f"{__name__}.kernel").decode_slices
+        with suppress(CorruptBatch, Unsure):  # what is wrong, and whose fault, is found out below
+            return straight(slices, columns=columns, check_crcs=checked)
     found = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
     if not found:
         return None
-    use = decoder(IMPLEMENTATION)
     try:
         return use(found, columns=columns)
     except CorruptBatch:

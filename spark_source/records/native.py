@@ -22,20 +22,21 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from spark_source.errors import KfetchError
-from spark_source.records import code_cache, layout
+from spark_source.records import code_cache, cpu, layout
 
 __all__ = ["Loops", "load"]
 
 Loop = Callable[..., int]
 """Addresses and counts in, an int64 out; without the GIL."""
 
-_SOURCES = ("layout.py", "loops.py", "native.py")
+_SOURCES = ("cpu.py", "crc.py", "layout.py", "listing.py", "loops.py", "native.py", "pointers.py")
 _C_TYPES = {"int64": ctypes.c_int64}  # the others are addresses
 
 
 class Loops(NamedTuple):
     """The compiled functions, and where they came from."""
 
+    list_batches: Loop
     fill_rows: Loop
     fill_headers: Loop
     compiled: bool
@@ -53,16 +54,8 @@ def load() -> Loops:
         directory = code_cache.write(_name(), code, os.environ)
     else:
         code, directory = found
-    fill_rows, fill_headers = _link(code)
-    return Loops(fill_rows, fill_headers, found is None, str(directory or ""))
-
-
-def _cpu() -> tuple[str, str]:
-    """Name and features of the CPU to compile for: numba's choice and variables."""
-    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
-    if "NUMBA_CPU_FEATURES" in os.environ:
-        return name, os.environ["NUMBA_CPU_FEATURES"]
-    return name, "" if name == "generic" else llvm.get_host_cpu_features().flatten()
+    functions = _link(code)
+    return Loops(**functions, compiled=found is None, directory=str(directory or ""))
 
 
 def _name() -> str:
@@ -71,7 +64,12 @@ def _name() -> str:
     digest = hashlib.sha256()
     for source in _SOURCES:
         digest.update((here / source).read_bytes())
-    maker = (llvmlite.__version__, sys.version_info[:2], llvm.get_process_triple(), *_cpu())
+    maker = (
+        llvmlite.__version__,
+        sys.version_info[:2],
+        llvm.get_process_triple(),
+        *cpu.name_and_features(),
+    )
     digest.update(repr(maker).encode())
     return f"loops-{digest.hexdigest()[:32]}.o"
 
@@ -79,7 +77,7 @@ def _name() -> str:
 def _machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    name, features = _cpu()
+    name, features = cpu.name_and_features()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     # As numba makes its own: MCJIT needs static relocation on x86.
     reloc = "static" if target.name.startswith("x86") else "default"
@@ -116,12 +114,12 @@ def _check(module: llvm.ModuleRef) -> None:
 _engines: list[llvm.ExecutionEngine] = []  # code lives as long as its engine
 
 
-def _link(code: bytes) -> list[Loop]:
+def _link(code: bytes) -> dict[str, Loop]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
-    return [_bind(engine.get_function_address(name), name) for name in layout.PARAMETERS]
+    return {name: _bind(engine.get_function_address(name), name) for name in layout.PARAMETERS}
 
 
 def _bind(address: int, name: str) -> Loop:

@@ -126,7 +126,7 @@ def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(native, "load", native.load.__wrapped__)
     monkeypatch.setenv("KFETCH_CACHE", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    for module in ("kernel", "loops"):
+    for module in ("kernel", "table", "loops"):
         monkeypatch.delitem(sys.modules, f"spark_source.records.{module}", raising=False)
         monkeypatch.delattr(records, module, raising=False)
 

@@ -154,7 +154,7 @@ GOOD = "".join(
     ("text", "expected"),
     [
         (GOOD + "declare ptr @PyErr_Occurred()", "calls PyErr_Occurred"),
-        (GOOD.replace("(ptr %r, ptr", "(ptr"), r"numba calls fill_rows with \(ptr, ptr, i64"),
+        (GOOD.replace("(ptr %r, ptr", "(ptr"), r"numba calls list_batches with \(ptr, ptr, i64"),
     ],
 )
 def test_code_must_stand_alone(text: str, expected: str) -> None:
