@@ -2,7 +2,7 @@
 
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON ?= python3
-# Without bytecode every process compiles its libraries anew: a third of the tests' time.
+# Without bytecode every process, each agent of the tests too, compiles its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 
