@@ -46,7 +46,7 @@ faults: setup ## The long runs of the fault tests
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
 
-bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, trickle, requests, cold, memory, decode
+bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, trickle, idle, losses, requests, cold, memory, decode, planning
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 fuzz: setup ## 200,000 damaged replies through both record decoders, four minutes at most

@@ -49,10 +49,16 @@ class Idle:
     """Of one core."""
 
 
+_PORTION = 4000
+
+
 def create(address: str, topic: str, partitions: int) -> None:
-    """A topic, in portions: a broker takes a while for thousands of partitions."""
+    """A topic, in portions: Kafka refuses 10,000 partitions at once, and needs a while for them."""
     admin = KafkaAdminClient(bootstrap_servers=address, request_timeout_ms=120_000)
-    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+    first = min(partitions, _PORTION)
+    admin.create_topics({topic: {"num_partitions": first, "replication_factor": 1}})
+    for count in range(first + _PORTION, partitions + _PORTION, _PORTION):
+        admin.create_partitions({topic: min(count, partitions)})
     deadline = time.monotonic() + 300
     while True:
         (found,) = admin.describe_topics([topic])
