@@ -1,0 +1,117 @@
+"""Why a run ended: a word for programs, a sentence for people.
+
+Spark's exceptions hold whole tracebacks of two languages; the classes of kfetch's own errors are
+named in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
+from jobs.files import write_json
+from jobs.spark import cause_of
+from spark_source import errors as source_errors
+
+__all__ = ["Ending", "Kind", "error_from", "kind_of", "read", "write"]
+
+
+class Kind(StrEnum):
+    """The ways in which a run ends."""
+
+    FINISHED = "finished"
+    """by itself: all was read"""
+    STOPPED = "stopped"
+    """as it was told to"""
+    CONFIG = "config"
+    """a mistake in a file or in the transform"""
+    AUTH = "auth"
+    """the brokers refuse who asks, or what"""
+    DATA_LOSS = "data_loss"
+    """records are gone that were not read"""
+    FAILED = "failed"
+    """anything else that was told"""
+    KILLED = "killed"
+    """the process was gone without a word"""
+    HUNG = "hung"
+    """it made no progress, and was ended for that"""
+
+    @property
+    def good(self) -> bool:
+        """Whether the run did what it should."""
+        return self in (Kind.FINISHED, Kind.STOPPED)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the next run would end the same way: only a person can mend it."""
+        return self in (Kind.CONFIG, Kind.AUTH, Kind.DATA_LOSS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended, and what it did."""
+
+    kind: Kind
+    sentence: str = ""
+    """The error; empty if there was none."""
+    batches: int = 0
+    rows: int = 0
+    lag: int = 0
+    """Offsets behind when it ended."""
+
+
+def write(path: Path, ending: Ending) -> None:
+    """Leave word for the supervisor."""
+    write_json(path, asdict(ending))
+
+
+def read(path: Path) -> Ending:
+    """The word that was left; without any, the process was killed."""
+    try:
+        found = json.loads(path.read_text())
+        return Ending(**found | {"kind": Kind(found["kind"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return Ending(kind=Kind.KILLED, sentence="the process ended without a word")
+
+
+_CLASS = re.compile(r"\bspark_source\.errors\.(?P<name>\w+): ")
+_REFUSALS = re.compile(
+    r"\b(?:SASL_AUTHENTICATION_FAILED|ILLEGAL_SASL_STATE|UNSUPPORTED_SASL_MECHANISM"
+    r"|(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED)\b"
+)
+"""Names of Kafka's error codes 58, 34, 33, 29, 30, 31 and 53."""
+
+
+def error_from(cause: BaseException, before: str, log: Path) -> JobsError:
+    """The error that tells one of Spark's, of the class that says what kind it is."""
+    if isinstance(cause, JobsError):
+        return cause
+    sentence = f"{before}: {cause_of(cause)} (see {log})"
+    names = _CLASS.findall(str(cause))
+    found = getattr(source_errors, names[-1], None) if names else None
+    return _class_for(found, str(cause))(sentence)
+
+
+def _class_for(found: type | None, text: str) -> type[JobsError]:
+    if found is not None and issubclass(found, source_errors.DataLoss):
+        return RecordsLost
+    if _REFUSALS.search(text) or (found is not None and found.__name__.startswith("Auth")):
+        return RefusedByBroker
+    # A checkpoint that cannot be used is as unusable at the next attempt.
+    wrong = (source_errors.OptionError, source_errors.CheckpointError)
+    if found is not None and issubclass(found, wrong):
+        return ConfigError
+    return SparkError
+
+
+def kind_of(error: BaseException) -> Kind:
+    """The word for an error that ended a run."""
+    if isinstance(error, ConfigError):
+        return Kind.CONFIG
+    if isinstance(error, RefusedByBroker):
+        return Kind.AUTH
+    return Kind.DATA_LOSS if isinstance(error, RecordsLost) else Kind.FAILED
