@@ -39,7 +39,7 @@ def build() -> typer.Typer:
     import typer
 
     from jobs.kafka.cli import app as broker
-    from jobs.verbs import files, running, tools
+    from jobs.verbs import files, looking, running, supervising, tools
 
     app = typer.Typer(
         name="kfetch",
@@ -61,6 +61,8 @@ def build() -> typer.Typer:
     app.command(short_help="Check every file of the project.")(files.validate)
     app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
     app.command(short_help="Run one job here.")(running.run)
+    supervising.add(app)
+    looking.add(app)
     app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
     app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")

@@ -7,7 +7,8 @@ ending.py    why a run ended, for whoever has to decide what comes next
 life.py      the run itself
 """
 
-from jobs.run.ending import Ending, Kind
+from jobs.run.ending import Ending
+from jobs.run.kinds import Kind
 from jobs.run.life import Outcome, run
 from jobs.run.watch import progress_file, pulse_file
 

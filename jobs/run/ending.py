@@ -9,46 +9,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
 from jobs.files import write_json
+from jobs.run.kinds import Kind
 from jobs.spark import cause_of
 from spark_source import errors as source_errors
 
-__all__ = ["Ending", "Kind", "error_from", "kind_of", "read", "write"]
-
-
-class Kind(StrEnum):
-    """The ways in which a run ends."""
-
-    FINISHED = "finished"
-    """by itself: all was read"""
-    STOPPED = "stopped"
-    """as it was told to"""
-    CONFIG = "config"
-    """a mistake in a file or in the transform"""
-    AUTH = "auth"
-    """the brokers refuse who asks, or what"""
-    DATA_LOSS = "data_loss"
-    """records are gone that were not read"""
-    FAILED = "failed"
-    """anything else that was told"""
-    KILLED = "killed"
-    """the process was gone without a word"""
-    HUNG = "hung"
-    """it made no progress, and was ended for that"""
-
-    @property
-    def good(self) -> bool:
-        """Whether the run did what it should."""
-        return self in (Kind.FINISHED, Kind.STOPPED)
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the next run would end the same way: only a person can mend it."""
-        return self in (Kind.CONFIG, Kind.AUTH, Kind.DATA_LOSS)
+__all__ = ["UNDECODED", "Ending", "error_from", "kind_of", "read", "write"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +55,10 @@ _REFUSALS = re.compile(
 """Names of Kafka's error codes 58, 34, 33, 29, 30, 31 and 53."""
 
 
+UNDECODED = "cannot decode "
+"""How the sentence about a value that is not of the job's fields begins."""
+
+
 def error_from(cause: BaseException, before: str, log: Path) -> JobsError:
     """The error that tells one of Spark's, of the class that says what kind it is."""
     if isinstance(cause, JobsError):
@@ -103,7 +76,7 @@ def _class_for(found: type | None, text: str) -> type[JobsError]:
         return RefusedByBroker
     # A checkpoint that cannot be used is as unusable at the next attempt.
     wrong = (source_errors.OptionError, source_errors.CheckpointError)
-    if found is not None and issubclass(found, wrong):
+    if (found is not None and issubclass(found, wrong)) or f"] {UNDECODED}" in text:
         return ConfigError
     return SparkError
 

@@ -38,9 +38,13 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
     """Start the job's query. Raises ConfigError for what Spark or Delta object to."""
     frames = sources(spark, job)
     result = transformed(job, _clean(frames))
-    _check_columns(job, result.columns)
     if job.dead_letters is not None:
         check_stateless(job, result)
+    _check_columns(job, result.columns)
+    if job.file.sink.deleteWhen is not None:
+        with mistakes(job, "sink", "deleteWhen"):
+            result.where(job.file.sink.deleteWhen)
+    if job.dead_letters is not None:
         return _by_batch(job, frames["source"], _with_dead_letters(job))
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
@@ -172,18 +176,23 @@ def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
     if sink.deleteWhen is None:
         merging = merging.whenMatchedUpdateAll().whenNotMatchedInsertAll()
     else:
-        merging = _with_deletes(merging, sink.deleteWhen)
+        merging = _with_deletes(merging, rows.columns)
     with _noted(spark, query, number):
         merging.execute()
 
 
-def _with_deletes(merging: Any, condition: str) -> Any:
-    # NULL is not true: such a row is kept.
-    gone = f"coalesce({condition}, false)"
+_RANK = "_kfetch_rank"
+_GONE = "_kfetch_gone"
+
+
+def _with_deletes(merging: Any, columns: Sequence[str]) -> Any:
+    # By name: the column that says what is gone must not get into the table.
+    values = {_quoted(name): _quoted("s", name) for name in columns}
+    gone = _quoted("s", _GONE)
     return (
         merging.whenMatchedDelete(gone)
-        .whenMatchedUpdateAll()
-        .whenNotMatchedInsertAll(f"NOT {gone}")
+        .whenMatchedUpdate(set=values)
+        .whenNotMatchedInsert(condition=f"NOT {gone}", values=values)
     )
 
 
@@ -206,8 +215,11 @@ def _latest(job: Job, rows: DataFrame) -> DataFrame:
     sink = job.file.sink
     order = [f.col(_quoted(name)).desc() for name in sink.latestBy or ["offset"]]
     window = Window.partitionBy(*(_quoted(name) for name in sink.keys)).orderBy(*order)
-    ranked = rows.withColumn("_kfetch_rank", f.row_number().over(window))
-    return ranked.where("_kfetch_rank = 1").drop("_kfetch_rank")
+    latest = rows.withColumn(_RANK, f.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
+    if sink.deleteWhen is None:
+        return latest
+    # NULL is not true: such a row is kept.
+    return latest.withColumn(_GONE, f.coalesce(f.expr(sink.deleteWhen), f.lit(False)))
 
 
 def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.config import Job
 from jobs.errors import ConfigError
+from jobs.run.ending import UNDECODED
 from jobs.spark import cause_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _place(error: Column) -> Column:
 
     where = f.concat_ws("-", f.col("topic"), f.col("partition"))
     return f.concat(
-        f.lit("cannot decode "), where, f.lit(", offset "), f.col("offset").cast("string"),
+        f.lit(UNDECODED), where, f.lit(", offset "), f.col("offset").cast("string"),
         f.lit(": "), error, f.lit(": give sink.deadLetters a table to go on without it"),
     )  # fmt: skip
 
@@ -128,7 +129,7 @@ def _where(job: Job, cause: BaseException) -> str:
 
 
 _STATEFUL = re.compile(
-    r"^[\s:+|-]*(Aggregate|Deduplicate\w*|EventTimeWatermark|Join|GlobalLimit|Distinct"
+    r"^[\s:+|~-]*(Aggregate|Deduplicate\w*|EventTimeWatermark|Join|GlobalLimit|Distinct"
     r"|FlatMapGroups\w*|TransformWithState\w*|Window)\b",
     re.MULTILINE,
 )

@@ -71,7 +71,8 @@ def _print_batch(batch: Batch) -> None:
 
 
 def _leave(path: Path, outcome: Outcome) -> None:
-    from jobs.run.ending import Ending, Kind, write
+    from jobs.run.ending import Ending, write
+    from jobs.run.kinds import Kind
 
     kind = Kind.STOPPED if outcome.stopped else Kind.FINISHED
     write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
