@@ -1,4 +1,4 @@
-"""``kfetch init`` and ``kfetch up`` as a user has them: a real Kafka, Spark and Delta, and kills."""
+"""``kfetch init`` and ``kfetch up`` as a user has them: real Kafka, Spark and Delta, and kills."""
 
 from __future__ import annotations
 

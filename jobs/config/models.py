@@ -43,7 +43,7 @@ class Model(BaseModel):
     Where a secret may stand is not in the repr.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _listed(value: Any) -> Any:
@@ -65,6 +65,7 @@ class ProjectFile(Model):
     environment: str | None = None
     """The file of ``env/`` that counts when neither --env nor KFETCH_ENV names another."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
+    """Spark settings for every job."""
     clusters: dict[str, Options] = Field(repr=False)
     """Kafka clusters: properties of Kafka's consumer."""
     concurrency: int = Field(default=16, ge=1, le=1000)
@@ -75,9 +76,13 @@ class EnvironmentFile(Model):
     """``env/<name>.yml``: what is different there. It goes over ``kfetch.yml``."""
 
     storage: str | None = None
+    """In place of the project's."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
+    """Over the project's, one by one; a job's own have the last word."""
     clusters: dict[str, Options] = Field(default_factory=dict, repr=False)
+    """Properties over the project's, one by one; or more clusters."""
     concurrency: int | None = Field(default=None, ge=1, le=1000)
+    """In place of the project's."""
 
 
 class Decode(Model):
@@ -85,6 +90,7 @@ class Decode(Model):
     is not of the schema fails the job."""
 
     format: Literal["json"] = "json"
+    """Avro and others: with a transform of your own."""
     fields: str = Field(min_length=1)
     """Spark's DDL: ``event_id BIGINT, page STRING``."""
     into: str = Field(default="event", pattern=f"^{_NAME}$")
@@ -97,11 +103,17 @@ class Source(Model):
     """Which records: a cluster of the project, and exactly one way to name its topics."""
 
     cluster: str
+    """One of the project's ``clusters``."""
     subscribe: str | None = None
+    """Topics, comma-separated; exactly one of the three."""
     subscribePattern: str | None = None
+    """Regular expression searched in topic names."""
     assign: str | None = None
+    """Partitions, as in ``{"clicks": [0, 1]}``."""
     decode: Decode | None = None
+    """How values are read."""
     options: Options = Field(default_factory=dict, repr=False)
+    """Any option of ``format("kfetch")``."""
 
     @model_validator(mode="after")
     def _one_strategy(self) -> Self:
@@ -122,6 +134,7 @@ class Transform(Model):
     """
 
     sql: str | None = Field(default=None, min_length=1)
+    """A query over the view ``source``, or over the names of ``sources``."""
     python: str | None = Field(default=None, pattern=rf"^{_NAME}(\.{_NAME})*:{_NAME}$")
     """``module:function``"""
 
@@ -146,7 +159,9 @@ class Target(Model):
     """A Delta table: a path or URI, or the name of a table in Spark's catalog."""
 
     path: str | None = None
+    """A directory or URI."""
     table: str | None = Field(default=None, pattern=rf"^{_NAME}(\.{_NAME}){{0,2}}$")
+    """A name in Spark's catalog: ``lake.shop.clicks``."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -163,7 +178,9 @@ class Sink(Target):
     """Where the rows go."""
 
     format: Literal["delta"] = "delta"
+    """Delta Lake alone so far."""
     mode: Literal["append", "merge"] = "append"
+    """Add rows, or replace those with the same keys."""
     keys: Names = Field(default_factory=list)
     """Merge: a row replaces the row with the same values of these columns."""
     latestBy: Names = Field(default_factory=list)
@@ -172,8 +189,11 @@ class Sink(Target):
     deleteWhen: str | None = Field(default=None, min_length=1)
     """Merge: a row for which this holds (SQL over the row's columns) deletes its key."""
     partitionBy: Names = Field(default_factory=list)
+    """Columns by which a new table is partitioned."""
     deadLetters: DeadLetters | None = None
+    """The table of records that cannot be decoded."""
     options: Options = Field(default_factory=dict, repr=False)
+    """Of Delta's writer; for a merge only ``mergeSchema``."""
 
     @model_validator(mode="after")
     def _merge_needs_keys(self) -> Self:
@@ -194,8 +214,11 @@ class Restart(Model):
     """What happens after a failure. Never after mistakes in files, refused log-ins, lost data."""
 
     initial: Duration = 5.0
+    """The first pause after a failure."""
     max: Duration = 300.0
+    """The longest."""
     factor: float = Field(default=2.0, ge=1, le=100)
+    """Each pause is so many times the one before."""
     jitter: float = Field(default=0.2, ge=0, le=1)
     """A pause is longer by up to this share of it, so that jobs don't come back in step."""
     resetAfter: Duration = 600.0
@@ -226,21 +249,31 @@ class JobFile(Model):
     """``jobs/<name>.yml``."""
 
     description: str = ""
+    """A line for ``kfetch list``."""
     enabled: bool = True
+    """``false``: the supervisor leaves it alone."""
     source: Source | None = None
+    """The stream, as the view ``source``."""
     sources: dict[str, Source] = Field(default_factory=dict)
     """Several streams, each a view of its name."""
     transform: Transform | None = None
+    """What becomes of the records; nothing: they go as they are."""
     sink: Sink
+    """The Delta table."""
     trigger: Trigger
+    """When it runs."""
     after: Names = Field(default_factory=list)
     """The job starts when each of these has finished."""
     checkpoint: str | None = None
+    """A directory or URI; else in the project's storage."""
     restart: Restart = Field(default_factory=Restart)
+    """What follows a failure."""
     health: Health = Field(default_factory=Health)
+    """When it counts as unhealthy."""
     stopWithin: Duration = 60.0
     """The micro-batch in flight may take so long to end when the job is stopped."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
+    """Spark settings of this job."""
 
     @field_validator("sources")
     @classmethod

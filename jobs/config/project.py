@@ -250,6 +250,7 @@ def load(
     if special:
         file = _merged(file, _validated(EnvironmentFile, special))
     _check_reachable(file, document)
+    _check_local(file, special if special and "storage" in special.value else document)
     storage = (document.path.parent / file.storage).resolve()
     return Project(
         document=document, environ=environ, file=file, environment=special, storage=storage
@@ -288,6 +289,14 @@ def _check_reachable(file: ProjectFile, document: Document) -> None:
     ]
     if found:
         raise ConfigError(*found)
+
+
+def _check_local(file: ProjectFile, document: Document) -> None:
+    if "://" in file.storage:
+        raise ConfigError(
+            f"{document.place(('storage',))}: storage must be a local directory, for logs, locks "
+            "and the supervisor's database: give URIs to sink.path and checkpoint"
+        )
 
 
 def _validated(model: type[M], document: Document) -> M:

@@ -22,13 +22,16 @@ _KINDS = ("processingTime", "availableNow", "continuous", "cron")
 class Trigger(BaseModel):
     """Exactly one of the four kinds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     processingTime: SparkDuration | None = None
+    """A micro-batch so often, for ever."""
     availableNow: Literal[True] | None = None
+    """All that is there now, then the end; ``trigger: availableNow`` in short."""
     continuous: Literal[True] | None = None
     """Micro-batches as fast as they go; not Spark's experimental continuous processing."""
     cron: Cron | None = None
+    """Minute, hour, day, month, weekday: then a run as with availableNow."""
     timezone: TimeZone | None = None
     """Of the cron expression; UTC if there is none."""
     overlap: Literal["skip", "queue"] | None = None

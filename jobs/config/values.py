@@ -12,7 +12,16 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from jobs.config.yamlfile import suggestion
 
-__all__ = ["Cron", "Duration", "Options", "SparkDuration", "SparkSettings", "Text", "TimeZone"]
+__all__ = [
+    "DURATION_PATTERN",
+    "Cron",
+    "Duration",
+    "Options",
+    "SparkDuration",
+    "SparkSettings",
+    "Text",
+    "TimeZone",
+]
 
 
 def _option_text(value: Any) -> Any:
@@ -37,10 +46,8 @@ def _spark_settings(settings: Options) -> Options:
 
 SparkSettings = Annotated[Options, AfterValidator(_spark_settings)]
 
-_DURATION = re.compile(
-    r"(?P<count>\d+)\s*"
-    r"(?P<unit>ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)"
-)
+DURATION_PATTERN = r"^\d+\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)$"
+_DURATION = re.compile(r"(?P<count>\d+)\s*(?P<unit>[a-z]+)")
 _NAMES = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SECONDS = {
     "milliseconds": 0.001,
@@ -49,17 +56,13 @@ _SECONDS = {
     "hours": 3600.0,
     "days": 86400.0,
 }
-_DURATION_SCHEMA = WithJsonSchema(
-    {
-        "type": "string",
-        "pattern": f"^{_DURATION.pattern}$".replace("?P<count>", "").replace("?P<unit>", ""),
-    }
-)
+_DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
 
 
 def _parsed(text: Any) -> tuple[int, str]:
-    match = _DURATION.fullmatch(str(text).strip())
-    if match is None:
+    text = str(text).strip()
+    match = _DURATION.fullmatch(text)
+    if match is None or not re.match(DURATION_PATTERN, text):
         raise ValueError("must be a number and a unit, as in 10 seconds, 500ms or 2m")
     unit = _NAMES.get(match["unit"], match["unit"])
     return int(match["count"]), unit if unit.endswith("s") else f"{unit}s"

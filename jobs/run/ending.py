@@ -65,18 +65,19 @@ def error_from(cause: BaseException, before: str, log: Path) -> JobsError:
         return cause
     sentence = f"{before}: {cause_of(cause)} (see {log})"
     names = _CLASS.findall(str(cause))
-    found = getattr(source_errors, names[-1], None) if names else None
-    return _class_for(found, str(cause))(sentence)
+    return _class_for(names[-1] if names else "", str(cause))(sentence)
 
 
-def _class_for(found: type | None, text: str) -> type[JobsError]:
-    if found is not None and issubclass(found, source_errors.DataLoss):
+def _class_for(name: str, text: str) -> type[JobsError]:
+    """``name`` is that of one of the source's errors, or empty."""
+    found = getattr(source_errors, name, source_errors.KfetchError)
+    if issubclass(found, source_errors.DataLoss):
         return RecordsLost
-    if _REFUSALS.search(text) or (found is not None and found.__name__.startswith("Auth")):
+    if name.startswith("Auth") or _REFUSALS.search(text):
         return RefusedByBroker
     # A checkpoint that cannot be used is as unusable at the next attempt.
     wrong = (source_errors.OptionError, source_errors.CheckpointError)
-    if (found is not None and issubclass(found, wrong)) or f"] {UNDECODED}" in text:
+    if issubclass(found, wrong) or f"] {UNDECODED}" in text:
         return ConfigError
     return SparkError
 

@@ -60,6 +60,8 @@ class _Supervised:
     state: State
     run: int | None = None
     process: Process | None = None
+    killed: bool = False
+    """By us, because it did not end in time, or nobody had time."""
 
 
 class Supervisor:
@@ -217,6 +219,7 @@ class Supervisor:
             supervised.process.end()
         elif action is Action.KILL and supervised.process is not None:
             log.warning("job %s: did not end in time, and is killed", supervised.job.name)
+            supervised.killed = True
             supervised.process.kill()
 
     def _facts(self, supervised: _Supervised, now: float) -> Facts:
@@ -265,10 +268,7 @@ class Supervisor:
 
     def _note_end(self, supervised: _Supervised, told: Ending, now: float) -> None:
         assert supervised.run is not None
-        hung = supervised.state.phase is Phase.STOPPING and supervised.state.then is Phase.BACKOFF
-        kind, sentence = told.kind, told.sentence
-        if hung:
-            kind, sentence = Kind.HUNG, supervised.state.sentence
+        kind, sentence = _noted_as(supervised, told)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
         state = machine.ended(supervised.rules, state, told.kind, told.sentence, now, chance)
@@ -283,6 +283,7 @@ class Supervisor:
         )
         supervised.state = self._saved[name] = state
         supervised.run = supervised.process = None
+        supervised.killed = False
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
             log.warning("job %s: %s; again in %.0f s", name, state.sentence or kind, pause_s)
@@ -303,12 +304,27 @@ class Supervisor:
         while running := [one for one in self._jobs.values() if one.process is not None]:
             for supervised in running:
                 if hurry.is_set() and supervised.process is not None:
+                    supervised.killed = True
                     supervised.process.kill()
                 self._look_after(supervised, time.time())
             self._save()
             time.sleep(TICK_S / 4)
         self._store.leave_office(time.time())
         log.info("ended; no job runs")
+
+
+def _noted_as(supervised: _Supervised, told: Ending) -> tuple[Kind, str]:
+    """What the history says of a run's end: also why we ended it, if we did."""
+    state = supervised.state
+    if state.phase is not Phase.STOPPING:
+        return told.kind, told.sentence
+    if state.then is Phase.BACKOFF:
+        return Kind.HUNG, state.sentence
+    if told.kind is not Kind.KILLED:
+        return told.kind, told.sentence
+    if supervised.killed:
+        return Kind.KILLED, "it was told to end, and did not end in time"
+    return Kind.STOPPED, "it was told to end before its query had begun"
 
 
 def _mark(storage: Path, run: int) -> str:

@@ -135,13 +135,13 @@ def test_an_environment_goes_over_the_project(project: Path) -> None:
     env = project / "conf" / "env"
     env.mkdir()
     (env / "prod.yml").write_text(
-        "storage: s3a://bucket/x\nspark:\n  spark.master: yarn\n"
+        "storage: elsewhere\nspark:\n  spark.master: yarn\n"
         "clusters:\n  local:\n    fetch.max.bytes: 7\n"
     )
     found = config.load(config.find(project), ENVIRON, "prod")
     job = found.job("clicks")
 
-    assert "prod" == found.environment_name
+    assert ("prod", "elsewhere") == (found.environment_name, found.storage.name)
     assert "yarn" == job.spark["spark.master"]
     assert "7" == job.source_options()["kafka.fetch.max.bytes"]
     assert "127.0.0.1:9092" == job.source_options()["kafka.bootstrap.servers"]

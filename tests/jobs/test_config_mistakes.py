@@ -15,6 +15,7 @@ IN_PROJECT = [
     ("storage:", "storrage:", "1: the key storrage is not known: did you mean storage? (and 1 mo"),
     ("storage: ../data\n", "", "1: storage is missing"),
     ("storage: ../data", "storage: [a]", "1: storage: input should be a valid string"),
+    ("storage: ../data", "storage: s3a://b/x", "1: storage must be a local directory, for logs, l"),
     ("spark.master: l", "master: l", "2: spark: master is no Spark setting: they start with spa"),
     ("    bootstrap.servers: ${env:SERVERS}\n", "", "5: cluster local needs bootstrap.servers"),
     ("env:SERVERS", "env:NONE", "6: the environment variable NONE is not set: export it, or wri"),

@@ -57,9 +57,33 @@ def test_progress_survives_a_kill(tmp_path: Path) -> None:
     for batch in batches:
         progress.append(path, batch)
     path.write_text(path.read_text() + '{"batch": 3, "sta')
-
     assert batches == progress.read(path)
+
+    progress.append(path, batches[0])
+    assert [*batches, batches[0]] == progress.read(path)
     assert isinstance(progress.read(path)[0], Batch)
+
+
+def test_progress_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full file is put aside, and replaces the one that was put aside before."""
+    monkeypatch.setattr(progress, "_BYTES_MAX", 1000)
+    path = tmp_path / "progress.jsonl"
+    for number in range(100):
+        progress.append(path, progress.from_spark(TOLD | {"batchId": number}, now=1.0))
+    read = [batch.batch for batch in progress.read(path)]
+
+    assert list(range(100 - len(read), 100)) == read
+    assert 5 <= len(read) <= 20
+
+
+def test_several_sources_are_added_up() -> None:
+    """A job with two sources is as far behind as both together."""
+    told = TOLD | {"sources": TOLD["sources"] * 2}
+
+    assert (200, 10) == (
+        progress.from_spark(told, now=1.0).end,
+        progress.from_spark(told, now=1.0).lag,
+    )
 
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:

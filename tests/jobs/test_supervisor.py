@@ -32,9 +32,10 @@ CONTINUOUS = JOB
 ONCE = JOB.replace("\n  processingTime: 2s", " availableNow")
 
 # $1 is the file for the last word, WORDS has what to say.
-UNTIL_TERM = (
-    'trap \'cp "$WORDS/stopped.json" "$1"; exit\' TERM\nwhile :; do sleep 0.1 & wait $!; done'
-)
+UNTIL_TERM = """\
+trap 'cp "$WORDS/stopped.json" "$1"; exit' TERM
+: > "$WORDS/$NAME.on"
+while :; do sleep 0.1 & wait $!; done"""
 SAY = 'cp "$WORDS/{kind}.json" "$1"'
 
 PATIENCE_S = 20
@@ -57,7 +58,7 @@ class Stage:
 
     def job(self, name: str, text: str, script: str) -> None:
         (self.place / "conf" / "jobs" / f"{name}.yml").write_text(text)
-        (self.place / f"{name}.sh").write_text(f"WORDS={self.place}\n{script}\n")
+        (self.place / f"{name}.sh").write_text(f"NAME={name}\nWORDS={self.place}\n{script}\n")
 
     @property
     def project(self) -> Project:
@@ -107,6 +108,11 @@ class Stage:
     def until_phase(self, supervisor: Supervisor, job: str, phase: Phase) -> None:
         self.until(supervisor, lambda: self.phase(job) is phase)
 
+    def until_runs(self, supervisor: Supervisor, *jobs: str) -> None:
+        """Until the scripts listen to SIGTERM."""
+        for job in jobs:
+            self.until(supervisor, (self.place / f"{job}.on").exists)
+
     def processes(self) -> list[psutil.Process]:
         """What lives of all runs of this project."""
         mark = f"{self.project.storage}#"
@@ -134,7 +140,7 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     """A continuous job runs until it is stopped, and its history says how it ended."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
-        stage.until_phase(supervisor, "a", Phase.RUNNING)
+        stage.until_runs(supervisor, "a")
         stage.ask("a", Order.STOP)
         stage.until_phase(supervisor, "a", Phase.STOPPED)
         supervisor.step(stage.now + 10_000)
@@ -142,6 +148,22 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     assert [(Kind.STOPPED, 2, 7)] == [(run.kind, run.batches, run.rows) for run in stage.runs("a")]
     assert [] == stage.processes()
     assert [] == list(stage.project.storage.glob("a/ending-*"))
+
+
+def test_a_stop_that_comes_early_or_is_not_heard(stage: Stage) -> None:
+    """A run that is told to end before it can hear is stopped; one that does not end is killed."""
+    stage.job("early", CONTINUOUS, "while :; do sleep 0.1; done")
+    stage.job("deaf", CONTINUOUS, 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done')
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "deaf")
+        for name in ("early", "deaf"):
+            stage.ask(name, Order.STOP)
+        stage.until_phase(supervisor, "early", Phase.STOPPED)
+        stage.ahead_s = 1000
+        stage.until_phase(supervisor, "deaf", Phase.STOPPED)
+
+    assert [Kind.STOPPED, Kind.KILLED] == [stage.runs(name)[0].kind for name in ("early", "deaf")]
+    assert [] == stage.processes()
 
 
 def test_failures_are_tried_again_and_mistakes_are_not(stage: Stage) -> None:
@@ -172,8 +194,8 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
     stage.job("runs", CONTINUOUS, UNTIL_TERM)
     stage.job("unnoted", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
-        for name in ("ends", "runs", "unnoted"):
-            stage.until_phase(supervisor, name, Phase.RUNNING)
+        stage.until_runs(supervisor, "runs", "unnoted")
+        stage.until_phase(supervisor, "ends", Phase.RUNNING)
     before = {run.job: run.pid for name in ("ends", "runs", "unnoted") for run in stage.runs(name)}
     with sqlite3.connect(directory(stage.project.storage) / "kfetch.db") as db:
         db.execute("UPDATE runs SET pid = NULL, process_started_s = NULL WHERE job = 'unnoted'")
@@ -214,7 +236,7 @@ def test_the_end_ends_all(stage: Stage) -> None:
     stage.job("b", CONTINUOUS, UNTIL_TERM)
     stop, hurry = threading.Event(), threading.Event()
     with stage.take() as supervisor:
-        stage.until_phase(supervisor, "b", Phase.RUNNING)
+        stage.until_runs(supervisor, "a", "b")
         stage.ask("a", Order.PAUSE)
         stage.until_phase(supervisor, "a", Phase.PAUSED)
         stop.set()
@@ -257,7 +279,7 @@ def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
     """Without a supervisor, ``down`` ends the jobs itself, and notes it."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
-        stage.until_phase(supervisor, "a", Phase.RUNNING)
+        stage.until_runs(supervisor, "a")
     with stage.store() as store:
         # The database names this test's process as the supervisor: as if it were gone.
         store._db.execute("UPDATE supervisor SET process_started_s = 0")
