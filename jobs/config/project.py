@@ -52,6 +52,8 @@ class Job:
     name: str
     file: JobFile
     document: Document = field(repr=False)
+    shared: tuple[Document, ...] = field(repr=False)
+    """The project's file, and its environment's."""
     directory: Path
     """Where the job keeps what is its own: progress, log, checkpoint."""
     target: Place
@@ -69,6 +71,12 @@ class Job:
         source = self.file.views()[view]
         kafka = {f"kafka.{name}": value for name, value in self.clusters[source.cluster].items()}
         return kafka | source.strategy() | source.options
+
+    def redacted(self, sentence: str) -> str:
+        """A sentence without the secrets that the job's files refer to."""
+        for document in (self.document, *self.shared):
+            sentence = document.redacted(sentence)
+        return sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +166,7 @@ class Project:
             name=name,
             file=file,
             document=document,
+            shared=tuple(filter(None, (self.document, self.environment))),
             directory=directory,
             target=self._place(file.sink),
             dead_letters=self._place(file.sink.deadLetters) if file.sink.deadLetters else None,
@@ -182,12 +191,7 @@ class Project:
             except OptionError as error:
                 option = str(error.context.get("option", ""))
                 document, location = self._option_place(job, view, source, option)
-                yield f"{document.place(location)}: {self._hidden(str(error), job)}"
-
-    def _hidden(self, sentence: str, job: Job) -> str:
-        for document in (job.document, self.document, self.environment):
-            sentence = document.hidden(sentence) if document else sentence
-        return sentence
+                yield f"{document.place(location)}: {_hidden(str(error), job)}"
 
     def _option_place(
         self, job: Job, view: str, source: Source, option: str
@@ -202,6 +206,12 @@ class Project:
                 if inside and f"kafka.{location[-1]}".lower() == option.lower():
                     return document, location
         return job.document, at
+
+
+def _hidden(sentence: str, job: Job) -> str:
+    for document in (job.document, *job.shared):
+        sentence = document.hidden(sentence)
+    return sentence
 
 
 def _location(file: JobFile, view: str) -> tuple[str, ...]:

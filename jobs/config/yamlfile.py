@@ -30,6 +30,7 @@ Location = tuple[str | int, ...]
 
 _TELLING = 3
 """Shorter texts are hidden only where they are quoted: they are parts of any sentence."""
+_SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?P<path>.+)")
@@ -48,14 +49,16 @@ class Document:
     """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
     filled: dict[str, str] = field(default_factory=dict, repr=False)
     """What ``${…}`` brought, and how it was written."""
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    """Of these, what came from a file, or stands under a key that sounds like a secret."""
 
     def hidden(self, sentence: str) -> str:
-        """The sentence with what ``${…}`` brought as it was written."""
-        for secret in sorted(self.filled, key=len, reverse=True):
-            sentence = sentence.replace(repr(secret), repr(self.filled[secret]))
-            if len(secret) >= _TELLING:
-                sentence = sentence.replace(secret, self.filled[secret])
-        return sentence
+        """A sentence about this file, with what ``${…}`` brought as it was written."""
+        return _hidden(sentence, self.filled)
+
+    def redacted(self, sentence: str) -> str:
+        """A sentence about something else: addresses may show, secrets may not."""
+        return _hidden(sentence, self.secrets)
 
     def line(self, location: Location) -> int:
         """The line of a part, or of the nearest part around it."""
@@ -66,6 +69,14 @@ class Document:
     def place(self, location: Location) -> str:
         """``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
+
+
+def _hidden(sentence: str, written: Mapping[str, str]) -> str:
+    for text in sorted(written, key=len, reverse=True):
+        sentence = sentence.replace(repr(text), repr(written[text]))
+        if len(text) >= _TELLING:
+            sentence = sentence.replace(text, written[text])
+    return sentence
 
 
 def display(path: Path) -> str:
@@ -167,6 +178,8 @@ class _Filler:
             raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
         if found:
             self._document.filled[found] = f"${{{reference}}}"
+            if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
+                self._document.secrets[found] = f"${{{reference}}}"
         return found
 
     def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -59,11 +60,13 @@ UNDECODED = "cannot decode "
 """How the sentence about a value that is not of the job's fields begins."""
 
 
-def error_from(cause: BaseException, before: str, log: Path) -> JobsError:
+def error_from(
+    cause: BaseException, before: str, log: Path, redacted: Callable[[str], str] = str
+) -> JobsError:
     """The error that tells one of Spark's, of the class that says what kind it is."""
     if isinstance(cause, JobsError):
         return cause
-    sentence = f"{before}: {cause_of(cause)} (see {log})"
+    sentence = f"{before}: {redacted(cause_of(cause))} (see {log})"
     names = _CLASS.findall(str(cause))
     return _class_for(names[-1] if names else "", str(cause))(sentence)
 

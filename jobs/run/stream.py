@@ -112,9 +112,8 @@ def mistakes(job: Job, *at: str) -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as cause:
-        raise ConfigError(
-            f"{job.document.place(at)}: {_where(job, cause)}{cause_of(cause)}"
-        ) from cause
+        told = job.redacted(cause_of(cause))
+        raise ConfigError(f"{job.document.place(at)}: {_where(job, cause)}{told}") from cause
 
 
 def _where(job: Job, cause: BaseException) -> str:

@@ -183,6 +183,22 @@ def test_an_options_mistake_hides_what_came_from_elsewhere(project: Path, secret
     assert "option includeHeaders is '${env:SECRET}'" in str(told.value)
 
 
+def test_a_failure_shows_addresses_and_no_secrets(project: Path) -> None:
+    """What came from a file, or stands under a key that sounds like a secret, is not in the
+    sentence of a run's error; a broker's address is."""
+    (project / "conf" / "pin").write_text("swordfish")
+    text = PROJECT.replace(
+        "spark.master: local[2]",
+        "spark.master: local[2]\n  spark.hadoop.secret.key: ${env:PASS}\n  spark.x: ${file:pin}",
+    )
+    (project / "conf" / "kfetch.yml").write_text(text)
+    job = config.load(config.find(project), ENVIRON | {"PASS": "hunter2"}).job("clicks")
+
+    assert "127.0.0.1:9092 refused '${env:PASS}' and ${file:pin}" == job.redacted(
+        "127.0.0.1:9092 refused 'hunter2' and swordfish"
+    )
+
+
 def test_targets_may_be_remote_or_named(project: Path) -> None:
     """A URI is left as it is; a table is a name in Spark's catalog."""
     file = project / "conf" / "jobs" / "clicks.yml"
