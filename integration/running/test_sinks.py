@@ -178,6 +178,13 @@ MISTAKES = [
         'return source.groupBy("partition").count()\n#',
         r"needs more \(Aggregate\)",
     ),
+    (
+        MERGE,
+        "path: table",
+        "table: shop",
+        r"one\.yml:10: shop would be forgotten when the job ends",
+    ),
+    (DEAD, "{path: dead}", "{table: a.b}", r"one\.yml:11: a\.b would be forgotten"),
     (DEAD, "partitionBy: page", "partitionBy: pge", r"sink\.partitionBy names pge, .*mean page\?"),
     (MERGE, "id BIGINT", "id BIGGINT", r"one\.yml:1: \[UNSUPPORTED_DATATYPE\]|one\.yml:1: .*BIGG"),
 ]

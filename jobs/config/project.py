@@ -128,6 +128,13 @@ class Project:
 
     def check(self) -> dict[str, Job]:
         """Every job, by itself and with the others. Raises ConfigError with all mistakes."""
+        jobs, found = self.checked()
+        if found:
+            raise ConfigError(*found)
+        return jobs
+
+    def checked(self) -> tuple[dict[str, Job], list[str]]:
+        """The jobs whose files are right, and all mistakes."""
         jobs: dict[str, Job] = {}
         found = list(self._unread())
         for name in self.jobs():
@@ -136,11 +143,7 @@ class Project:
             except ConfigError as error:
                 found += error.mistakes
         # Among the right ones alone: a job with a mistake is no reason to call others' names wrong.
-        if not found:
-            found = whole.mistakes(jobs)
-        if found:
-            raise ConfigError(*found)
-        return jobs
+        return jobs, found or whole.mistakes(jobs)
 
     def _unread(self) -> Iterator[str]:
         """Files that look like a job's, and are not taken for one."""

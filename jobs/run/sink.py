@@ -36,6 +36,7 @@ _START_S = 600
 
 def start(spark: SparkSession, job: Job) -> StreamingQuery:
     """Start the job's query. Raises ConfigError for what Spark or Delta object to."""
+    _check_catalog(spark, job)
     frames = sources(spark, job)
     result = transformed(job, _clean(frames))
     if job.dead_letters is not None:
@@ -54,6 +55,28 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
 def _clean(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
     """Without the column that only the dead letters need."""
     return {view: frame.drop(ERROR) for view, frame in frames.items()}
+
+
+def _check_catalog(spark: SparkSession, job: Job) -> None:
+    """A name in a catalog that ends with the process would be unknown to the next run."""
+    lasting = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
+    lasting = lasting or not spark.conf.get("spark.sql.catalog.spark_catalog", "").endswith(
+        ".DeltaCatalog"
+    )
+    for key, place in (("sink", job.target), ("deadLetters", job.dead_letters)):
+        catalog, dot, _ = (place.table or "" if place else "").partition(".")
+        own = bool(dot) and catalog != "spark_catalog" and _is_set(spark, catalog)
+        if place and place.table and not (lasting or own):
+            at = ("sink", "table") if key == "sink" else ("sink", key, "table")
+            raise ConfigError(
+                f"{job.document.place(at)}: {place.table} would be forgotten when the job ends, "
+                "because Spark's catalog is in memory: name a path, or set a catalog that lasts "
+                "(spark.sql.catalogImplementation: hive, or spark.sql.catalog.NAME)"
+            )
+
+
+def _is_set(spark: SparkSession, catalog: str) -> bool:
+    return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
 
 
 def _check_columns(job: Job, columns: Sequence[str]) -> None:

@@ -78,8 +78,12 @@ class Supervisor:
     @classmethod
     @contextmanager
     def take(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
-        """Become the supervisor of a storage. Raises ConfigError for any mistake in the project."""
-        jobs = project.check()
+        """Become the supervisor of a storage. Raises ConfigError for any mistake in the project.
+
+        After a supervisor that was killed, a mistake is told and costs its own job alone: at night
+        nobody is there to mend it, and the others have to go on.
+        """
+        jobs, mistakes = project.checked()
         place = directory(project.storage)
         with claimed(place / "lock") as ours:
             if not ours:
@@ -88,14 +92,18 @@ class Supervisor:
                     "end that one first, with kfetch down"
                 )
             with Store.of(project.storage) as store:
+                last = store.incumbent()
+                clean = last is None or last.ended_s is not None
+                if mistakes and clean:
+                    raise ConfigError(*mistakes)
+                for mistake in mistakes:
+                    log.error("%s", mistake)
                 supervisor = cls(project, store, command)
-                supervisor._begin(jobs)
+                supervisor._begin(jobs, clean=clean)
                 yield supervisor
 
-    def _begin(self, jobs: dict[str, Job]) -> None:
+    def _begin(self, jobs: dict[str, Job], *, clean: bool) -> None:
         now = time.time()
-        last = self._store.incumbent()
-        clean = last is None or last.ended_s is not None
         states = self._store.states()
         for job in jobs.values():
             if job.file.enabled:
@@ -104,7 +112,10 @@ class Supervisor:
                 state = before if keep and before else machine.initial(rules, now, before)
                 self._jobs[job.name] = _Supervised(job, rules, state)
         for run in self._store.open_runs():
-            self._recover(run, now)
+            if run.job in self._jobs:
+                self._recover(run, self._jobs[run.job], now)
+            elif run.job in jobs or run.job not in self._project.jobs():
+                self._end_nobodys(run, now)
         for supervised in self._jobs.values():
             self._without_process(supervised, now)
         self._take_office(now)
@@ -123,21 +134,23 @@ class Supervisor:
         )
         log.info("supervising %d jobs: %s", len(self._jobs), ", ".join(self._jobs) or "none")
 
-    def _recover(self, run: Run, now: float) -> None:
+    def _recover(self, run: Run, supervised: _Supervised, now: float) -> None:
         """A run without an end: its process lives and is adopted, or has ended meanwhile."""
-        process = process_of(self._project.storage, run)
-        supervised = self._jobs.get(run.job)
-        if supervised is None or supervised.run is not None:
-            # Nobody's any more: the job is gone or disabled, or has a newer run.
-            process.kill()
-            self._store.end(run.id, now, Kind.KILLED, "its job is not supervised any more")
+        if supervised.run is not None:  # it has a newer one
+            self._end_nobodys(run, now)
             return
-        supervised.run, supervised.process = run.id, process
+        supervised.run = run.id
+        supervised.process = process = process_of(self._project.storage, run)
         if not supervised.state.phase.has_process:
             supervised.state = machine.launched(supervised.rules, supervised.state, run.started_s)
         if process.alive:
             self._store.started(run.id, process.pid, process.started)
             log.info("job %s: adopted its process %d", run.job, process.pid)
+
+    def _end_nobodys(self, run: Run, now: float) -> None:
+        """Of a job that is gone or disabled. One whose file has a mistake runs on until then."""
+        process_of(self._project.storage, run).kill()
+        self._store.end(run.id, now, Kind.KILLED, "its job is not supervised any more")
 
     def _without_process(self, supervised: _Supervised, now: float) -> None:
         """A phase that needs a process, and none is known: begin anew."""
@@ -203,8 +216,12 @@ class Supervisor:
         if name in self._jobs:
             self._jobs[name].job, self._jobs[name].rules = job, rules
         elif job.file.enabled:
+            now = time.time()
             before = self._store.states().get(name)
-            self._jobs[name] = _Supervised(job, rules, machine.initial(rules, time.time(), before))
+            self._jobs[name] = _Supervised(job, rules, machine.initial(rules, now, before))
+            for run in self._store.open_runs():
+                if run.job == name:
+                    self._recover(run, self._jobs[name], now)
 
     def _look_after(self, supervised: _Supervised, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:

@@ -18,7 +18,7 @@ import pytest
 
 from jobs import config
 from jobs.config import Project
-from jobs.errors import SupervisorError
+from jobs.errors import ConfigError, SupervisorError
 from jobs.run.kinds import Kind
 from jobs.supervise import control
 from jobs.supervise.machine import Order, Phase
@@ -215,6 +215,29 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
         for name in ("runs", "unnoted"):
             stage.ask(name, Order.STOP)
             stage.until_phase(supervisor, name, Phase.STOPPED)
+    assert [] == stage.processes()
+
+
+def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
+    """A new supervisor refuses a project with a mistake; one after a kill goes on with the other
+    jobs, and takes the wrong one, which has run on, when its file is mended."""
+    stage.job("good", CONTINUOUS, UNTIL_TERM)
+    stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    with pytest.raises(ConfigError, match="the key a is not known"):
+        stage.take().__enter__()
+    stage.job("wrong", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "good", "wrong")
+    stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        supervisor.step(stage.now)
+        stage.job("wrong", CONTINUOUS, UNTIL_TERM)
+        for order, phase in ((Order.START, Phase.RUNNING), (Order.STOP, Phase.STOPPED)):
+            for name in ("good", "wrong"):
+                stage.ask(name, order)
+                stage.until_phase(supervisor, name, phase)
+
+    assert [Kind.STOPPED] == [run.kind for run in stage.runs("wrong")]
     assert [] == stage.processes()
 
 
