@@ -6,84 +6,19 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from integration.streams import PATIENCE_S
+from integration.running.commands import Project
 from jobs.kafka import Cluster
-from jobs.spark import python_path
-from jobs.supervise.processes import MARK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 EACH = 100
-
-
-class Project:
-    """A directory in which commands are given."""
-
-    def __init__(self, directory: Path, kafka: Cluster) -> None:
-        self.directory = directory
-        self._environ = os.environ | {
-            "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
-            "PYTHONPATH": python_path(),
-        }
-
-    def kfetch(self, *words: str, code: int = 0) -> str:
-        """One command; what it printed."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "jobs.cli", *words],
-            cwd=self.directory,
-            env=self._environ,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert code == done.returncode, done.stdout + done.stderr
-        return done.stdout
-
-    def status(self, code: int = 0) -> Any:
-        return json.loads(self.kfetch("status", "--json", code=code))
-
-    def job(self) -> Any:
-        """The one job, however healthy."""
-        with_any_code = subprocess.run(
-            [sys.executable, "-P", "-m", "jobs.cli", "status", "--json"],
-            cwd=self.directory,
-            env=self._environ,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        return json.loads(with_any_code.stdout)["jobs"][0]
-
-    def until(self, condition: Callable[[Any], object]) -> Any:
-        """Wait for a condition of the job; the job then."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition(job := self.job()):
-            assert time.monotonic() < deadline, (job, self.kfetch("logs", "clicks"))
-            time.sleep(0.5)
-        return job
-
-    def processes(self) -> list[psutil.Process]:
-        """What lives of all runs."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK, "").startswith(f"{self.directory}/"):
-                    found.append(process)
-            except (psutil.Error, OSError):
-                continue
-        return found
 
 
 @pytest.fixture

@@ -106,14 +106,29 @@ def _called(job: Job, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 @contextmanager
 def mistakes(job: Job, *at: str) -> Iterator[None]:
-    """What Spark and the project's own code object to is the user's to mend, at a line."""
+    """What Spark's analysis and the project's own code object to is the user's to mend, at a line.
+
+    Other failures (a file system that is away) pass: the next attempt may succeed.
+    """
     try:
         yield
     except ConfigError:
         raise
     except Exception as cause:
+        if not _is_mistake(cause, at):
+            raise
         told = job.redacted(cause_of(cause))
         raise ConfigError(f"{job.document.place(at)}: {_where(job, cause)}{told}") from cause
+
+
+def _is_mistake(cause: Exception, at: tuple[str, ...]) -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+
+    if isinstance(cause, AnalysisException | IllegalArgumentException):
+        return True
+    # A plain Python error comes from the project's own function.
+    return at == ("transform",) and not isinstance(cause, PySparkException | Py4JError | OSError)
 
 
 def _where(job: Job, cause: BaseException) -> str:
