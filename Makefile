@@ -2,6 +2,8 @@
 
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON ?= python3
+# Without bytecode every process, each agent of the tests too, compiles its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 
 .PHONY: help setup demo test lint types integration faults bench fuzz clean
@@ -23,8 +25,9 @@ setup: .venv/.ready ## The environment in .venv, from the lock file
 demo: setup ## Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
+# All of them side by side, a few in one process: make test ARGS="-k splits"
 test: setup ## The tests that need neither broker nor JVM
-	@$(PY) -m pytest tests $(ARGS)
+	@$(PY) -m pytest tests $(or $(ARGS),-n logical --maxprocesses 4)
 
 lint: setup ## Style, layers, formatting
 	@.venv/bin/ruff check --output-format concise .

@@ -28,6 +28,18 @@ def owner_of(process: psutil.Process) -> int | None:
         return None
 
 
+def cpu_seconds(root: psutil.Process) -> float:
+    """Processor time of a process, all below it (JVM, Python), and their agents.
+
+    One that ends while it is asked counts with its parent, which waited for it.
+    """
+    spent = 0.0
+    for process in [root, *root.children(recursive=True), *agents_of(root)]:
+        with suppress(psutil.Error):
+            spent += sum(process.cpu_times()[:4])  # user and system, its own and its children's
+    return spent
+
+
 def by_role(root: psutil.Process) -> list[tuple[str, psutil.Process]]:
     """The agents and Spark's Python processes of a process, each with what it is: ``agent``, or the
     module that Spark runs there (``pyspark.worker`` is a task's, or their daemon)."""

@@ -11,12 +11,14 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from integration.agent.processes import agents_of
+from integration.agent.processes import cpu_seconds
 from integration.benchmarks import ceiling
 from integration.benchmarks.stage import session
 
@@ -33,13 +35,11 @@ def measure(source: str, options: dict[str, str]) -> dict[str, Any]:
     started = time.monotonic()
     rows = spark.readStream.format(source).options(**options).load()
     loaded = time.monotonic()
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    with tempfile.TemporaryDirectory() as checkpoint, _running(rows, checkpoint) as query:
         _wait(query, lambda: (Path(checkpoint) / "commits" / "0").exists())
-        committed, cpu = time.monotonic(), _cpu_seconds()
+        committed, cpu = time.monotonic(), cpu_seconds(psutil.Process())
         _wait(query, lambda: any(p["batchId"] == 0 for p in query.recentProgress))
         first = next(p for p in query.recentProgress if p["batchId"] == 0)
-        query.stop()
     spark.stop()
     return {
         "session": started - began,
@@ -51,11 +51,19 @@ def measure(source: str, options: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _cpu_seconds() -> float:
-    """Of this process, the JVM, all Python below it, and the agent: less noisy than a clock."""
-    here = psutil.Process()
-    alive = [here, *here.children(recursive=True), *agents_of(here)]
-    return float(sum(sum(process.cpu_times()[:4]) for process in alive))
+@contextmanager
+def _running(rows: Any, checkpoint: str) -> Iterator[Any]:
+    """A query that has stopped, whatever happened, before its checkpoint is removed.
+
+    Spark removes a commit's checksum behind the commit. Where the directory went away in that
+    moment, the query failed with "commits/..0.<uuid>.tmp.crc does not exist", and that was told in
+    place of what had gone wrong here.
+    """
+    query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    try:
+        yield query
+    finally:
+        query.stop()
 
 
 def _wait(query: Any, condition: Any) -> None:

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # Beyond the request timeout and the long poll: a reply that takes longer is as good as lost.
 _SPARE_S = 5.0
+# How long a session that ends waits for its broker; the broker drops it later by itself.
+_GOODBYE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Fetcher:
     def close(self) -> None:
         """Close the session at the broker, if it can be reached, and the connection."""
         try:
-            self._close_session(time.monotonic() + 1.0)
+            self._close_session(time.monotonic() + _GOODBYE_S)
         except (ConnectionLost, WireError) as cause:
             log.debug("the session at %s was left to expire: %s", self.broker, cause)
         if self._connection is not None:

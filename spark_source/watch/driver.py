@@ -26,6 +26,7 @@ from spark_source.model import (
 from spark_source.offsets import Offsets, Position
 from spark_source.options import SourceOptions
 from spark_source.planner import TriggerDelay, admit, plan_splits
+from spark_source.watch.following import Following
 from spark_source.watch.log import Log, no_leader
 from spark_source.watch.loss import LossPolicy
 from spark_source.watch.pace import LONG_POLL_MS
@@ -33,7 +34,6 @@ from spark_source.watch.report import Report
 from spark_source.watch.snapshot import Snapshot
 from spark_source.watch.starting import starting_positions
 from spark_source.watch.watch import Watch
-from spark_source.wire.backoff import Backoff
 
 # A query that another source keeps busy is not held up for longer than this.
 _BUSY_WAIT_S = 0.01
@@ -50,6 +50,7 @@ class Driver:
         self._options = options
         self._log = source or Log(options)
         self._watch = watch or Watch(options)
+        self._following = Following(options.network, self._log, self._watch)
         self._loss = LossPolicy(self._log, self._watch, fail=options.fail_on_data_loss)
         self._query = uuid.uuid4().hex
         self._report = Report(options.stats_directory, self._query)
@@ -65,10 +66,6 @@ class Driver:
         self._held_back = False
         self._moving = False
         self._hurried = False
-        self._begun = False
-        self._view_due = 0.0
-        self._retry_due = 0.0
-        self._backoff = Backoff(options.network)
 
     def initial(self) -> Offsets:
         """Where a new query starts; the same answer however often Spark asks."""
@@ -149,7 +146,7 @@ class Driver:
 
     def _begin(self, start: Offsets) -> None:
         """Make ``_candidates`` all there is to look at from this start."""
-        asked_now = not self._begun
+        asked_now = not self._following.begun
         self._catch_up(start)
         if self._available_now and self._snapshot is None:
             self._snapshot = self._promise(fresh=asked_now)
@@ -170,45 +167,15 @@ class Driver:
     def _catch_up(self, known: Offsets) -> None:
         """Take what the watch has learned; ask for metadata if that is due, or needed."""
         self._candidates |= self._watch.take()
-        now = time.monotonic()
-        if now >= self._view_due or (self._watch.unsettled and now >= self._retry_due):
-            self._discover(known)
-        if lost := self._watch.out_of_range:
-            self._place(lost, {tp: self._watch.leader(tp) for tp in lost})
+        if self._following.catch_up(known):
+            self._write_report()
         self._candidates |= self._watch.take()
-
-    def _discover(self, known: Offsets) -> None:
-        view = self._log.settled_view(known.positions)
-        if not self._begun:
-            self._watch.adopt(known.sessions)
-        self._follow(view)
-        self._view_due = time.monotonic() + self._options.network.metadata_max_age_s
-        if self._watch.unsettled:
-            self._retry_due = time.monotonic() + self._backoff.pause_s()
-        else:
-            self._backoff = Backoff(self._options.network)
-        self._write_report()
-
-    def _follow(self, view: ClusterView) -> None:
-        """Take metadata, and give new partitions a position."""
-        new = self._watch.follow(view, self._log.partitions(view))
-        if self._begun:  # one without a leader yet must not hold up the others
-            new = [tp for tp in new if view.leader(tp) is not None]
-        self._place(new, {tp: view.leader(tp) for tp in new})
-        self._begun = True
-
-    def _place(
-        self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]
-    ) -> None:
-        """Watch partitions from their log ends of now on."""
-        starts = self._log.starts(partitions)
-        self._watch.place(self._log.ends(partitions), leaders, starts)
 
     def _promise(self, *, fresh: bool) -> Snapshot:
         """The snapshot of an AvailableNow query: ends that were asked for since it was prepared."""
         partitions = self._watch.partitions
         if not fresh:
-            self._place(partitions, {tp: self._watch.leader(tp) for tp in partitions})
+            self._following.place_anew(partitions)
         ends = {tp: end for tp in partitions if (end := self._watch.end(tp)) is not None}
         return Snapshot(ends, dict(self._watch.topic_ids), self._log, self._watch)
 
@@ -355,7 +322,7 @@ class Driver:
         here = [tp for tp in partitions if self._watch.exists(tp)]
         found = {tp: self._watch.leader(tp) for tp in here}
         if None in found.values():
-            self._follow(view := self._log.led_view(here))
+            self._following.follow(view := self._log.led_view(here))
             found = {tp: view.leader(tp) for tp in here}
         return {tp: leader for tp, leader in found.items() if leader is not None}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,7 +16,7 @@ from wire.little import LittleKafka
 
 from spark_source import __version__
 from spark_source import options as parsing
-from spark_source.agent import client, lane_thread, server, stats
+from spark_source.agent import client, lane_thread, server, shared, stats, warm
 from spark_source.agent.budget import Budget
 from spark_source.agent.channel import AskStatus, Batch, Channel, Hello, Read, Release, Status
 from spark_source.agent.reading import Delivery
@@ -26,7 +25,7 @@ from spark_source.errors import AgentError, ReadStalled
 from spark_source.model import OffsetRange, TopicPartition
 from spark_source.options import SourceOptions
 
-from .test_shared import expected, part, wait_until
+from .shared.helpers import expected, part, wait_until
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LARGE = b"x" * 300_000
@@ -151,20 +150,35 @@ def test_totals_are_there_when_the_last_word_is(
     assert 8 == stats.read(tmp_path / "stats").records
 
 
-def test_a_lease_closes_sessions(kafka: LittleKafka, agent: Agent) -> None:
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        """As time.monotonic."""
+        return self.now
+
+
+def test_a_lease_closes_sessions(
+    kafka: LittleKafka, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query that nobody reads for its lease is closed, not before, and not while one reads."""
-    given = options(kafka, kfetch__agent__lease="1s")
+    clock = Clock()
+    monkeypatch.setattr(shared, "time", clock)
+    given = options(kafka, kfetch__agent__lease="60s")
     reading = agent.batches(given, part(kafka, T0))
     next(reading)
-    time.sleep(1.2)
+    clock.now = 100
     agent.queries.close_idle()
 
     assert 1 == len(kafka.sessions())
     reading.close()
     assert wait_until(lambda: agent.server._workers == 0)
+    clock.now = 159
     agent.queries.close_idle()
     assert 1 == len(kafka.sessions())
-    time.sleep(1.1)
+    clock.now = 161
     agent.queries.close_idle()
     assert [] == kafka.sessions()
     assert not agent.server.busy
@@ -217,6 +231,7 @@ def test_a_worker_is_as_patient_as_its_reading(
 ) -> None:
     """A read that waits for memory longer than a worker waits for a word fails for its own reason,
     and the worker does not take the agent for a hung one."""
+    warm.load()  # importing numba would hold up the signs of life
     monkeypatch.setattr(server, "_SIGN_S", 0.05)
     monkeypatch.setattr(lane_thread, "_LOOK_S", 0.01)
     hog = agent.queries.budget.reserve(1, 0)

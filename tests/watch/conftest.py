@@ -8,8 +8,10 @@ import pytest
 from wire.little import LittleKafka
 
 from spark_source.watch import log, loss
+from spark_source.watch.driver import Driver
 
-from .helpers import fill, opened
+from .damage import Reader
+from .helpers import ALWAYS, fill, opened, query
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +35,17 @@ def kafka() -> Iterator[LittleKafka]:
     with LittleKafka(2) as running:
         fill(running)
         yield running
+
+
+@pytest.fixture
+def driver(kafka: LittleKafka) -> Driver:
+    """A query over all of t."""
+    return query(kafka)
+
+
+@pytest.fixture
+def lenient(kafka: LittleKafka) -> Reader:
+    """A query with failOnDataLoss=false that has read everything so far."""
+    reader = Reader(kafka, query(kafka, failOnDataLoss="false", **ALWAYS))
+    reader.batch()
+    return reader

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.metadata import MetadataRequest
 from wire.little import LittleKafka
 from wire.log import Log
 
@@ -17,126 +14,11 @@ from spark_source.errors import (
     OffsetBeyondLog,
     PartitionGone,
     RecordsExpired,
-    TopicRecreated,
 )
 from spark_source.model import TopicPartition
-from spark_source.offsets import Offsets
-from spark_source.watch.driver import Driver
 
-from .helpers import ALWAYS, T0, T1, U0, at, fill, logged, query, read
-
-Damage = Callable[[LittleKafka], None]
-Ranges = dict[TopicPartition, tuple[int, int]]
-
-
-def recreated(kafka: LittleKafka) -> None:
-    """The topic is deleted and created again, with fewer records."""
-    kafka.create("t", 2)
-    kafka.log(T0).append(b"new a")
-
-
-def regrown(kafka: LittleKafka) -> None:
-    """The same, and its log is longer than the old one by now."""
-    kafka.create("t", 2)
-    kafka.log(T0).append(*[b"new %d" % n for n in range(9)])
-
-
-def deleted(kafka: LittleKafka) -> None:
-    """The topic is deleted."""
-    del kafka.topics["t"]
-
-
-def shrunk(kafka: LittleKafka) -> None:
-    """A partition is gone."""
-    kafka.topics["t"].logs.pop()
-
-
-def expired(kafka: LittleKafka) -> None:
-    """Retention has passed the position."""
-    kafka.log(T0).append(b"d", b"e", b"f")
-    kafka.log(T0).append(b"g", b"h")
-    kafka.log(T0).expire(6)
-
-
-def truncated(kafka: LittleKafka) -> None:
-    """An unclean election has lost the last records, and others came in their place."""
-    log = kafka.log(T0)
-    log.truncate(0)
-    log.append(b"a")
-    kafka.elect(T0, 2)
-    log.append(b"new b", b"new c", b"new d")
-
-
-def beyond(kafka: LittleKafka) -> None:
-    """The log ends below the position, under the same leader epoch."""
-    kafka.log(T0).truncate(0)
-    kafka.log(T0).append(b"new a")
-
-
-# Damage after the first batch, the error it is, and what is read on with failOnDataLoss=false.
-CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
-    (recreated, TopicRecreated, "topic t was deleted and created again", {T0: (0, 1)}),
-    (regrown, TopicRecreated, "topic t was deleted and created again", {T0: (0, 9)}),
-    (
-        deleted,
-        PartitionGone,
-        "t-0 no longer exists, or is not subscribed",
-        {},
-    ),
-    (
-        shrunk,
-        PartitionGone,
-        "t-1 no longer exists, or is not subscribed",
-        {},
-    ),
-    (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
-    (beyond, OffsetBeyondLog, "t-0 stands at offset 3, but its log ends at 1", {}),
-]
-LOSSES = pytest.mark.parametrize(
-    ("damage", "kind", "told", "ranges"), CASES, ids=[case[0].__name__ for case in CASES]
-)
-
-
-class Reader:
-    """Spark's part: goes from offset to offset, and keeps the values that were delivered."""
-
-    def __init__(self, kafka: LittleKafka, driver: Driver) -> None:
-        self.kafka = kafka
-        self.driver = driver
-        self.offsets = logged(driver.initial())
-        self.values: list[bytes] = []
-        self.last: Ranges = {}
-
-    def batch(self) -> Offsets | None:
-        """One micro-batch, if there is one."""
-        end = self.driver.latest(self.offsets, None)
-        self.last = {}
-        if end is not None:
-            start, self.offsets = self.offsets, logged(end)
-            self.take(start, self.offsets)
-        return end
-
-    def take(self, start: Offsets, end: Offsets) -> None:
-        """Read what the tasks between two offsets read."""
-        self.last = read(self.driver, start, end)
-        for tp, (first, last) in self.last.items():
-            kept = self.kafka.log(tp).values
-            self.values += [kept[at] for at in range(first, last) if at in kept]
-
-    def finish(self) -> None:
-        """Read until nothing is new."""
-        for _ in range(10):
-            if self.batch() is None:
-                return
-        pytest.fail("an idle query goes on and on")
-
-
-@pytest.fixture
-def lenient(kafka: LittleKafka) -> Reader:
-    """A query with failOnDataLoss=false that has read everything so far."""
-    reader = Reader(kafka, query(kafka, failOnDataLoss="false", **ALWAYS))
-    reader.batch()
-    return reader
+from .damage import LOSSES, Damage, Ranges, Reader, expired
+from .helpers import ALWAYS, T0, at, fill, logged, query, read
 
 
 @LOSSES
@@ -240,71 +122,6 @@ def test_nothing_twice(
     assert len(set(fresh)) == len(fresh)
 
 
-@LOSSES
-def test_loss_before_planning(
-    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], told: str, ranges: Ranges
-) -> None:
-    """A loss between ``latest`` and ``splits`` fails no lenient query, and repeats nothing."""
-    reader = Reader(kafka, query(kafka, failOnDataLoss="false"))
-    reader.batch()
-    kafka.log(T1).append(b"y")
-    start, end = reader.offsets, logged(reader.driver.latest(reader.offsets, None))
-    damage(kafka)
-    reader.offsets = end
-    reader.take(start, end)
-    reader.finish()
-
-    assert len(set(reader.values)) == len(reader.values)
-
-
-@pytest.mark.parametrize("damage", [recreated, regrown, deleted, shrunk])
-@pytest.mark.parametrize("restart", [False, True])
-def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart: bool) -> None:
-    """The same by default fails the query, also if planning is the first thing after a restart."""
-    driver = query(kafka)
-    start = logged(driver.initial())
-    end = logged(driver.latest(start, None))
-    damage(kafka)
-    driver = query(kafka) if restart else driver
-    with pytest.raises((TopicRecreated, PartitionGone)):
-        driver.splits(start, end)
-
-
-def test_new_topic_gone_before_planning(kafka: LittleKafka) -> None:
-    """A topic that came and went between two offsets is a loss too."""
-    for fail in ("true", "false"):
-        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
-        kafka.create("u")
-        kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
-        del kafka.topics["u"]
-        if fail == "true":
-            with pytest.raises(PartitionGone, match="u-0 no longer exists"):
-                driver.splits(start, end)
-        else:
-            assert {} == read(driver, start, end)
-
-
-def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
-    """Offsets of a topic that was created again are not applied to the new one."""
-    for fail in ("true", "false"):
-        kafka.topics.pop("u", None)
-        driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
-        kafka.create("u")
-        kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
-        kafka.create("u")
-        kafka.log(U0).append(b"new u")
-        if fail == "true":
-            with pytest.raises(TopicRecreated):
-                driver.splits(start, end)
-        else:
-            assert {} == read(driver, start, end)
-            assert {U0: (0, 1)} == read(driver, end, logged(driver.latest(end, None)))
-
-
 def test_same_position_in_the_new_topic(kafka: LittleKafka, lenient: Reader) -> None:
     """A new topic that reaches the old topic's position is not sent back to its beginning."""
     kafka.create("t", 2)
@@ -332,110 +149,6 @@ def test_new_partition_not_at_zero(kafka: LittleKafka, fail: str) -> None:
         assert {new: (1, 3)} == read(driver, start, logged(driver.latest(start, None)))
 
 
-def test_unclean_election_without_loss(kafka: LittleKafka, lenient: Reader) -> None:
-    """A new epoch over a log that still reaches the position is no loss."""
-    kafka.elect(T0, 2)
-    kafka.log(T0).append(b"d")
-    strict = query(kafka)
-
-    assert {T0: (3, 4)} == read(
-        strict, lenient.offsets, logged(strict.latest(lenient.offsets, None))
-    )
-
-
-def test_epoch_that_wrote_nothing(kafka: LittleKafka, lenient: Reader) -> None:
-    """A position under an epoch without records is not taken for divergence."""
-    for node in (2, 1, 2):
-        kafka.elect(T0, node)
-    kafka.log(T1).append(b"y")
-    lenient.batch()
-    kafka.elect(T0, 1)
-    strict = query(kafka)
-    kafka.log(T0).append(b"d")
-
-    assert T0 in read(strict, lenient.offsets, logged(strict.latest(lenient.offsets, None)))
-
-
-def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
-    """Epochs are asked for when a leader changes, not in every micro-batch."""
-    before = len(kafka.asked(OffsetForLeaderEpochRequest))
-    for _ in range(5):
-        lenient.batch()
-    assert before == len(kafka.asked(OffsetForLeaderEpochRequest))
-    kafka.elect(T0, 2)
-    lenient.batch()
-
-    asked = kafka.asked(OffsetForLeaderEpochRequest)[before:]
-    assert [[("t", 0)]] == [
-        [(t.topic, p.partition) for t in request.topics for p in t.partitions] for request in asked
-    ]
-
-
-def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
-    """A log end below the position is asked for again before it is a loss (KAFKA-7703)."""
-    driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
-    kafka.log(T1).append(b"y")
-
-    def old(request: object) -> object:
-        reply = kafka._list_offsets(1, request)
-        reply.topics[0].partitions[0].offset = 1
-        return reply
-
-    kafka.nodes[1].answer(ListOffsetsRequest, old, old)
-
-    assert {T0: 3, T1: 2} == at(driver.latest(start, None))
-
-
-def test_positions_of_an_old_broker() -> None:
-    """Where epochs can't be asked for, a log that is long enough is believed."""
-    with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
-        fill(kafka)
-        driver = query(kafka)
-        start = logged(driver.latest(logged(driver.initial()), None))
-        kafka.elect(T0, 1)
-        kafka.log(T0).append(b"d")
-
-        assert {T0: (3, 4)} == read(driver, start, logged(driver.latest(start, None)))
-
-
-def cut_while_planned(kafka: LittleKafka) -> None:
-    """An unclean election cuts the log inside a planned range; it grows past the end."""
-    log = kafka.log(T0)
-    log.truncate(4)
-    kafka.elect(T0, 2)
-    log.append(*[b"new %d" % n for n in range(4, 9)])
-
-
-def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
-    """A planned range whose end is of a lost history is not read as if nothing had happened."""
-    driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
-    kafka.log(T0).append(b"d")
-    kafka.log(T0).append(b"e", b"f")
-    end = logged(driver.latest(start, None))
-    cut_while_planned(kafka)
-    with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
-        driver.splits(start, end)
-    with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
-        driver.latest(end, None)
-
-
-def test_truncation_inside_a_planned_range_is_read_once(
-    kafka: LittleKafka, lenient: Reader
-) -> None:
-    """With failOnDataLoss=false what lies below the cut is read, then what came in its place."""
-    kafka.log(T0).append(b"d")
-    kafka.log(T0).append(b"e", b"f")
-    end = logged(lenient.driver.latest(lenient.offsets, None))
-    cut_while_planned(kafka)
-    start, lenient.offsets = lenient.offsets, end
-    lenient.take(start, end)
-    lenient.finish()
-
-    assert [b"d", *[b"new %d" % n for n in range(4, 9)]] == lenient.values[4:]
-
-
 def test_a_partition_out_of_the_subscription_is_told(kafka: LittleKafka) -> None:
     """Narrowing ``assign`` drops a partition of the checkpoint: that is a loss, as in the
     connector, not silence."""
@@ -447,19 +160,3 @@ def test_a_partition_out_of_the_subscription_is_told(kafka: LittleKafka) -> None
     lenient = query(kafka, assign='{"t":[0]}', failOnDataLoss="false")
 
     assert {T0: 3} == at(lenient.latest(start, None))
-
-
-def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
-    """One reply that lacks the topic, of a broker that lags behind, deletes nothing."""
-    driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
-    topic = kafka.topics.pop("t")
-
-    def back(request: object) -> object:
-        reply = kafka._metadata(request)
-        kafka.topics["t"] = topic
-        return reply
-
-    kafka.nodes[1].answer(MetadataRequest, back)
-
-    assert driver.latest(start, None) is None

@@ -1,0 +1,73 @@
+"""Keeping the watch in step with the cluster: metadata when it is due, positions for what is new.
+
+Metadata is asked for every ``kafka.metadata.max.age.ms``, and with back-off while a partition has
+no known leader or a broker can't be reached. Log ends are asked for when a partition is new, when
+its position is out of range, and when a snapshot wants those of now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from spark_source.model import ClusterView, Leader, TopicPartition
+from spark_source.offsets import Offsets
+from spark_source.options import NetworkOptions
+from spark_source.watch.log import Log
+from spark_source.watch.watch import Watch
+from spark_source.wire.backoff import Backoff
+
+__all__ = ["Following"]
+
+
+class Following:
+    """Which partitions a watch has, and where they stand."""
+
+    def __init__(self, network: NetworkOptions, log: Log, watch: Watch) -> None:
+        self._network = network
+        self._log = log
+        self._watch = watch
+        self._view_due = 0.0
+        self._retry_due = 0.0
+        self._backoff = Backoff(network)
+        self.begun = False
+        """Whether every partition has been given a position once."""
+
+    def catch_up(self, known: Offsets) -> bool:
+        """Ask for what is due, or needed. Whether metadata was asked for."""
+        now = time.monotonic()
+        due = now >= self._view_due or (self._watch.unsettled and now >= self._retry_due)
+        if due:
+            self._discover(known)
+        if lost := self._watch.out_of_range:
+            self.place_anew(lost)
+        return due
+
+    def follow(self, view: ClusterView) -> None:
+        """Take metadata, and give new partitions a position."""
+        new = self._watch.follow(view, self._log.partitions(view))
+        if self.begun:  # one without a leader yet must not hold up the others
+            new = [tp for tp in new if view.leader(tp) is not None]
+        self._place(new, {tp: view.leader(tp) for tp in new})
+        self.begun = True
+
+    def place_anew(self, partitions: list[TopicPartition]) -> None:
+        """Watch partitions that have leaders already from their log ends of now on."""
+        self._place(partitions, {tp: self._watch.leader(tp) for tp in partitions})
+
+    def _discover(self, known: Offsets) -> None:
+        view = self._log.settled_view(known.positions)
+        if not self.begun:
+            self._watch.adopt(known.sessions)
+        self.follow(view)
+        self._view_due = time.monotonic() + self._network.metadata_max_age_s
+        if self._watch.unsettled:
+            self._retry_due = time.monotonic() + self._backoff.pause_s()
+        else:
+            self._backoff = Backoff(self._network)
+
+    def _place(
+        self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]
+    ) -> None:
+        starts = self._log.starts(partitions)
+        self._watch.place(self._log.ends(partitions), leaders, starts)
