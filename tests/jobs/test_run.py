@@ -8,9 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkRuntimeError,
+)
 
-from jobs import cli, progress, spark
+from jobs import cli, config, progress, spark
+from jobs.errors import ConfigError
 from jobs.progress import Batch
+from jobs.run import stream
+from tests.jobs.projects import ENVIRON
 
 END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
 LATEST = {
@@ -106,6 +115,27 @@ SQLSTATE: XXKST"""
 def test_one_sentence_of_many(text: str, sentence: str) -> None:
     """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
     assert sentence == spark.cause_of(RuntimeError(text))
+
+
+@pytest.mark.parametrize(
+    ("cause", "at", "mistake"),
+    [
+        (AnalysisException("[TABLE_NOT_FOUND] x"), ("sink",), True),
+        (ParseException("[PARSE_SYNTAX_ERROR] x"), ("transform",), True),
+        (IllegalArgumentException("x"), ("sink",), True),
+        (KeyError("column"), ("transform",), True),
+        (KeyError("column"), ("sink",), False),
+        (OSError("no route to the object store"), ("transform",), False),
+        (PySparkRuntimeError("the JVM is gone"), ("transform",), False),
+    ],
+)
+def test_what_another_attempt_could_not_mend(
+    project: Path, cause: Exception, at: tuple[str, ...], mistake: bool
+) -> None:
+    """Spark's analysis and the project's code make mistakes; whatever else fails may pass."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    with pytest.raises(ConfigError if mistake else type(cause)), stream.mistakes(job, *at):
+        raise cause
 
 
 def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
