@@ -28,7 +28,7 @@ from jobs.maven import jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DELTA", "cause_of", "delta_jars", "python_path", "session"]
+__all__ = ["DELTA", "cause_of", "delta_jars", "python_path", "session", "text_of"]
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -186,13 +186,24 @@ def _end_jvm() -> None:
 
 
 _OURS = re.compile(r"^.*\bspark_source\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
-_PYTHON = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
+    re.MULTILINE,
+)
+_JAVA = re.compile(r"^Caused by: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
+
+
+def text_of(error: BaseException) -> str:
+    """All that an exception says; one of Spark's has its causes in the JVM's trace alone."""
+    description = getattr(error, "_desc", None)
+    told = str(error) if description is None else str(description)
+    return f"{told}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
 def cause_of(error: BaseException) -> str:
     """The sentence in one of Spark's exceptions, which hold whole tracebacks of two languages."""
-    text = str(error)
-    for pattern in (_OURS, _PYTHON):
+    text = text_of(error)
+    for pattern in (_OURS, _PYTHON, _JAVA):
         if found := pattern.findall(text):
             return str(found[-1]).strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

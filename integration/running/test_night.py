@@ -52,7 +52,7 @@ def plain(source):
 
 @f.udf("bigint")
 def moody(number):
-    if random.random() < 0.0005:
+    if random.random() < 0.00005:
         raise RuntimeError("a bad mood")
     return number
 

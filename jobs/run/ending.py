@@ -15,7 +15,7 @@ from pathlib import Path
 from jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
 from jobs.files import write_json
 from jobs.run.kinds import Kind
-from jobs.spark import cause_of
+from jobs.spark import cause_of, text_of
 from spark_source import errors as source_errors
 
 __all__ = ["UNDECODED", "Ending", "error_from", "kind_of", "read", "write"]
@@ -67,8 +67,9 @@ def error_from(
     if isinstance(cause, JobsError):
         return cause
     sentence = f"{before}: {redacted(cause_of(cause))} (see {log})"
-    names = _CLASS.findall(str(cause))
-    return _class_for(names[-1] if names else "", str(cause))(sentence)
+    text = text_of(cause)
+    names = _CLASS.findall(text)
+    return _class_for(names[-1] if names else "", text)(sentence)
 
 
 def _class_for(name: str, text: str) -> type[JobsError]:

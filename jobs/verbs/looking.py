@@ -163,7 +163,12 @@ def history(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]", help="Else all.")] = None,
     project: ProjectFile = None,
     environment: Environment = None,
-    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="So many of the last runs: of all, or of each job named.")] = 20,
+    count: Annotated[
+        int,
+        typer.Option(
+            "-n", min=1, max=1000, help="So many of the last runs: of all, or of each job named."
+        ),
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """Show the last runs: when they began, how long they took, how they ended, and why.

@@ -117,6 +117,34 @@ def test_one_sentence_of_many(text: str, sentence: str) -> None:
     assert sentence == spark.cause_of(RuntimeError(text))
 
 
+JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
+\tat org.apache.spark.sql.Something
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows
+\t... 3 more
+Caused by: {cause}
+\tat java.base/java.lang.Thread.run"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        ("java.io.IOException: No space left on device", "No space left on device"),
+        (
+            "org.apache.spark.api.python.PythonException: Traceback\n" + TRACE,
+            "partition 3 of clicks",
+        ),
+        ("x.PythonException: Traceback (most\nRuntimeError: a bad mood", "a bad mood"),
+    ],
+)
+def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:
+    """What an executor's task died of is not in the message of the query's error, but is told."""
+    error = RuntimeError("never shown")
+    error._desc = "[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED]"  # type: ignore[attr-defined]
+    error._stackTrace = JVM.format(cause=cause)  # type: ignore[attr-defined]
+
+    assert spark.cause_of(error).startswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("cause", "at", "mistake"),
     [
