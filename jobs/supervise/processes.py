@@ -116,11 +116,17 @@ def adopt(pid: int, started: float, mark: str) -> Process:
 
 
 def marked(mark: str) -> Process | None:
-    """The leader of the run with this mark, if any of its processes lives."""
+    """The leader of the run with this mark, alive or not, if any of its processes lives."""
+    found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            leader = os.getsid(process.pid)
-            # What runs beside a run's session (an agent) is not the run.
-            if _has(process, mark) and _has(psutil.Process(leader), mark):
-                return Process(leader, psutil.Process(leader).create_time(), mark)
-    return None
+            # An agent has a session of its own, and leaves by itself when its JVM is gone.
+            if _has(process, mark) and _AGENT not in process.cmdline():
+                found.append((process.create_time(), os.getsid(process.pid)))
+    if not found:
+        return None
+    started, leader = min(found)
+    return Process(leader, started, mark)
+
+
+_AGENT = "spark_source.agent"
