@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from jobs.config import Project
-from jobs.errors import SupervisorError
+from jobs.errors import ConfigError, JobsError, SupervisorError
 from jobs.spark import python_path
 from jobs.supervise.log import log_file
 from jobs.supervise.store import Store, directory
@@ -21,7 +22,6 @@ _LOOK_S = 0.1
 
 def start_in_background(project: Project, environment: str | None) -> int:
     """Start it; its process id once it supervises. Raises what it says when it can't."""
-    project.check()  # mistakes are told here, not in a file
     first_words = directory(project.storage) / "up.log"
     first_words.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "jobs.cli", "up", "--quiet"]
@@ -29,12 +29,7 @@ def start_in_background(project: Project, environment: str | None) -> int:
     command += ["--env", environment] if environment else []
     with first_words.open("wb") as output:
         child = subprocess.Popen(
-            [
-                *command,
-                "--project",
-                str(project.path),
-                *(["--env", environment] if environment else []),
-            ],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -48,8 +43,13 @@ def start_in_background(project: Project, environment: str | None) -> int:
             if incumbent and incumbent.pid == child.pid and incumbent.ended_s is None:
                 return child.pid
             time.sleep(_LOOK_S)
-    said = first_words.read_text().splitlines()
-    last = next((line.removeprefix("kfetch: ") for line in reversed(said) if line), "no word")
-    raise SupervisorError(
-        f"the supervisor did not come up: {last} (see {log_file(project.storage)})"
-    )
+    raise _error(child.poll(), first_words.read_text(), log_file(project.storage))
+
+
+def _error(code: int | None, said: str, log: Path) -> JobsError:
+    """What the child said when it gave up, as if it had been said here."""
+    lines = [line.removeprefix("kfetch: ") for line in said.splitlines() if line]
+    sentence = lines[-1] if lines else "it said nothing"
+    if code == ConfigError.exit_code:
+        return ConfigError(sentence)
+    return SupervisorError(f"the supervisor did not come up: {sentence} (see {log})")

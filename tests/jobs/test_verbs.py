@@ -100,6 +100,18 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
     assert "there is no log" in said
 
 
+def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> None:
+    """A mistake is told by the command that starts it in the background, with its code."""
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text() + "enabld: true\n")
+
+    assert (
+        2,
+        "",
+        "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled?\n",
+    ) == (kfetch("up", "--detach"))
+
+
 def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
     """What a newer kfetch has written is not touched."""
     with Store.of(shop / ".kfetch" / "storage") as store:
