@@ -17,10 +17,11 @@ from jobs.config.yamlfile import suggestion
 from jobs.errors import ConfigError, SupervisorError
 from jobs.files import claimed
 from jobs.kafka.process import find
+from jobs.run import ending
 from jobs.run.kinds import Kind
 from jobs.supervise.machine import Order
 from jobs.supervise.store import Incumbent, Store, directory
-from jobs.supervise.supervisor import process_of
+from jobs.supervise.supervisor import last_word, process_of
 from jobs.supervise.view import alive
 
 __all__ = ["ask", "down", "wait_until_ended"]
@@ -112,4 +113,11 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         time.sleep(_LOOK_S)
     for run, process in zip(runs, processes, strict=True):
         process.kill()
-        store.end(run.id, time.time(), Kind.STOPPED, "ended by kfetch down, without a supervisor")
+        word = last_word(project.storage, run.job, run.id)
+        told = ending.read(word)
+        kind, sentence = told.kind, told.sentence
+        if kind in (Kind.STOPPED, Kind.KILLED):
+            sentence = "by kfetch down, without a supervisor"
+        now = time.time()
+        store.end(run.id, now, kind, sentence, batches=told.batches, rows=told.rows)
+        word.unlink(missing_ok=True)

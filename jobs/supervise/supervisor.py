@@ -37,7 +37,7 @@ from jobs.supervise.processes import Process, adopt, launch, marked
 from jobs.supervise.rules import Rules, rules_of
 from jobs.supervise.store import Incumbent, Run, Store, directory
 
-__all__ = ["Command", "Supervisor", "process_of"]
+__all__ = ["Command", "Supervisor", "last_word", "process_of"]
 
 log = logging.getLogger("kfetch.supervisor")
 
@@ -255,7 +255,7 @@ class Supervisor:
         state = machine.launched(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
-        word = self._last_word(supervised)
+        word = self._word(supervised)
         word.unlink(missing_ok=True)
         try:
             supervised.process = launch(
@@ -271,15 +271,16 @@ class Supervisor:
         self._store.started(run, supervised.process.pid, supervised.process.started)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
-    def _last_word(self, supervised: _Supervised) -> Path:
-        return supervised.job.directory / f"ending-{supervised.run}.json"
+    def _word(self, supervised: _Supervised) -> Path:
+        assert supervised.run is not None
+        return last_word(self._project.storage, supervised.job.name, supervised.run)
 
     def _ended(self, supervised: _Supervised, now: float) -> None:
         assert supervised.process is not None
         if not supervised.process.kill():
             log.error("job %s: some of its processes do not die", supervised.job.name)
             return  # a next run beside them is what must not be: look again
-        word = self._last_word(supervised)
+        word = self._word(supervised)
         self._note_end(supervised, ending.read(word), now)
         word.unlink(missing_ok=True)
 
@@ -346,6 +347,11 @@ def _noted_as(supervised: _Supervised, told: Ending) -> tuple[Kind, str]:
 
 def _mark(storage: Path, run: int) -> str:
     return f"{storage}#{run}"
+
+
+def last_word(storage: Path, job: str, run: int) -> Path:
+    """Where a run says how it ended."""
+    return storage / job / f"ending-{run}.json"
 
 
 def process_of(storage: Path, run: Run) -> Process:

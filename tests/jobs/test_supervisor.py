@@ -308,7 +308,7 @@ def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
         store._db.execute("UPDATE supervisor SET process_started_s = 0")
 
         assert 1 == control.down(stage.project, store, timeout_s=PATIENCE_S)
-    assert [Kind.STOPPED] == [run.kind for run in stage.runs("a")]
+    assert [(Kind.STOPPED, 7)] == [(run.kind, run.rows) for run in stage.runs("a")]
     assert [] == stage.processes()
 
 
