@@ -29,6 +29,9 @@ Report = Callable[[Batch], None]
 _PULSE_S = 1.0
 """The pulse is written so often at most: a fast query has twenty micro-batches a second."""
 
+_SETTLED_S = 5.0
+"""Idle for so long from its start on, a query has nothing to read; it tells every ten seconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
@@ -38,8 +41,8 @@ class Pulse:
     """seconds since 1970"""
     batch: int | None
     """the last one that was committed in this run"""
-    lag: int = 0
-    """offsets behind, after it"""
+    lag: int | None = None
+    """offsets behind, after it; None while nobody knows"""
     lag_s: float = 0.0
     """for so long at least the next offset had been waiting"""
 
@@ -72,6 +75,7 @@ class Watch:
         self._history = LagHistory()
         self._written = 0.0
         self._last: Batch | None = None
+        self._idle_since: float | None = None
         self.ended = threading.Event()
         self.batches = self.rows = self.lag = 0
 
@@ -81,7 +85,7 @@ class Watch:
         if told["sources"] and "addBatch" in told["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             self._batch(progress.from_spark(told, time.time(), lag_s))
-        self.idle()
+        self._live(time.time())
 
     def _batch(self, batch: Batch) -> None:
         progress.append(self._progress, batch)
@@ -92,18 +96,23 @@ class Watch:
         self._report(batch)
 
     def idle(self) -> None:
-        """A sign of life."""
+        """The query says that there is nothing to read."""
         now = time.time()
-        if abs(now - self._written) < _PULSE_S:
-            return
-        self._written, last = now, self._last
-        pulse = Pulse(
-            at=now,
-            batch=last.batch if last else None,
-            lag=last.lag if last else 0,
-            lag_s=last.lag_s if last else 0.0,
-        )
-        write_json(self._pulse, asdict(pulse))
+        self._idle_since = self._idle_since or now
+        self._live(now)
+
+    def _live(self, now: float) -> None:
+        if abs(now - self._written) >= _PULSE_S:
+            self._written = now
+            write_json(self._pulse, asdict(self._sign(now)))
+
+    def _sign(self, now: float) -> Pulse:
+        last = self._last
+        if last is not None:
+            return Pulse(at=now, batch=last.batch, lag=last.lag, lag_s=last.lag_s)
+        # A query that has just begun is idle too, until its source has heard from the brokers.
+        settled = self._idle_since is not None and now - self._idle_since >= _SETTLED_S
+        return Pulse(at=now, batch=None, lag=0 if settled else None)
 
 
 def listener(watch: Watch) -> Any:

@@ -170,7 +170,7 @@ def unhealthy(health: Health, state: State, pulse: Pulse | None, now: float) -> 
     silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)
     if health.noProgress is not None and silent_s > health.noProgress:
         yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}"
-    if pulse is None:
+    if pulse is None or pulse.lag is None:
         return
     if health.lagRecords is not None and pulse.lag > health.lagRecords:
         yield f"{pulse.lag:,} records behind, more than {health.lagRecords:,}"

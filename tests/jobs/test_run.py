@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyspark.errors import (
 from jobs import cli, config, progress, spark
 from jobs.errors import ConfigError
 from jobs.progress import Batch
-from jobs.run import stream
+from jobs.run import stream, watch
 from tests.jobs.projects import ENVIRON
 
 END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
@@ -115,6 +116,24 @@ SQLSTATE: XXKST"""
 def test_one_sentence_of_many(text: str, sentence: str) -> None:
     """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
     assert sentence == spark.cause_of(RuntimeError(text))
+
+
+def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that has just begun says that it is idle before its source knows better; one that
+    stays idle has nothing to read; after a micro-batch the lag is the batch's."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    watched = watch.Watch(job, lambda batch: None)
+    lags = []
+    for at in (100.0, 110.0):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        watched.idle()
+        lags.append(watch.read_pulse(watch.pulse_file(job)))
+    monkeypatch.setattr(time, "time", lambda: 120.0)
+    watched.seen(TOLD | {"runId": "1", "id": "2"})
+    lags.append(watch.read_pulse(watch.pulse_file(job)))
+
+    assert [(100.0, None), (110.0, 0), (120.0, 5)] == [(p.at, p.lag) for p in lags if p]
 
 
 JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
