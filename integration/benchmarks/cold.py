@@ -5,7 +5,7 @@
 Every run is a new process with a new session (local[2]); the sources take turns, medians are
 compared. Spark's connector and kfetch read the same small topic; the ceiling is a Python data
 source that only yields ready-made batches, so what it needs is Spark's own price of Python. In the
-last row numba's cache is empty and the agent compiles its kernel. Phases are Spark's own
+last row the code cache is empty and the agent compiles its kernel. Phases are Spark's own
 (``durationMs``); what is before the first of them is the query's start.
 """
 
@@ -58,7 +58,7 @@ EMPTY_CACHE = "process, empty cache"
 
 
 def compare(records: int, runs: int) -> dict[str, list[Run]]:
-    """All counted runs by row, alternated, after one of each that warms files and numba's cache."""
+    """All counted runs by row, alternated, after one of each that warms the caches."""
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
         fill(cluster, TOPIC, partitions=PARTITIONS, records=records, size=SIZE)
         rows = cases(cluster, records)

@@ -5,7 +5,8 @@
 Records are produced at a steady rate by a process of its own, each with the time it was handed to
 the producer. A query with the default trigger collects each micro-batch in foreachBatch, as any
 sink must, and looks at the clock then. The first seconds of a query are not counted
-(``--warm-up``). Percentiles are a run's; their medians are compared.
+(``--warm-up``). Percentiles are a run's; their medians are compared. Both sources run with the
+settings that the README advises for short micro-batches; ``--plain`` leaves Spark's defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.benchmarks.stage import alternated, create, medians, session, settings, stream
+from integration.benchmarks.stage import (
+    LOW_LATENCY,
+    alternated,
+    create,
+    medians,
+    session,
+    settings,
+    stream,
+)
 from jobs.kafka import Cluster
 
 TOPIC = "latency"
@@ -153,7 +162,8 @@ def compare(options: argparse.Namespace) -> list[Run]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
         create(cluster, TOPIC, options.partitions)
-        spark = session(2, settings(options.set))
+        advised = {} if options.plain else LOW_LATENCY
+        spark = session(2, {**advised, **settings(options.set)})
         stack.callback(spark.stop)
         stack.enter_context(steady(cluster, options.rate, options.partitions))
         short = argparse.Namespace(**vars(options) | {"warm_up": 5, "seconds": 5})
@@ -179,7 +189,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="counted time of a run")
     parser.add_argument("--warm-up", type=float, default=5, help="seconds of a run not counted")
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
-    parser.add_argument("--agent", default="inline", help="where kfetch's sessions live")
+    parser.add_argument("--plain", action="store_true", help="Spark's default settings")
+    parser.add_argument("--agent", default="process", help="where kfetch's sessions live")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting"
     )

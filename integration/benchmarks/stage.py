@@ -15,6 +15,15 @@ T = TypeVar("T")
 
 SOURCES = ("kfetch", "kafka")
 
+LOW_LATENCY = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What the README advises for short micro-batches with the checkpoint on a local disk."""
+
 
 def session(cores: int, settings: Mapping[str, str] | None = None) -> Any:
     """A Spark session with the connector on its class path; ``settings`` have the last word."""

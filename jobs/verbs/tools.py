@@ -90,8 +90,9 @@ def agents(
 def warm() -> None:
     """Compile the record decoder and keep it, so that no executor has to.
 
-    Set KFETCH_CACHE to the same directory now and where Spark runs. What is compiled fits this
-    kind of CPU; with NUMBA_CPU_NAME=generic, set in both places too, it fits all.
+    Set KFETCH_CACHE to the same directory now and where Spark runs; another user may only read it
+    there if root owns it. What is compiled fits this kind of CPU; with NUMBA_CPU_NAME=generic, set
+    in both places too, it fits all.
 
     \b
     Example: in a Dockerfile

@@ -1,6 +1,6 @@
 """The agent's server: workers come and go, queries' sessions stay for a lease.
 
-One thread per connected worker reads, decodes (numba, crc32c and the codecs let go of the GIL) and
+One thread per connected worker reads, decodes (the loops, crc32c and the codecs hold no GIL) and
 hands batches over in shared memory. A worker that dies closes its socket, which ends its thread and
 takes its ranges out of the sessions.
 """

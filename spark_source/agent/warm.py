@@ -1,14 +1,13 @@
 """Loading the compiled record decoder, and telling when that took long.
 
-numba keeps what it compiled in a directory (``records/numba_cache.py``). Where that is empty, not
-kept between containers, or from another kind of CPU, every new process compiles for seconds before
-its first record: worth a line that says so, and a way to do it once.
+What was compiled is kept in a directory (``records/code_cache.py``). Where that is empty, not kept
+between containers, or from another kind of CPU, every new process compiles for seconds before its
+first record: worth a line that says so, and a way to do it once.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -32,12 +31,10 @@ class Loaded:
 def load() -> Loaded:
     """Load the decoder, once per process. A warning if it had to be compiled."""
     began = time.monotonic()
-    compiled = records.load()
+    ready = records.load()
     seconds = time.monotonic() - began
-    found = Loaded(
-        compiled=compiled, seconds=seconds, directory=os.environ.get("NUMBA_CACHE_DIR", "")
-    )
-    if compiled:
+    found = Loaded(compiled=ready.compiled, seconds=seconds, directory=ready.directory)
+    if found.compiled:
         log.warning("%s", sentence(found))
     return found
 

@@ -1,7 +1,7 @@
 """Record batches to Arrow: two decoders behind one door.
 
 ``decode`` is the kernel unless KFETCH_RECORDS=reference says otherwise; both give the same rows and
-the same errors, and one test suite runs over both. Importing this package does not import numba.
+the same errors, and one test suite runs over both. Importing this package loads no compiled code.
 Every message format that brokers hold is read: v2, and v0 and v1 of segments older than Kafka 0.11.
 It refuses to guess: what is damaged is an error, or is left out and told.
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from spark_source.errors import CorruptBatch, KfetchError, OptionError
 from spark_source.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
 from spark_source.records.batch import Extent, Slice, extent, tail
+from spark_source.records.faults import Unsure
 from spark_source.records.sections import OnCorrupt, Section, sections
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Columns",
     "Extent",
     "OnCorrupt",
+    "Ready",
     "Slice",
     "decode",
     "decoder",
@@ -66,12 +69,22 @@ def decoder(name: str) -> Decoder:
     return found
 
 
-def load() -> bool:
-    """Load the decoder that ``decode`` uses; true if it was compiled, which takes seconds."""
+class Ready(NamedTuple):
+    """How a decoder came to be ready."""
+
+    compiled: bool = False
+    """Whether this process compiled it, which takes seconds."""
+    directory: str = ""
+    """Where compiled code is kept; empty if nowhere."""
+
+
+def load() -> Ready:
+    """Load the decoder that ``decode`` uses."""
     decoder(IMPLEMENTATION)
     if IMPLEMENTATION != "kernel":
-        return False
-    return bool(import_module(f"{__name__}.loops").compiled())
+        return Ready()
+    loops = import_module(f"{__name__}.native").load()
+    return Ready(loops.compiled, loops.directory)
 
 
 def decode(
@@ -87,10 +100,15 @@ def decode(
     batch raises CorruptBatch. With ``on_corrupt`` it is left out instead, all of its records, and
     told; that still raises where the place behind the batch is not known for sure.
     """
+    use = decoder(IMPLEMENTATION)
+    if IMPLEMENTATION == "kernel":
+        checked = check_crcs or on_corrupt is not None
+        straight = import_module(f"{__name__}.kernel").decode_slices
+        with suppress(CorruptBatch, Unsure):  # what is wrong, and whose fault, is found out below
+            return straight(slices, columns=columns, check_crcs=checked)
     found = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
     if not found:
         return None
-    use = decoder(IMPLEMENTATION)
     try:
         return use(found, columns=columns)
     except CorruptBatch:

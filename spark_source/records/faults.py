@@ -11,7 +11,7 @@ from enum import IntEnum
 from spark_source.errors import CorruptBatch, MalformedTimestamp
 from spark_source.model import TopicPartition
 
-__all__ = ["Fault", "failure", "malformed_timestamp"]
+__all__ = ["Fault", "Unsure", "failure", "malformed_timestamp"]
 
 
 class Fault(IntEnum):
@@ -43,6 +43,10 @@ class Fault(IntEnum):
     ORDER = 28
     CONTROL = 29
     WRAPPER = 30
+
+
+class Unsure(Exception):
+    """Something is wrong with a reply: the decoder that words faults is to look at it."""
 
 
 _SENTENCES = {

@@ -1,13 +1,12 @@
 """Records to Arrow, compiled: the same answers as ``reference``, millions of rows a second.
 
-This half makes the table of sections and the buffers, ``loops`` reads and writes them, and the
-buffers become columns without a copy. Importing it imports numba. It refuses to word what is wrong
-with a record: ``loops`` gives a number, and ``faults`` has the sentence.
+``table`` has the records, this file makes the buffers, ``loops`` fills them, and the
+buffers become columns without a copy. Importing it loads the machine code (``native``). It refuses
+to word what is wrong with a record: ``loops`` gives a number, and ``faults`` has the sentence.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -16,10 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from spark_source.model import NO_EPOCH
-from spark_source.records import arrow, loops, reference
+from spark_source.records import arrow, reference
 from spark_source.records.arrow import SCHEMA, Columns, room
-from spark_source.records.faults import Fault, failure
-from spark_source.records.loops import (
+from spark_source.records.batch import Slice
+from spark_source.records.codecs import address_of
+from spark_source.records.faults import Fault, Unsure, failure
+from spark_source.records.layout import (
+    COUNT,
+    EPOCH,
     FAULT_RECORD,
     FAULT_SECTION,
     HEADED_ROWS,
@@ -31,38 +34,59 @@ from spark_source.records.loops import (
     KEY_NULLS,
     RECORD_BYTES_MIN,
     ROWS,
+    SIZE,
     SLACK,
+    SLICE,
+    TIME_TYPE,
     TOTALS,
     VALUE_BYTES,
     VALUE_NULLS,
     WANTED,
-    WIDTH,
 )
 from spark_source.records.sections import Section
+from spark_source.records.table import LOOPS, Table, of_sections, of_slices
 
-__all__ = ["decode"]
+__all__ = ["decode", "decode_slices"]
 
 Array = np.ndarray[Any, Any]
 
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
     """All wanted rows of all sections as one RecordBatch, or None if there are none."""
-    table, totals = _table(sections), np.zeros(TOTALS, np.int64)
-    buffers = _Buffers(table)
-    code = loops.fill_rows(table, totals, *buffers.all)
+    return _decode(of_sections(sections), columns, sections)
+
+
+def decode_slices(
+    slices: Sequence[Slice], *, columns: Columns, check_crcs: bool
+) -> pa.RecordBatch | None:
+    """The same from the slices themselves, without a look at each batch in Python.
+
+    Raises CorruptBatch or Unsure where anything is wrong, in no order: ``sections`` tells what.
+    """
+    return _decode(of_slices(slices, check_crcs=check_crcs), columns, ())
+
+
+def _decode(table: Table, columns: Columns, sections: Sequence[Section]) -> pa.RecordBatch | None:
+    """With the sections, the table's, a fault is worded; without them it is Unsure."""
+    rows, totals = table.rows, np.zeros(TOTALS, np.int64)
+    buffers = _Buffers(rows)
+    code = LOOPS.fill_rows(address_of(rows), len(rows), address_of(totals), *buffers.all)
+    if code and not sections:
+        raise Unsure
     if code:
         raise _failure(Fault(code), sections[totals[FAULT_SECTION]], int(totals[FAULT_RECORD]))
     counts = totals.tolist()
     if not counts[ROWS]:
         return None
-    _check_size(sections, table, counts, columns)
-    arrays = [*buffers.columns(counts), *_constants(sections, table, counts[ROWS])]
+    runs = _topics(table)
+    _check_size(runs, counts, columns)
+    arrays = [*buffers.columns(counts), *_constants(table, runs, counts[ROWS])]
     key, value, offset, time, topic, partition, time_type = arrays
     listed = [key, value, topic, partition, offset, time, time_type]
     if columns.headers:
-        listed.append(_headers_column(table, counts))
+        listed.append(_headers_column(rows, counts))
     if columns.leader_epoch:
-        listed.append(_epochs(sections, table))
+        listed.append(_epochs(rows))
     if columns.serialized_sizes:
         listed += [_sizes(key), _sizes(value)]
     return pa.RecordBatch.from_arrays(listed, schema=arrow.schema_of(columns))
@@ -72,16 +96,6 @@ def _failure(fault: Fault, bad: Section, record: int) -> Exception:
     if fault is Fault.TIMESTAMP:  # whose sentence names the record's offset and time
         reference.decode([bad], columns=Columns())
     return failure(fault, bad.tp, bad.header.base_offset, record)
-
-
-def _table(sections: Sequence[Section]) -> Array:
-    """The sections as numbers: the columns of ``loops``."""
-    numbers = array("q")
-    for _, start, end, header, late, _, data, address in sections:
-        numbers.extend((address, len(data), header.record_count, header.base_offset))
-        numbers.extend((header.last_offset_delta, header.base_timestamp, header.max_timestamp))
-        numbers.extend((late, start, end, 0))
-    return np.frombuffer(numbers, np.int64).reshape(-1, WIDTH)
 
 
 def _bits(count: int) -> Array:
@@ -94,7 +108,7 @@ class _Buffers:
     """What ``fill_rows`` writes, large enough for whatever the sections may hold."""
 
     def __init__(self, table: Array) -> None:
-        sizes, counts = table[:, loops.SIZE], table[:, loops.COUNT]
+        sizes, counts = table[:, SIZE], table[:, COUNT]
         # A count that its bytes can't hold is a fault, but not yet found.
         rows = int(np.minimum(counts, sizes // RECORD_BYTES_MIN + 1).sum())
         size = int(sizes.sum())
@@ -106,13 +120,14 @@ class _Buffers:
         self.offsets, self.times = (room(rows, np.int64) for _ in range(2))
 
     @property
-    def all(self) -> tuple[Array, ...]:
-        """In the order of ``fill_rows``."""
-        return (
+    def all(self) -> tuple[int, ...]:
+        """Their addresses in the order of ``fill_rows``."""
+        buffers = (
             *(self.key_ends, self.key_data, self.key_valid),
             *(self.value_ends, self.value_data, self.value_valid),
             *(self.offsets, self.times),
         )
+        return tuple(map(address_of, buffers))
 
     def columns(self, counts: list[int]) -> list[pa.Array]:
         """Key, value, offset and timestamp of the rows that were written."""
@@ -127,11 +142,13 @@ class _Buffers:
         ]
 
 
-def _check_size(
-    sections: Sequence[Section], table: Array, counts: list[int], columns: Columns
-) -> None:
+Run = tuple[bytes, int]
+"""A topic and how many rows it has running."""
+
+
+def _check_size(runs: list[Run], counts: list[int], columns: Columns) -> None:
     size = counts[KEY_BYTES] + counts[VALUE_BYTES]
-    for topic, run in _topics(sections, table):
+    for topic, run in runs:
         size += len(topic) * run
     if columns.headers:
         size += counts[HEADER_KEY_BYTES] + counts[HEADER_VALUE_BYTES]
@@ -139,23 +156,25 @@ def _check_size(
     arrow.check_size(rows=counts[ROWS], headers=headers, data_bytes=size)
 
 
-def _topics(sections: Sequence[Section], table: Array) -> list[tuple[bytes, int]]:
-    """The topics by turns, and how many rows each has running."""
-    pairs = zip((section.tp.topic for section in sections), table[:, WANTED].tolist(), strict=True)
+def _topics(table: Table) -> list[Run]:
+    """The topics by turns."""
+    counts = np.zeros(len(table.tps), np.int64)
+    np.add.at(counts, table.rows[:, SLICE], table.rows[:, WANTED])
+    pairs = zip((tp.topic for tp in table.tps), counts.tolist(), strict=True)
     runs = groupby(pairs, key=lambda pair: pair[0])
     return [(topic.encode(), sum(count for _, count in run)) for topic, run in runs]
 
 
-def _constants(sections: Sequence[Section], table: Array, rows: int) -> list[pa.Array]:
+def _constants(table: Table, runs: list[Run], rows: int) -> list[pa.Array]:
     """Topic, partition and timestamp type, which are the same for all records of a batch."""
-    wanted, runs = table[:, WANTED], _topics(sections, table)
+    wanted = table.rows[:, WANTED]
     lengths = np.repeat([len(topic) for topic, _ in runs], [run for _, run in runs])
     ends = room(rows + 1, np.int32)
     ends[0] = 0
     np.cumsum(lengths, out=ends[1:], dtype=np.int32)
     names = np.frombuffer(b"".join(topic * run for topic, run in runs), np.uint8)
-    partitions = np.array([section.tp.partition for section in sections], np.int32)
-    time_types = np.array([section.time_type for section in sections], np.int32)
+    partitions = np.array([tp.partition for tp in table.tps], np.int32)[table.rows[:, SLICE]]
+    time_types = table.rows[:, TIME_TYPE].astype(np.int32)
     return [
         arrow.binary(pa.string(), ends, names, None, 0),
         arrow.numbers(pa.int32(), np.repeat(partitions, wanted)),
@@ -163,9 +182,8 @@ def _constants(sections: Sequence[Section], table: Array, rows: int) -> list[pa.
     ]
 
 
-def _epochs(sections: Sequence[Section], table: Array) -> pa.Array:
-    epochs = np.array([section.header.leader_epoch for section in sections], np.int32)
-    each = np.repeat(epochs, table[:, WANTED])
+def _epochs(table: Array) -> pa.Array:
+    each = np.repeat(table[:, EPOCH].astype(np.int32), table[:, WANTED])
     known = each != NO_EPOCH  # pa.array(each, mask) would import pandas, for a second
     valid = np.packbits(known, bitorder="little")
     return arrow.numbers(pa.int32(), each, valid, len(each) - int(known.sum()))
@@ -188,7 +206,8 @@ def _headers_column(table: Array, counts: list[int]) -> pa.Array:
     keys, values = room(total + 1, np.int32), room(total + 1, np.int32)
     key_data = room(counts[HEADER_KEY_BYTES], np.uint8)
     value_data = room(counts[HEADER_VALUE_BYTES], np.uint8)
-    loops.fill_headers(table, lists, list_valid, keys, key_data, values, value_data, value_valid)
+    buffers = lists, list_valid, keys, key_data, values, value_data, value_valid
+    LOOPS.fill_headers(address_of(table), len(table), *map(address_of, buffers))
     return arrow.headers_list(
         lists,
         list_valid,

@@ -1,61 +1,79 @@
-"""The compiled half of ``kernel``: free functions on arrays, and nothing else.
+"""The compiled half of ``kernel``: free functions on C pointers, and nothing else.
 
 ``fill_rows`` checks every record and writes all columns but the headers, which ``fill_headers``
 adds where there are any. One call of each handles all sections of all partitions, and holds no GIL.
+The loops allocate nothing and raise nothing, so machine code stands alone (``native`` checks that).
 It refuses to run while the bytes change underneath: ``fill_headers`` trusts what ``fill_rows`` saw.
 
-numba notices changes of this file only: whatever is compiled must stand here, constants too. Say
-what a change costs: ``integration/benchmarks/decode.py``.
+Only ``native`` imports this, when there is no compiled code that fits: it imports numba. Say what a
+change costs: ``integration/benchmarks/decode.py``.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
+from numba import njit, types
 
-from spark_source.records import numba_cache
+from spark_source.records.crc import START as CRC_START
+from spark_source.records.crc import more as crc_of_more
+from spark_source.records.layout import (
+    ADDRESS,
+    ATTRIBUTES_AT,
+    BAD_CRC,
+    BASE_OFFSET,
+    BASE_TIME,
+    CHECKED,
+    COUNT,
+    CRC,
+    END,
+    ENDS_EARLY,
+    FAULT_RECORD,
+    FAULT_SECTION,
+    HEADED_ROWS,
+    HEADER_BYTES,
+    HEADER_COUNT,
+    HEADER_KEY_BYTES,
+    HEADER_KEY_LENGTH,
+    HEADER_VALUE_BYTES,
+    HEADER_VALUE_LENGTH,
+    HEADER_VALUE_NULLS,
+    HEADERS,
+    KEY_BYTES,
+    KEY_LENGTH,
+    KEY_NULLS,
+    LAST_DELTA,
+    LATE,
+    LEFTOVER,
+    MAX_TIME,
+    MILLISECONDS_MAX,
+    MISSING,
+    OFFSET_DELTA,
+    OVERLONG,
+    OWN_KEY_BYTES,
+    OWN_NULLS,
+    OWN_VALUE_BYTES,
+    PARAMETERS,
+    RECORD_LENGTH,
+    RECORD_SIZE,
+    ROWS,
+    SIZE,
+    SLACK,
+    START,
+    TIMESTAMP,
+    VALUE_BYTES,
+    VALUE_LENGTH,
+    VALUE_NULLS,
+    WANTED,
+)
+from spark_source.records.listing import list_batches
+from spark_source.records.pointers import bytes_at, copy, row_of
 
-_CACHE = numba_cache.prepare(os.environ)
-
-from numba import njit, types  # noqa: E402 (reads NUMBA_CACHE_DIR once, when imported)
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
-
-__all__ = ["compiled", "fill_headers", "fill_rows"]
-
-# Columns of the table of sections, one row each; WANTED is written: the rows that were.
-ADDRESS, SIZE, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, LATE = 0, 1, 2, 3, 4, 5, 6, 7
-START, END, WANTED, WIDTH = 8, 9, 10, 11
-
-# What is counted; then, for a fault, the section and the record where it is.
-ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS = 0, 1, 2, 3, 4
-HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 5, 6, 7, 8, 9
-FAULT_SECTION, FAULT_RECORD, TOTALS = 10, 11, 12
-
-# Fault's numbers, as far as they concern records.
-MISSING, LEFTOVER, ENDS_EARLY, OVERLONG, RECORD_LENGTH, KEY_LENGTH = 1, 2, 3, 4, 5, 6
-VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH, HEADER_VALUE_LENGTH = 7, 8, 9, 10
-RECORD_SIZE, OFFSET_DELTA, TIMESTAMP = 11, 12, 13
-
-MILLISECONDS_MAX = (2**63 - 1) // 1000
-
-RECORD_BYTES_MIN = 7  # length, attributes, time, offset, key, value, headers: a byte each
-SLACK = 32  # short fields are copied as so many bytes at once
+__all__ = ["compiled", "fill_headers", "fill_rows", "list_batches"]
 
 
-@intrinsic
-def _bytes_at(typing: Any, address: Any) -> Any:
-    """The bytes at an address: sections lie in many buffers, and one call reads them all."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.uint8)(types.int64), generate
-
-
-@njit(nogil=True)
+@njit
 def _varint(data: Any, at: int, end: int, bits: int) -> Any:
     """The value and the position after it; or a fault, and -1 for the position."""
     if at >= end:
@@ -63,8 +81,11 @@ def _varint(data: Any, at: int, end: int, bits: int) -> Any:
     byte = np.uint64(data[at])
     if byte < np.uint64(0x80):  # nearly always
         return np.int64(byte >> np.uint64(1)) ^ -np.int64(byte & np.uint64(1)), at + 1
-    raw = np.uint64(0)
-    shift = 0
+    raw, shift = byte & np.uint64(0x7F), 7
+    at += 1
+    if at < end and data[at] < 0x80:  # most of the others
+        raw |= np.uint64(data[at]) << np.uint64(7)
+        return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at + 1
     while True:
         if at >= end:
             return ENDS_EARLY, -1
@@ -82,7 +103,7 @@ def _varint(data: Any, at: int, end: int, bits: int) -> Any:
     return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
 
 
-@njit(nogil=True)
+@njit
 def _sound_varint(data: Any, at: int) -> Any:
     """The same without checks, for bytes that have passed them."""
     byte = np.uint64(data[at])
@@ -97,38 +118,24 @@ def _sound_varint(data: Any, at: int) -> Any:
     return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
 
 
-@intrinsic
-def _copy(typing: Any, to: Any, to_at: Any, data: Any, at: Any, size: Any) -> Any:
-    """memcpy: filling the columns takes an eighth of the time that a loop over bytes takes."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = builder.gep(args[0], [args[1]])
-        source = builder.gep(args[2], [args[3]])
-        cgutils.raw_memcpy(builder, target, source, args[4], 1)
-        return context.get_dummy_value()
-
-    pointer = types.CPointer(types.uint8)
-    return types.void(pointer, types.int64, pointer, types.int64, types.int64), generate
-
-
-@njit(nogil=True)
+@njit
 def _copy_some(to: Any, to_at: int, data: Any, at: int, count: int, size: int) -> None:
     """Copy bytes; a few are copied as SLACK at once, if as many lie in the ``size`` of ``data``."""
     if count <= SLACK and at + SLACK <= size:
-        _copy(to, to_at, data, at, SLACK)
+        copy(to, to_at, data, at, SLACK)
     else:
-        _copy(to, to_at, data, at, count)
+        copy(to, to_at, data, at, count)
 
 
-@njit(nogil=True)
-def _measure_headers(data: Any, at: int, end: int, sums: Any) -> Any:
+@njit
+def _measure_headers(data: Any, at: int, end: int, totals: Any) -> Any:
     """Check one record's headers; their number, or a fault with position -1."""
     count, at = _varint(data, at, end, 32)
     if at < 0:
         return count, -1
     if count <= 0:
         return (HEADER_COUNT, -1) if count < 0 else (count, at)
-    sums[0] = sums[1] = sums[2] = 0
+    totals[OWN_KEY_BYTES] = totals[OWN_VALUE_BYTES] = totals[OWN_NULLS] = 0
     for _ in range(count):
         size, at = _varint(data, at, end, 32)
         if at < 0:
@@ -136,29 +143,29 @@ def _measure_headers(data: Any, at: int, end: int, sums: Any) -> Any:
         if size < 0 or size > end - at:
             return HEADER_KEY_LENGTH, -1
         at += size
-        sums[0] += size
+        totals[OWN_KEY_BYTES] += size
         size, at = _varint(data, at, end, 32)
         if at < 0:
             return size, -1
         if size < -1 or size > end - at:
             return HEADER_VALUE_LENGTH, -1
         if size < 0:
-            sums[2] += 1
+            totals[OWN_NULLS] += 1
         else:
             at += size
-            sums[1] += size
+            totals[OWN_VALUE_BYTES] += size
     return count, at
 
 
-@njit(nogil=True)
+@njit
 def _fault(code: int) -> Any:
     return -1, code, 0, 0, 0, 0, 0, 0
 
 
-@njit(nogil=True)
-def _record(data: Any, at: int, size: int, last_delta: int, sums: Any) -> Any:  # noqa: C901
+@njit
+def _record(data: Any, at: int, size: int, last_delta: int, totals: Any) -> Any:  # noqa: C901
     """Check one record. Position after it, time and offset delta, size and place of key and value,
-    number of headers, whose sums are in ``sums``; or -1 and a fault."""
+    number of headers, whose sums are in ``totals``; or -1 and a fault."""
     if at == size:
         return _fault(MISSING)
     length, at = _varint(data, at, size, 32)
@@ -187,7 +194,7 @@ def _record(data: Any, at: int, size: int, last_delta: int, sums: Any) -> Any:  
         return _fault(value)
     if value < -1 or value > end - value_at:
         return _fault(VALUE_LENGTH)
-    headers, at = _measure_headers(data, value_at + max(value, 0), end, sums)
+    headers, at = _measure_headers(data, value_at + max(value, 0), end, totals)
     if at < 0:
         return _fault(headers)
     if at != end:
@@ -195,16 +202,16 @@ def _record(data: Any, at: int, size: int, last_delta: int, sums: Any) -> Any:  
     return at, time_delta, offset_delta, key, key_at, value, value_at, headers
 
 
-@njit(nogil=True)
-def _add_headers(totals: Any, headers: int, sums: Any) -> None:
+@njit
+def _add_headers(totals: Any, headers: int) -> None:
     totals[HEADED_ROWS] += 1
     totals[HEADERS] += headers
-    totals[HEADER_KEY_BYTES] += sums[0]
-    totals[HEADER_VALUE_BYTES] += sums[1]
-    totals[HEADER_VALUE_NULLS] += sums[2]
+    totals[HEADER_KEY_BYTES] += totals[OWN_KEY_BYTES]
+    totals[HEADER_VALUE_BYTES] += totals[OWN_VALUE_BYTES]
+    totals[HEADER_VALUE_NULLS] += totals[OWN_NULLS]
 
 
-@njit(nogil=True)
+@njit
 def _time(row: Any, delta: int) -> Any:
     """A record's milliseconds, and whether Spark's microseconds can hold them."""
     time = row[MAX_TIME]
@@ -216,14 +223,13 @@ def _time(row: Any, delta: int) -> Any:
     return time, -MILLISECONDS_MAX <= time <= MILLISECONDS_MAX
 
 
-@njit(
-    "int64(int64[:, ::1], int64[::1], int32[::1], uint8[::1], uint8[::1], int32[::1], uint8[::1],"
-    " uint8[::1], int64[::1], int64[::1])",
-    nogil=True,
-    cache=_CACHE,
-)
-def fill_rows(
+COVERED = HEADER_BYTES - ATTRIBUTES_AT  # by the CRC, of the header before the records
+PIECE = 32 << 10
+
+
+def fill_rows(  # noqa: C901
     table: Any,
+    sections: int,
     totals: Any,
     key_ends: Any,
     key_data: Any,
@@ -238,61 +244,65 @@ def fill_rows(
 
     The buffers have room for all that the sections can hold, and SLACK bytes of data more.
     """
-    key_to, value_to = _bytes_at(key_data.ctypes.data), _bytes_at(value_data.ctypes.data)
-    sums = np.zeros(3, np.int64)
-    n = key_all = value_all = 0
+    n = key_all = value_all = key_nulls = value_nulls = 0
     key_ends[0] = value_ends[0] = 0
-    for section in range(len(table)):
-        row = table[section]
-        data, size, after, before = _bytes_at(row[ADDRESS]), row[SIZE], 0, n
+    for section in range(sections):
+        row = row_of(table, section)
+        data, size, after, before = bytes_at(row[ADDRESS]), row[SIZE], 0, n
         base, last_delta, first, end = row[BASE_OFFSET], row[LAST_DELTA], row[START], row[END]
         totals[FAULT_SECTION] = section
+        # The CRC runs ahead of the records by a piece, which they find in the CPU's cache.
+        expected, state = row[CRC], CRC_START
+        summed = size if expected == CHECKED else -COVERED
         for record in range(row[COUNT]):
-            totals[FAULT_RECORD] = record
+            if after >= summed:
+                ahead = min(after + PIECE, size)
+                state, summed = crc_of_more(state, data, summed, ahead), ahead
             after, delta, offset, key, key_at, value, value_at, headers = _record(
-                data, after, size, last_delta, sums
+                data, after, size, last_delta, totals
             )
             if after < 0:
+                totals[FAULT_RECORD] = record
                 return delta
             offset += base
             if offset < first or offset >= end:
                 continue
             time, fits = _time(row, delta)
             if not fits:
+                totals[FAULT_RECORD] = record
                 return TIMESTAMP
             offsets[n] = offset
             times[n] = time * 1000
             if key >= 0:
                 key_valid[n >> 3] |= 1 << (n & 7)
-                _copy_some(key_to, key_all, data, key_at, key, size)
+                _copy_some(key_data, key_all, data, key_at, key, size)
                 key_all += key
             if value >= 0:
                 value_valid[n >> 3] |= 1 << (n & 7)
-                _copy_some(value_to, value_all, data, value_at, value, size)
+                _copy_some(value_data, value_all, data, value_at, value, size)
                 value_all += value
             n += 1
             key_ends[n] = key_all
             value_ends[n] = value_all
-            totals[KEY_NULLS] += key < 0
-            totals[VALUE_NULLS] += value < 0
+            key_nulls += key < 0
+            value_nulls += value < 0
             if headers > 0:
-                _add_headers(totals, headers, sums)
+                _add_headers(totals, headers)
         totals[FAULT_RECORD] = row[COUNT]
         if after != size:
             return LEFTOVER
+        crc = np.int64(crc_of_more(state, data, summed, size) ^ CRC_START)
+        if expected != CHECKED and expected != crc:
+            return BAD_CRC
         row[WANTED] = n - before
     totals[ROWS], totals[KEY_BYTES], totals[VALUE_BYTES] = n, key_all, value_all
+    totals[KEY_NULLS], totals[VALUE_NULLS] = key_nulls, value_nulls
     return 0
 
 
-@njit(
-    "void(int64[:, ::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], uint8[::1],"
-    " uint8[::1])",
-    nogil=True,
-    cache=_CACHE,
-)
 def fill_headers(
     table: Any,
+    sections: int,
     list_ends: Any,
     list_valid: Any,
     key_ends: Any,
@@ -300,14 +310,13 @@ def fill_headers(
     value_ends: Any,
     value_data: Any,
     value_valid: Any,
-) -> None:
-    """Write the headers of the wanted rows; the records have passed ``fill_rows``."""
-    key_to, value_to = _bytes_at(key_data.ctypes.data), _bytes_at(value_data.ctypes.data)
+) -> int:
+    """Write the headers of the wanted rows; the records have passed ``fill_rows``. Returns 0."""
     n = header = key_at = value_at = 0
     list_ends[0] = key_ends[0] = value_ends[0] = 0
-    for section in range(len(table)):
-        row = table[section]
-        data, end = _bytes_at(row[ADDRESS]), 0
+    for section in range(sections):
+        row = row_of(table, section)
+        data, end = bytes_at(row[ADDRESS]), 0
         for _ in range(row[COUNT]):
             length, at = _sound_varint(data, end)
             end = at + length
@@ -324,12 +333,12 @@ def fill_headers(
                 list_valid[n >> 3] |= 1 << (n & 7)
             for _ in range(count):
                 size, at = _sound_varint(data, at)
-                _copy(key_to, key_at, data, at, size)
+                copy(key_data, key_at, data, at, size)
                 key_at += size
                 size, at = _sound_varint(data, at + size)
                 if size >= 0:
                     value_valid[header >> 3] |= 1 << (header & 7)
-                    _copy(value_to, value_at, data, at, size)
+                    copy(value_data, value_at, data, at, size)
                     value_at += size
                     at += size
                 header += 1
@@ -337,8 +346,15 @@ def fill_headers(
                 value_ends[header] = value_at
             n += 1
             list_ends[n] = header
+    return 0
 
 
-def compiled() -> bool:
-    """Whether this process compiled, for want of a cache that fits this source and this CPU."""
-    return any(function.stats.cache_misses for function in (fill_rows, fill_headers))
+def compiled(name: str) -> tuple[str, str]:
+    """The symbol of the function of that name, and LLVM's text of all that it needs."""
+    kinds = [getattr(types, each.rstrip("*")) for each in PARAMETERS[name]]
+    listed = zip(PARAMETERS[name], kinds, strict=True)
+    wanted = tuple(types.CPointer(k) if each.endswith("*") else k for each, k in listed)
+    # Without wrappers for Python and C, which would need numba at run time.
+    alone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    function = njit(types.int64(*wanted), **alone)(globals()[name])
+    return function.overloads[wanted].fndesc.llvm_func_name, function.inspect_llvm(wanted)

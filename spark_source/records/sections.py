@@ -32,7 +32,7 @@ from spark_source.records.codecs import CODECS, CODECS_LEGACY, LZ4, Room, Undeco
 from spark_source.records.faults import Fault, failure
 from spark_source.records.transactions import AbortedTransactions, is_abort_marker
 
-__all__ = ["OnCorrupt", "Section", "sections"]
+__all__ = ["OnCorrupt", "Opener", "Section", "sections"]
 
 OnCorrupt = Callable[[CorruptBatch], None]
 """Is told of every batch that is left out because it is damaged."""
@@ -64,22 +64,8 @@ def sections(
     With ``on_corrupt`` CRCs are checked in any case: without them nobody knows what is damaged.
     """
     check_crcs = check_crcs or on_corrupt is not None
-    opener = _Opener(sum(len(part.data) for part in slices), check_crcs)
-    found: list[Section] = []
-    for part in slices:
-        aborted = AbortedTransactions(part.aborted) if part.aborted else None
-        address = address_of(np.frombuffer(part.data, np.uint8)) if len(part.data) else 0
-        for batch in _in_range(part):
-            try:
-                section = opener.open(part, address, batch, aborted)
-            except CorruptBatch as error:
-                if on_corrupt is None or not _passable(part, batch, aborted):
-                    raise
-                on_corrupt(error)
-            else:
-                if section is not None:
-                    found.append(section)
-    return found
+    opener = Opener(sum(len(part.data) for part in slices), check_crcs)
+    return [section for part in slices for section in opener.sections(part, on_corrupt)]
 
 
 def _passable(part: Slice, batch: Batch, aborted: AbortedTransactions | None) -> bool:
@@ -106,7 +92,7 @@ def _in_range(part: Slice) -> Iterator[Batch]:
             return
 
 
-class _Opener:
+class Opener:
     """Opens the batches of one decode call; all decompressed bytes share its memory."""
 
     def __init__(self, size: int, check_crcs: bool) -> None:
@@ -114,7 +100,22 @@ class _Opener:
         self._check_crcs = check_crcs
         self._room: Room | None = None
 
-    def open(
+    def sections(self, part: Slice, on_corrupt: OnCorrupt | None = None) -> Iterator[Section]:
+        """A slice's sections that may hold wanted rows, in order."""
+        aborted = AbortedTransactions(part.aborted) if part.aborted else None
+        address = address_of(np.frombuffer(part.data, np.uint8)) if len(part.data) else 0
+        for batch in _in_range(part):
+            try:
+                section = self._open(part, address, batch, aborted)
+            except CorruptBatch as error:
+                if on_corrupt is None or not _passable(part, batch, aborted):
+                    raise
+                on_corrupt(error)
+            else:
+                if section is not None:
+                    yield section
+
+    def _open(
         self, part: Slice, address: int, batch: Batch, aborted: AbortedTransactions | None
     ) -> Section | None:
         """A batch's records; None if none of them is wanted. Raises CorruptBatch."""

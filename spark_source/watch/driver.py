@@ -37,6 +37,8 @@ from spark_source.watch.watch import Watch
 
 # A query that another source keeps busy is not held up for longer than this.
 _BUSY_WAIT_S = 0.01
+# A broker that is asked for news answers within a millisecond or two; one that does not has none.
+_REFRESH_S = 0.01
 # A micro-batch that waits for more offsets is looked at ten times a second.
 _HELD_BACK_S = 0.1
 
@@ -88,6 +90,8 @@ class Driver:
         That nothing is new is said after a long poll: what was acknowledged before the call has
         been told by then, unless its broker can't be reached.
         """
+        if not self._available_now:  # whose ends are fixed
+            self._watch.refresh(_REFRESH_S)
         self._begin(start)
         end = self._planned(start, limit, least)
         until = time.monotonic() + self._patience_s()

@@ -2,13 +2,18 @@
 
 An idle poll waits at the broker, so it needs no pace. One that brought something is answered at
 once, and so is the next: without a pause a single busy partition would make a hot loop of it.
-Each rule below bounds one cost; the longest pause wins. Pure: seconds out of counts.
+Each rule below bounds one cost; the longest pause wins. Behind the pause the session rests until
+the driver plans: then it asks for what is new, which is fresher and cheaper than asking ahead.
+Pure: seconds out of counts.
 """
 
 from __future__ import annotations
 
 LONG_POLL_MS = 500
 """How long an idle poll waits at the broker (Kafka's default for ``fetch.max.wait.ms``)."""
+
+REST_S = LONG_POLL_MS / 1000
+"""How long a session rests after news if nobody calls it."""
 
 _LEAST_S = 0.02
 _MOST_S = 1.0

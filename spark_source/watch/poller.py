@@ -20,7 +20,7 @@ from spark_source.errors import BrokerError, ConnectionLost, KfetchError, WireEr
 from spark_source.model import Broker, FetchPosition, TopicPartition
 from spark_source.options import SourceOptions
 from spark_source.session.metadata import INVALID_SESSION_ID
-from spark_source.watch.pace import LONG_POLL_MS, pause_s
+from spark_source.watch.pace import LONG_POLL_MS, REST_S, pause_s
 from spark_source.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,10 @@ class Poller:
         self._backoff = Backoff(self._network)
         self._refusals = 0
         self._failing = False
+        self.resting = False
+        """Whether it waits for a call: its broker may have news that nobody has asked for."""
+        self._news = False
+        self._called = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"kfetch-watch-{broker.node_id}", daemon=True
@@ -64,9 +68,14 @@ class Poller:
         """Begin to poll."""
         self._thread.start()
 
+    def call(self) -> None:
+        """End the rest: somebody wants to know what is new."""
+        self._called.set()
+
     def stop(self) -> None:
         """Poll no more, and close the session; ``join`` waits for that."""
         self._stop.set()
+        self._called.set()
 
     def join(self, seconds: float) -> None:
         """Wait until the session is closed, for so long at most."""
@@ -85,15 +94,23 @@ class Poller:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
+                self._called.clear()
                 pause = self.poll()
                 if pause is None:
                     return
-                self._stop.wait(pause)
+                self._pause(pause)
         except Exception as bug:  # a watch that died in silence would look like an idle topic
             log.exception("kfetch: the watch of %s died", self.broker)
             self._desk.failing(self.broker, KfetchError(f"the watch of {self.broker} died: {bug}"))
         finally:
             self._fetcher.close()
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds) or not self._news:
+            return
+        self.resting = True
+        self._called.wait(REST_S)
+        self.resting = False
 
     def poll(self) -> float | None:
         """One request and its reply; seconds to wait before the next, None when it was the last."""
@@ -120,8 +137,10 @@ class Poller:
             self._backoff, self._failing = Backoff(self._network), False
             self._desk.failing(self.broker, None)
         self._refusals = 0
+        moved = self._desk.replied(self.broker, fetched)
+        self._news = moved > 0
         return pause_s(
-            moved=self._desk.replied(self.broker, fetched),
+            moved=moved,
             partitions=self._desk.partitions_of(self.broker),
             full=self._fetcher.session[0] == INVALID_SESSION_ID,
             record_bytes=sum(len(p.records) for p in fetched.partitions.values()),

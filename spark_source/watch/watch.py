@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
@@ -44,6 +45,7 @@ class Watch:
         self._orphans: dict[int, tuple[int, int]] = {}
         self._failing: dict[Broker, tuple[float, KfetchError]] = {}
         self._shaken = False
+        self._replies: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
         self._past = FetchStats()
@@ -84,11 +86,24 @@ class Watch:
             changed, self._state.changed = self._state.changed, set()
             return changed
 
+    def refresh(self, seconds: float) -> None:
+        """Ask the brokers whose sessions rest for what is new; for so long at most.
+
+        The other sessions wait at their broker, or have asked a moment ago.
+        """
+        with self._news:
+            due = {b: self._replies[b] + 1 for b, p in self._pollers.items() if p.resting}
+            for broker in due:
+                self._pollers[broker].call()
+            self._news.wait_for(lambda: all(self._replies[b] >= n for b, n in due.items()), seconds)
+
     def wait(self, seconds: float) -> bool:
         """Wait until something changes, for so long at most; whether it did."""
         if seconds <= 0.0:
             return False
         with self._news:
+            for poller in self._pollers.values():
+                poller.call()
             return self._news.wait_for(lambda: bool(self._state.changed), seconds)
 
     @property
@@ -179,8 +194,8 @@ class Watch:
         with self._news:
             moved = self._state.replied(broker, fetched.partitions, fetched.reply.endpoints)
             self._staff()
-            if self._state.changed or self._state.failure:
-                self._news.notify_all()
+            self._replies[broker] += 1
+            self._news.notify_all()
             return moved
 
     def partitions_of(self, broker: Broker) -> int:

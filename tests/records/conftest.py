@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_source import records
-from spark_source.records import Columns, Slice
+from spark_source.records import Columns, Slice, kernel
 from spark_source.records.sections import sections
 
 Rows = list[tuple[Any, ...]]
@@ -35,13 +35,23 @@ def rows_of(batch: pa.RecordBatch) -> Rows:
 
 
 def decode_with(name: str) -> Decode:
-    """Slices to rows with one of the decoders; the batch itself is checked on the way."""
+    """Slices to rows with one of the decoders; the batch itself is checked on the way.
+
+    The kernel by both of its ways: from slices, and from sections, which tells what is wrong.
+    """
     decoder = records.decoder(name)
+
+    def both(slices: Sequence[Slice], columns: Columns, check_crcs: bool) -> pa.RecordBatch | None:
+        found = sections(slices, check_crcs=check_crcs)
+        batch = decoder(found, columns=columns) if found else None
+        if name == "kernel":
+            straight = kernel.decode_slices(slices, columns=columns, check_crcs=check_crcs)
+            assert batch == straight
+        return batch
 
     def decode(slices: Sequence[Slice], headers: bool = True, check_crcs: bool = True) -> Rows:
         columns = Columns(headers=headers)
-        found = sections(slices, check_crcs=check_crcs)
-        batch = decoder(found, columns=columns) if found else None
+        batch = both(slices, columns, check_crcs)
         if batch is None:
             return []
         batch.validate(full=True)

@@ -1,10 +1,9 @@
-"""The door: the schema, the switch between the decoders, the cache of compiled kernels."""
+"""The door: the schema, and the switch between the decoders."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from pyspark.sql.types import (
 
 from spark_source import records
 from spark_source.errors import KfetchError
-from spark_source.records import loops, numba_cache
+from spark_source.records import layout, native
 from spark_source.records.faults import Fault
 
 from .build import T0, batch, part, record
@@ -98,9 +97,9 @@ def _python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_import_is_light() -> None:
-    """Importing the package loads neither numba nor Spark nor a socket client."""
+    """Importing the package loads neither compiled code nor Spark nor a socket client."""
     code = "import sys, spark_source.records as r; print(r.IMPLEMENTATION)\n"
-    code += "print(sorted({'numba', 'pyspark', 'kafka'} & set(sys.modules)))"
+    code += "print(sorted({'numba', 'llvmlite', 'pyspark', 'kafka'} & set(sys.modules)))"
 
     assert _python(code).stdout == "kernel\n[]\n"
 
@@ -121,10 +120,13 @@ def test_unknown_decoder() -> None:
     assert expected in failed.stderr
 
 
-def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numba the kernel is an error that names the way out."""
+def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without numba, and without code that was compiled before, the error names the way out."""
     monkeypatch.setitem(sys.modules, "numba", None)
-    for module in ("kernel", "loops"):
+    monkeypatch.setattr(native, "load", native.load.__wrapped__)
+    monkeypatch.setenv("KFETCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for module in ("kernel", "table", "loops"):
         monkeypatch.delitem(sys.modules, f"spark_source.records.{module}", raising=False)
         monkeypatch.delattr(records, module, raising=False)
 
@@ -133,53 +135,7 @@ def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_loops_repeat_the_fault_numbers() -> None:
-    """The constants of ``loops``, which must stand in its own file, are Fault's."""
+    """The constants that the loops are compiled with are Fault's."""
     expected = {fault.name: fault.value for fault in Fault if fault <= Fault.TIMESTAMP}
 
-    assert expected == {name: getattr(loops, name) for name in expected}
-
-
-def test_cache_place_in_order(tmp_path: Path) -> None:
-    """KFETCH_CACHE comes before XDG_CACHE_HOME, and that before HOME."""
-    environ = {name: str(tmp_path / name) for name in ("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME")}
-    found = []
-    for name in list(environ):
-        assert numba_cache.prepare(environ)
-        found.append(environ.pop("NUMBA_CACHE_DIR"))
-        del environ[name]
-
-    expected = ["KFETCH_CACHE/numba", "XDG_CACHE_HOME/kfetch/numba", "HOME/.cache/kfetch/numba"]
-    assert [str(tmp_path / each) for each in expected] == found
-    assert all(Path(each).stat().st_mode & 0o777 == 0o700 for each in found)
-
-
-def test_cache_place_of_the_user_stays() -> None:
-    """A NUMBA_CACHE_DIR that is set already is not touched."""
-    environ = {"NUMBA_CACHE_DIR": "/given", "KFETCH_CACHE": "/other"}
-
-    assert numba_cache.prepare(environ)
-    assert environ["NUMBA_CACHE_DIR"] == "/given"
-
-
-@pytest.mark.parametrize("flaw", ["a file", "writable by others", "a link"])
-def test_cache_place_must_be_private(
-    tmp_path: Path, flaw: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """numba unpickles its cache: a place that others can write is passed over."""
-    place, other = tmp_path / "place", tmp_path / "other"
-    if flaw == "a file":
-        place.write_text("")
-    elif flaw == "a link":
-        place.symlink_to(tmp_path)
-    else:
-        place.mkdir()
-        place.chmod(0o777)
-    environ = {"KFETCH_CACHE": str(place), "HOME": str(place)}
-    if flaw == "a file":
-        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(place))
-        assert not numba_cache.prepare(environ)
-        assert "NUMBA_CACHE_DIR" not in environ
-    else:
-        environ["HOME"] = str(other)
-        assert numba_cache.prepare(environ)
-        assert str(other / ".cache" / "kfetch" / "numba") == environ["NUMBA_CACHE_DIR"]
+    assert expected == {name: getattr(layout, name) for name in expected}

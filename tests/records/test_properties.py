@@ -17,14 +17,14 @@ EDGE = -(2**63) // 1000
 SOME = st.one_of(st.binary(max_size=40), st.integers(100, 700).map(lambda n: b"x" * n))
 MAYBE = st.one_of(st.none(), SOME)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), MAYBE), max_size=4)
-TIMES = st.one_of(st.integers(-1000, 1000), st.integers(-(2**62) // 1000, 2**62 // 1000))
+TIMES = st.one_of(st.integers(-1000, 1000), st.integers(-(2**62 // 1000), 2**62 // 1000))
 RECORD = st.tuples(st.integers(1, 200), MAYBE, MAYBE, HEADERS, TIMES)
 TP = st.builds(TopicPartition, st.sampled_from(["a", "b.c-d", "ž"]), st.integers(0, 2**31 - 1))
 BATCH = st.fixed_dictionaries(
     {
         "records": st.lists(RECORD, max_size=12),
         "codec": st.sampled_from(list(CODECS)),
-        "base_time": st.integers(-(2**62) // 1000, 2**62 // 1000),
+        "base_time": st.integers(-(2**62 // 1000), 2**62 // 1000),
         "max_time": st.integers(-1, 2**45),
         "late": st.booleans(),
         "tail": st.integers(0, 9),

@@ -112,6 +112,46 @@ def test_what_is_appended_becomes_known(kafka: LittleKafka, watched: Any) -> Non
     assert {"kfetch-watch"} == {r.header.client_id for r in kafka.nodes[1].asked(FetchRequest)}
 
 
+def test_after_news_a_session_rests_until_it_is_called(
+    kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two plannings nobody asks a busy broker; planning asks, and has the answer."""
+    monkeypatch.setattr(poller, "REST_S", PATIENCE_S)
+    query = watched()
+    (session,) = [p for b, p in query.watch._pollers.items() if b.node_id == 1]
+    kafka.log(T0).append(b"news")
+    until_true(lambda: session.resting)
+    for end in (5, 6, 7):
+        before = len(fetches(kafka))
+        kafka.log(T0).append(b"not asked for yet")
+        assert query.watch.end(T0) == Position(end - 1, 0)
+        query.watch.refresh(PATIENCE_S)
+        assert query.watch.end(T0) == Position(end, 0)
+        until_true(lambda: session.resting)
+        assert before + 1 == len(fetches(kafka))
+
+
+def until_true(condition: Callable[[], object]) -> None:
+    """Wait without asking the watch for anything."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_broker_without_news_holds_nobody_up(kafka: LittleKafka, watched: Any) -> None:
+    """Asking for news is bounded, whatever the broker does."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1))
+    kafka.nodes[1].always(FetchRequest, Silence())
+    for poll in query.watch._pollers.values():
+        poll.resting = True
+    began = time.monotonic()
+    query.watch.refresh(0.02)
+    assert time.monotonic() - began < 1.0
+    kafka.nodes[1].always(FetchRequest, Close())
+
+
 def test_a_moved_leader_is_followed(kafka: LittleKafka, watched: Any) -> None:
     """A leader that moves is followed by the reply's hint; the empty session closes with its
     poller, and comes back with the partition."""

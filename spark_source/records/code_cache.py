@@ -1,0 +1,91 @@
+"""Where compiled code is kept between processes, and whether a file there may be trusted.
+
+What it gives back is run as machine code: so only directories and files count that nobody but this
+user or root can write, and only bytes whose digest is right. It refuses to fail: without such a
+place every process compiles anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["read", "write"]
+
+_OTHERS_MAY_WRITE = 0o022
+_DIGEST_BYTES = 32
+_CODE_BYTES_MAX = 16 << 20  # it has some 20 KB
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if "KFETCH_CACHE" in environ:
+        yield Path(environ["KFETCH_CACHE"])
+    if "XDG_CACHE_HOME" in environ:
+        yield Path(environ["XDG_CACHE_HOME"]) / "kfetch"
+    elif "HOME" in environ:
+        yield Path(environ["HOME"]) / ".cache" / "kfetch"
+    yield Path(tempfile.gettempdir()) / f"kfetch-{os.getuid()}"
+
+
+def _is_private(state: os.stat_result) -> bool:
+    """Nobody but this user writes there; or root, who made the image."""
+    return state.st_uid in (os.getuid(), 0) and not state.st_mode & _OTHERS_MAY_WRITE
+
+
+def _is_trusted(path: Path) -> bool:
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and _is_private(state)
+
+
+def read(name: str, environ: Mapping[str, str]) -> tuple[bytes, Path] | None:
+    """The code of that name and the directory where it was; None if there is none to be trusted."""
+    for directory in _candidates(environ):
+        if _is_trusted(directory) and _is_trusted(directory / "code"):
+            code = _checked(directory / "code" / name)
+            if code is not None:
+                return code, directory / "code"
+    return None
+
+
+def _checked(path: Path) -> bytes | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            found = file.read(_CODE_BYTES_MAX) if _is_private(os.fstat(file.fileno())) else b""
+    except OSError:
+        return None
+    digest, code = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+    return code if code and digest == hashlib.sha256(code).digest() else None
+
+
+def write(name: str, code: bytes, environ: Mapping[str, str]) -> Path | None:
+    """Keep code in the first place that can be written; the directory, None if there is none."""
+    for candidate in _candidates(environ):
+        directory = candidate / "code"
+        with suppress(OSError):
+            candidate.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o755, exist_ok=True)
+            if _is_trusted(candidate) and _is_trusted(directory):
+                _replace(directory / name, hashlib.sha256(code).digest() + code)
+                return directory
+    return None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """All of the file or none of it: processes start side by side."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with open(handle, "wb") as file:
+            os.fchmod(handle, 0o644)  # an image is built by root and runs as somebody else
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise

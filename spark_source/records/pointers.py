@@ -1,0 +1,71 @@
+"""C pointers for the compiled loops: what numba's arrays would do with checks and reference counts.
+
+They refuse nothing: whoever uses them has checked the position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from spark_source.records.layout import WIDTH
+
+__all__ = ["address_of", "bytes_at", "bytes_from", "copy", "row_of"]
+
+
+@intrinsic
+def bytes_at(typing: Any, address: Any) -> Any:
+    """The bytes at an address: sections lie in many buffers, and one call reads them all."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.uint8)(types.int64), generate
+
+
+@intrinsic
+def row_of(typing: Any, table: Any, number: Any) -> Any:
+    """A row of the table."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        width = context.get_constant(types.int64, WIDTH)
+        return builder.gep(args[0], [builder.mul(args[1], width)])
+
+    return table(table, types.int64), generate
+
+
+@intrinsic
+def bytes_from(typing: Any, data: Any, at: Any) -> Any:
+    """The bytes from a position on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return data(data, types.int64), generate
+
+
+@intrinsic
+def address_of(typing: Any, data: Any) -> Any:
+    """Where bytes lie."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], context.get_value_type(signature.return_type))
+
+    return types.int64(data), generate
+
+
+@intrinsic
+def copy(typing: Any, to: Any, to_at: Any, data: Any, at: Any, size: Any) -> Any:
+    """memcpy: filling the columns takes an eighth of the time that a loop over bytes takes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target = builder.gep(args[0], [args[1]])
+        source = builder.gep(args[2], [args[3]])
+        cgutils.raw_memcpy(builder, target, source, args[4], 1)
+        return context.get_dummy_value()
+
+    pointer = types.CPointer(types.uint8)
+    return types.void(pointer, types.int64, pointer, types.int64, types.int64), generate
