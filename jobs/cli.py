@@ -38,8 +38,8 @@ def build() -> typer.Typer:
     """The root app with every verb."""
     import typer
 
-    from jobs import verbs
     from jobs.kafka.cli import app as broker
+    from jobs.verbs import files, looking, running, supervising, tools
 
     app = typer.Typer(
         name="kfetch",
@@ -56,10 +56,15 @@ def build() -> typer.Typer:
     def root(version: bool = option) -> None:
         pass
 
-    app.command(short_help="A job killed midway, and every event counted.")(verbs.demo)
-    app.command(short_help="Run one job of conf/jobs here.")(verbs.run)
-    app.command(short_help="The agents of this machine and their sessions.")(verbs.agents)
-    app.command(short_help="Compile the record decoder now, for images.")(verbs.warm)
+    app.command(short_help="A job killed midway, and every event counted.")(tools.demo)
+    app.command(short_help="Make a project that works.")(files.init)
+    app.command(short_help="Check every file of the project.")(files.validate)
+    app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
+    app.command(short_help="Run one job here.")(running.run)
+    supervising.add(app)
+    looking.add(app)
+    app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
+    app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")
     return app
 

@@ -4,6 +4,10 @@
     ├── ConfigError       exit 2: the user's to mend: an option, a variable, a file
     ├── MavenError        a jar cannot be had
     ├── SparkError        Spark does not start, or a job in it failed
+    │   ├── RecordsLost       records that the job was to read are gone from Kafka
+    │   └── RefusedByBroker   a broker refuses the job's log-in, or what it asks for
+    ├── SupervisorError   jobs can't be supervised, or not be told what to do
+    ├── Unhealthy         exit 3: a job is not as it should be
     ├── DemoError         the demo cannot go on
     └── BrokerToolError   the local Kafka cannot be started, reached or stopped
         ├── JavaError         no Java, or one too old (exit 2)
@@ -31,9 +35,14 @@ class JobsError(Exception):
 
 
 class ConfigError(JobsError):
-    """What the user wrote cannot be used."""
+    """What the user wrote cannot be used. ``mistakes`` has all that were found."""
 
     exit_code = 2
+
+    def __init__(self, *mistakes: str) -> None:
+        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+        super().__init__(f"{mistakes[0]}{more}")
+        self.mistakes = mistakes
 
 
 class MavenError(JobsError):
@@ -42,6 +51,24 @@ class MavenError(JobsError):
 
 class SparkError(JobsError):
     """Spark does not start, or a job in it failed."""
+
+
+class RecordsLost(SparkError):
+    """Records that the job was to read are gone. The next run would end the same way."""
+
+
+class RefusedByBroker(SparkError):
+    """A broker refuses who asks, or what. The next run would end the same way."""
+
+
+class SupervisorError(JobsError):
+    """Jobs can't be supervised: another supervisor does it, or none does."""
+
+
+class Unhealthy(JobsError):
+    """A job has failed, waits after a failure, or is beyond the limits of its ``health``."""
+
+    exit_code = 3
 
 
 class DemoError(JobsError):

@@ -1,12 +1,14 @@
 """A job's progress, one line of JSON per micro-batch in ``progress.jsonl``: written and read.
 
 Offsets are told as totals over all partitions: what a curve or a table wants. The positions
-themselves are in the checkpoint.
+themselves are in the checkpoint. The file is bounded: what is older than some ten thousand
+micro-batches is given up.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ from typing import Any
 from spark_source.offsets import from_json
 
 __all__ = ["Batch", "append", "from_spark", "read"]
+
+_BYTES_MAX = 4 << 20
+"""Of the file and of the one before it, each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,8 @@ class Batch:
     """The sum of all partitions' next offsets after this batch."""
     latest: int
     """The sum of all partitions' log ends, as last seen by the source."""
+    lag_s: float = 0.0
+    """For so long at least the next offset had been waiting when the batch was planned."""
 
     @property
     def lag(self) -> int:
@@ -39,18 +46,19 @@ class Batch:
         return max(0, self.latest - self.end)
 
 
-def from_spark(progress: Mapping[str, Any], now: float) -> Batch:
+def from_spark(progress: Mapping[str, Any], now: float, lag_s: float = 0.0) -> Batch:
     """From the JSON of Spark's StreamingQueryProgress."""
-    source = progress["sources"][0]
-    end = _total(source.get("endOffset"))
+    ends = [_total(source.get("endOffset")) for source in progress["sources"]]
+    latest = [_total(source.get("latestOffset")) for source in progress["sources"]]
     return Batch(
         batch=progress["batchId"],
         started=progress["timestamp"],
         finished=now,
         rows=progress["numInputRows"],
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
-        end=end,
-        latest=max(end, _total(source.get("latestOffset"))),
+        end=sum(ends),
+        latest=sum(map(max, ends, latest)),
+        lag_s=round(lag_s, 3),
     )
 
 
@@ -65,17 +73,38 @@ def _total(offset: Any) -> int:
 def append(path: Path, batch: Batch) -> None:
     """Add a line. One write: whoever reads along sees whole lines, or an unfinished last one."""
     with path.open("a") as file:
-        file.write(json.dumps(asdict(batch) | {"lag": batch.lag}) + "\n")
+        # What a killed writer left unfinished must not swallow this line.
+        start = "" if _ends_a_line(path) else "\n"
+        file.write(start + json.dumps(asdict(batch) | {"lag": batch.lag}) + "\n")
+        full = file.tell() > _BYTES_MAX
+    if full:
+        os.replace(path, _before(path))
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read(1) in (b"", b"\n")
+
+
+def _before(path: Path) -> Path:
+    return path.with_suffix(f".1{path.suffix}")
 
 
 def read(path: Path) -> list[Batch]:
-    """All batches so far; a last line that is cut off (a killed writer) is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [_batch(json.loads(line)) for line in lines if line.endswith("\n")]
+    """All batches that are kept; a line that is cut off (a killed writer's) is left out."""
+    batches = (_batch(line) for file in (_before(path), path) for line in _lines(file))
+    return [batch for batch in batches if batch is not None]
 
 
-def _batch(line: dict[str, Any]) -> Batch:
-    line.pop("lag")
-    return Batch(**line)
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines(keepends=True) if path.exists() else []
+
+
+def _batch(line: str) -> Batch | None:
+    if not line.endswith("}\n"):
+        return None
+    told: dict[str, Any] = json.loads(line)
+    told.pop("lag")
+    return Batch(**told)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from jobs.maven import jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DELTA", "cause_of", "delta_jars", "python_path", "session"]
+__all__ = ["DELTA", "cause_of", "delta_jars", "python_path", "session", "text_of"]
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -46,11 +46,17 @@ _DEFAULTS = {
 
 
 @contextmanager
-def session(settings: Mapping[str, str], *, name: str, log: Path) -> Iterator[SparkSession]:
-    """A Spark session that ends with the block. ``settings`` have the last word."""
+def session(
+    settings: Mapping[str, str], *, name: str, log: Path, code: Sequence[Path] = ()
+) -> Iterator[SparkSession]:
+    """A Spark session that ends with the block. ``settings`` have the last word.
+
+    ``code`` is where Spark's Python workers find the modules of a project.
+    """
     find_java()  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
+    _prepare_environment(merged["spark.master"], code)
     spark = _started(name, merged, log)
     try:
         yield spark
@@ -64,7 +70,6 @@ def session(settings: Mapping[str, str], *, name: str, log: Path) -> Iterator[Sp
 def _started(name: str, settings: Mapping[str, str], log: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    _prepare_environment(settings["spark.master"])
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -133,20 +138,20 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.stem)
 
 
-def _prepare_environment(master: str) -> None:
+def _prepare_environment(master: str, code: Sequence[Path]) -> None:
     """What Spark reads from the environment alone."""
     # Else Spark's workers run whatever python3 is on the PATH, without kfetch.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = python_path()
+    os.environ["PYTHONPATH"] = python_path(code)
     if master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
-def python_path() -> str:
-    """PYTHONPATH with this tree in front: it need not be installed."""
+def python_path(code: Sequence[Path] = ()) -> str:
+    """PYTHONPATH with this tree in front, which need not be installed, then a project's code."""
     tree = str(Path(__file__).resolve().parents[1])
     others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return os.pathsep.join(dict.fromkeys([tree, *others]))
+    return os.pathsep.join(dict.fromkeys([tree, *map(str, code), *others]))
 
 
 @contextmanager
@@ -181,13 +186,24 @@ def _end_jvm() -> None:
 
 
 _OURS = re.compile(r"^.*\bspark_source\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
-_PYTHON = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
+    re.MULTILINE,
+)
+_JAVA = re.compile(r"^Caused by: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
+
+
+def text_of(error: BaseException) -> str:
+    """All that an exception says; one of Spark's has its causes in the JVM's trace alone."""
+    description = getattr(error, "_desc", None)
+    told = str(error) if description is None else str(description)
+    return f"{told}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
 def cause_of(error: BaseException) -> str:
     """The sentence in one of Spark's exceptions, which hold whole tracebacks of two languages."""
-    text = str(error)
-    for pattern in (_OURS, _PYTHON):
+    text = text_of(error)
+    for pattern in (_OURS, _PYTHON, _JAVA):
         if found := pattern.findall(text):
             return str(found[-1]).strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

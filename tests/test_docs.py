@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.config import reference
+from jobs.verbs import reference as commands
 from spark_source.session.transitions import diagram
 
 ROOT = Path(__file__).parent.parent
@@ -38,6 +40,18 @@ def test_architecture_diagram_is_drawn_from_the_table() -> None:
     assert f"```mermaid\n{diagram().strip()}\n```" == drawn.strip()
 
 
+def test_keys_of_files_are_drawn_from_the_models() -> None:
+    """JOBS.md's tables of keys are what ``python -m jobs.config.reference`` prints."""
+    assert reference.tables() == between((ROOT / "JOBS.md").read_text(), "keys")
+
+
+def test_every_command_is_shown() -> None:
+    """JOBS.md shows each verb's help as ``python -m jobs.verbs.reference`` prints it."""
+    shown = between((ROOT / "JOBS.md").read_text(), "commands")
+
+    assert f"```text\n{commands.text()}```\n" == shown
+
+
 def test_quickstart_is_two_commands() -> None:
     """README's Quickstart has exactly two fenced commands: make demo and make test."""
     quickstart = (ROOT / "README.md").read_text().split("## Quickstart")[1].split("\n## ")[0]
@@ -45,7 +59,7 @@ def test_quickstart_is_two_commands() -> None:
     assert ["make demo", "make test"] == re.findall(r"```\n(.*?)\n```", quickstart, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "JOBS.md"])
 def test_links_lead_somewhere(page: str) -> None:
     """Every relative link of a page names a file that exists."""
     targets = re.findall(r"\]\((?!http|#)([^)#]+)", (ROOT / page).read_text())

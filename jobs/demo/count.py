@@ -21,7 +21,7 @@ FROM {{table}}
 def count(job: Job, place: Path, *, produced: int, in_log: int) -> Counts:
     """Compare the job's table with what was produced."""
     with session(job.spark, name="count", log=place / "count" / "spark.log") as spark:
-        table = spark.read.format("delta").load(str(job.table))
+        table = spark.read.format("delta").load(str(job.target))
         row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
         return Counts(
             produced=produced,

@@ -125,11 +125,11 @@ class _Stage:
         half = self.settings.events // 2
         self._wait_for(lambda: self._produced() >= half, "the producer", self._produced)
         deadline = time.monotonic() + IN_FLIGHT_S
-        while batch_in_flight(self.job.checkpoint) is None and time.monotonic() < deadline:
+        while batch_in_flight(Path(self.job.checkpoint)) is None and time.monotonic() < deadline:
             self._tick(0.01)
 
     def _kill(self) -> Kill:
-        batch = batch_in_flight(self.job.checkpoint)
+        batch = batch_in_flight(Path(self.job.checkpoint))
         at = time.time()
         processes = self._alive().kill()
         within = "" if batch is None else f" in batch {batch}"
@@ -199,11 +199,11 @@ def _newest(log: Path) -> int | None:
 
 
 def _topic(job: Job) -> str:
-    if job.file.source.subscribe is None:
+    if job.file.source is None or job.file.source.subscribe is None:
         raise DemoError(f"the demo fills one topic, so job {job.name} needs source.subscribe")
     return job.file.source.subscribe
 
 
 def _fetches(job: Job) -> stats.FetchStats:
-    directory = job.file.source.options.get("kfetch.statsDirectory")
+    directory = job.source_options().get("kfetch.statsDirectory")
     return stats.read(Path(directory)) if directory else stats.FetchStats()

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
 
 from jobs import config
+from jobs.config.schema import KINDS, schema
 from jobs.errors import ConfigError
-
-PROJECT = """\
-storage: ../data
-spark:
-  spark.master: local[2]
-clusters:
-  local:
-    bootstrap.servers: ${env:SERVERS}
-    fetch.max.bytes: 1000
-"""
-JOB = """\
-source:
-  cluster: local
-  subscribe: clicks
-  options:
-    startingOffsets: earliest
-    includeHeaders: true
-transform:
-  sql: SELECT * FROM source
-sink:
-  format: delta
-  path: ${storage}/clicks/table
-trigger:
-  processingTime: 2s
-"""
-ENVIRON = {"SERVERS": "127.0.0.1:9092"}
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project directory in which this test's process is."""
-    monkeypatch.chdir(tmp_path)
-    jobs = tmp_path / "conf" / "jobs"
-    jobs.mkdir(parents=True)
-    (tmp_path / "conf" / "kfetch.yml").write_text(PROJECT)
-    (jobs / "clicks.yml").write_text(JOB)
-    return tmp_path
+from tests.jobs.projects import ENVIRON, JOB, PROJECT
 
 
 def test_options_of_cluster_and_job_meet(project: Path) -> None:
@@ -66,8 +31,8 @@ def test_paths_start_from_the_project_file(project: Path) -> None:
     job = config.load(config.find(project), ENVIRON).job("clicks")
 
     assert project / "data" / "clicks" == job.directory
-    assert project / "data" / "clicks" / "table" == job.table
-    assert project / "data" / "clicks" / "checkpoint" == job.checkpoint
+    assert str(project / "data" / "clicks" / "table") == job.target.path
+    assert str(project / "data" / "clicks" / "checkpoint") == job.checkpoint
 
 
 def test_the_project_is_found_from_below(project: Path) -> None:
@@ -101,6 +66,9 @@ def test_a_job_has_the_last_word_on_spark(project: Path) -> None:
         ("{processingTime: 500ms}", {"processingTime": "500 milliseconds"}),
         ("{processingTime: 10 seconds}", {"processingTime": "10 seconds"}),
         ("{processingTime: 2m}", {"processingTime": "2 minutes"}),
+        ("{processingTime: 1 minute}", {"processingTime": "1 minutes"}),
+        ("continuous", {"processingTime": "0 seconds"}),
+        ('{cron: "0 * * * *", timezone: Europe/Berlin}', {"availableNow": True}),
     ],
 )
 def test_triggers(project: Path, text: str, expected: dict[str, object]) -> None:
@@ -119,53 +87,6 @@ def test_a_default_stands_in_for_a_missing_variable(project: Path) -> None:
 
     assert project / "elsewhere" == config.load(file, ENVIRON).storage
     assert Path("/srv") == config.load(file, ENVIRON | {"PLACE": "/srv"}).storage
-
-
-IN_PROJECT = [
-    ("storage:", "storrage:", "kfetch.yml:1: the key storrage is not known: did you mean storage?"),
-    ("storage: ../data\n", "", "kfetch.yml:1: storage is missing"),
-    ("spark.master: l", "master: l", "kfetch.yml:2: spark: master is no Spark setting"),
-    ("    bootstrap.servers: ${env:SERVERS}\n", "", "kfetch.yml:4: clusters: cluster local needs"),
-    ("env:SERVERS", "env:NONE", "kfetch.yml:6: the environment variable NONE is not set: export"),
-    ("env:SERVERS", "evn:SERVERS", "kfetch.yml:6: ${evn:SERVERS} is unknown: did you mean env:S"),
-    ("  local:", "  local: [", "kfetch.yml:6: not YAML: "),
-    ("clusters:", "spark:", "kfetch.yml:4: spark stands here a second time"),
-    (PROJECT, "just a word", "kfetch.yml:1: expected keys with values"),
-    ("${env:SERVERS}", "nowhere", "kfetch.yml:6: option kafka.bootstrap.servers has 'nowhere'"),
-    ("fetch.max.bytes", "fetch.max.byts", "kfetch.yml:7: option kafka.fetch.max.byts is not known"),
-]
-IN_JOB = [
-    ("trigger:", "tigger:", "clicks.yml:12: the key tigger is not known: did you mean trigger?"),
-    ("  cluster:", "  claster:", "clicks.yml:2: the key source.claster is not known: did you mean"),
-    ("  cluster: local", "  cluster: lokal", "clicks.yml:2: conf/kfetch.yml has no cluster lokal"),
-    ("  subscribe: clicks\n", "", "clicks.yml:1: source: exactly one of assign, subscribe, subs"),
-    (
-        "format: delta",
-        "format: dleta",
-        "clicks.yml:10: sink.format is 'dleta': did you mean delta?",
-    ),
-    ("  path: ${storage}/clicks/table\n", "", "clicks.yml:9: sink.path is missing"),
-    ("2s", "soon", "clicks.yml:13: trigger.processingTime is 'soon': must be a number and a unit"),
-    ("processingTime: 2s", "{}", "clicks.yml:12: trigger: must be availableNow, or processingTime"),
-    ("startingOffsets", "startingOfsets", "clicks.yml:5: option starting"),
-    ("earliest", "soonest", "clicks.yml:5: option startingOffsets: Expected e.g. "),
-    ("true", "maybe", "clicks.yml:6: option includeHeaders is 'maybe', but it must be true or fa"),
-    ("${storage}", "${storrage}", "clicks.yml:11: ${storrage} is unknown: did you mean storage?"),
-    ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "clicks.yml:8: transform.sql: input should be"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "sentence"), IN_PROJECT + IN_JOB)
-def test_mistakes(project: Path, old: str, new: str, sentence: str) -> None:
-    """Each mistake is one sentence with its file, its line and what to do."""
-    for file in (project / "conf" / "kfetch.yml", project / "conf" / "jobs" / "clicks.yml"):
-        if file.name in sentence.split(":")[0]:
-            assert file.read_text().count(old) >= 1
-            file.write_text(file.read_text().replace(old, new, 1))
-
-    with pytest.raises(ConfigError) as told:
-        config.load(config.find(project), ENVIRON).job("clicks")
-    assert re.fullmatch(f"conf/(jobs/)?{re.escape(sentence)}.*", str(told.value))
 
 
 def test_several_mistakes_are_counted(project: Path) -> None:
@@ -207,3 +128,142 @@ def test_the_projects_own_files_are_right(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert "clicks" in project.jobs()
     assert "clicks" == project.job("clicks").file.source.subscribe
+
+
+def test_an_environment_goes_over_the_project(project: Path) -> None:
+    """env/NAME.yml replaces storage, Spark's settings and properties of clusters, one by one."""
+    env = project / "conf" / "env"
+    env.mkdir()
+    (env / "prod.yml").write_text(
+        "storage: elsewhere\nspark:\n  spark.master: yarn\n"
+        "clusters:\n  local:\n    fetch.max.bytes: 7\n"
+    )
+    found = config.load(config.find(project), ENVIRON, "prod")
+    job = found.job("clicks")
+
+    assert ("prod", "elsewhere") == (found.environment_name, found.storage.name)
+    assert "yarn" == job.spark["spark.master"]
+    assert "7" == job.source_options()["kafka.fetch.max.bytes"]
+    assert "127.0.0.1:9092" == job.source_options()["kafka.bootstrap.servers"]
+
+
+@pytest.mark.parametrize("how", ["argument", "variable", "file"])
+def test_how_an_environment_is_chosen(project: Path, how: str) -> None:
+    """By --env, else by KFETCH_ENV, else by the project file."""
+    env = project / "conf" / "env"
+    env.mkdir()
+    for name in ("argument", "variable", "file"):
+        (env / f"{name}.yml").write_text(f"spark:\n  spark.master: {name}\n")
+    (project / "conf" / "kfetch.yml").write_text(PROJECT + "environment: file\n")
+    environ = ENVIRON | ({} if how == "file" else {"KFETCH_ENV": "variable"})
+    argument = "argument" if how == "argument" else None
+
+    assert how == config.load(config.find(project), environ, argument).environment_name
+
+
+def test_a_secret_may_come_from_a_file(project: Path) -> None:
+    """``${file:PATH}`` is a file's text, without the end of its last line."""
+    (project / "conf" / "secret").write_text("hunter2\n")
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(PROJECT.replace("${env:SERVERS}", "${file:secret}:9092"))
+    job = config.load(file, ENVIRON).job("clicks")
+
+    assert "hunter2:9092" == job.source_options()["kafka.bootstrap.servers"]
+    assert "hunter2" not in repr(config.load(file, ENVIRON)) + repr(job)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "no", "'quoted'", "a:b"])
+def test_an_options_mistake_hides_what_came_from_elsewhere(project: Path, secret: str) -> None:
+    """The source's sentence about an option shows ``${…}`` in place of what it brought."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("includeHeaders: true", "includeHeaders: ${env:SECRET}"))
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON | {"SECRET": secret}).job("clicks")
+    assert "option includeHeaders is '${env:SECRET}'" in str(told.value)
+
+
+def test_a_failure_shows_addresses_and_no_secrets(project: Path) -> None:
+    """What came from a file, or stands under a key that sounds like a secret, is not in the
+    sentence of a run's error; a broker's address is."""
+    (project / "conf" / "pin").write_text("swordfish")
+    text = PROJECT.replace(
+        "spark.master: local[2]",
+        "spark.master: local[2]\n  spark.hadoop.secret.key: ${env:PASS}\n  spark.x: ${file:pin}",
+    )
+    (project / "conf" / "kfetch.yml").write_text(text)
+    job = config.load(config.find(project), ENVIRON | {"PASS": "hunter2"}).job("clicks")
+
+    assert "127.0.0.1:9092 refused '${env:PASS}' and ${file:pin}" == job.redacted(
+        "127.0.0.1:9092 refused 'hunter2' and swordfish"
+    )
+
+
+def test_targets_may_be_remote_or_named(project: Path) -> None:
+    """A URI is left as it is; a table is a name in Spark's catalog."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("${storage}/clicks/table", "s3a://bucket/clicks"))
+    assert (
+        "s3a://bucket/clicks"
+        == config.load(config.find(project), ENVIRON).job("clicks").target.path
+    )
+
+    file.write_text(JOB.replace("path: ${storage}/clicks/table", "table: lake.clicks"))
+    assert "lake.clicks" == config.load(config.find(project), ENVIRON).job("clicks").target.table
+
+
+def test_several_sources_are_views(project: Path) -> None:
+    """Each of ``sources`` has its own options; the transform sees them by name."""
+    one, rest = JOB.split("transform:")
+    lines = one.removeprefix("source:\n").rstrip().splitlines()
+    views = "".join(
+        f"  {name}:\n" + "".join(f"  {line}\n" for line in lines) for name in ("clicks", "orders")
+    ).replace("subscribe: clicks", "subscribe: x", 1)
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(f"sources:\n{views}transform:{rest}")
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert ["clicks", "orders"] == list(job.file.views())
+    assert ("x", "clicks") == (
+        job.source_options("clicks")["subscribe"],
+        job.source_options("orders")["subscribe"],
+    )
+
+
+def test_all_mistakes_of_all_jobs(project: Path) -> None:
+    """``check`` goes on after a mistake: it tells those of every file."""
+    (project / "conf" / "jobs" / "clicks.yml").write_text(JOB + "a: 1\nb: 2\n")
+    (project / "conf" / "jobs" / "orders.yml").write_text(
+        JOB.replace("cluster: local", "cluster: l")
+    )
+    (project / "conf" / "jobs" / "users.yaml").write_text(JOB)
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).check()
+    places = [mistake.split(": ")[0] for mistake in told.value.mistakes]
+    assert ["users.yaml:1", "clicks.yml:14", "clicks.yml:15", "orders.yml:2"] == [
+        place.removeprefix("conf/jobs/") for place in places
+    ]
+
+
+def test_a_cycle_is_told_once(project: Path) -> None:
+    """Jobs that wait for each other are named in their order."""
+    for name, after in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
+        text = JOB.replace("\n  processingTime: 2s", " availableNow") + f"after: {after}\n"
+        (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).check()
+    assert ("conf/jobs/a.yml:13: jobs wait for each other: a after b after c after a",) == (
+        told.value.mistakes
+    )
+
+
+@pytest.mark.parametrize("kind", ["project", "job", "environment"])
+def test_schemas_are_for_editors(kind: str) -> None:
+    """Every key of the models is in the schema, and no other key is allowed."""
+    found = schema(kind)
+
+    assert set(KINDS[kind].model_fields) == set(found["properties"])
+    assert found["additionalProperties"] is False
+    json.dumps(found)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkRuntimeError,
+)
 
-from jobs import cli, progress, spark
+from jobs import cli, config, progress, spark
+from jobs.errors import ConfigError
 from jobs.progress import Batch
+from jobs.run import stream, watch
+from tests.jobs.projects import ENVIRON
 
 END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
 LATEST = {
@@ -57,9 +67,33 @@ def test_progress_survives_a_kill(tmp_path: Path) -> None:
     for batch in batches:
         progress.append(path, batch)
     path.write_text(path.read_text() + '{"batch": 3, "sta')
-
     assert batches == progress.read(path)
+
+    progress.append(path, batches[0])
+    assert [*batches, batches[0]] == progress.read(path)
     assert isinstance(progress.read(path)[0], Batch)
+
+
+def test_progress_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full file is put aside, and replaces the one that was put aside before."""
+    monkeypatch.setattr(progress, "_BYTES_MAX", 1000)
+    path = tmp_path / "progress.jsonl"
+    for number in range(100):
+        progress.append(path, progress.from_spark(TOLD | {"batchId": number}, now=1.0))
+    read = [batch.batch for batch in progress.read(path)]
+
+    assert list(range(100 - len(read), 100)) == read
+    assert 5 <= len(read) <= 20
+
+
+def test_several_sources_are_added_up() -> None:
+    """A job with two sources is as far behind as both together."""
+    told = TOLD | {"sources": TOLD["sources"] * 2}
+
+    assert (200, 10) == (
+        progress.from_spark(told, now=1.0).end,
+        progress.from_spark(told, now=1.0).lag,
+    )
 
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
@@ -82,6 +116,73 @@ SQLSTATE: XXKST"""
 def test_one_sentence_of_many(text: str, sentence: str) -> None:
     """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
     assert sentence == spark.cause_of(RuntimeError(text))
+
+
+def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that has just begun says that it is idle before its source knows better; one that
+    stays idle has nothing to read; after a micro-batch the lag is the batch's."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    watched = watch.Watch(job, lambda batch: None)
+    lags = []
+    for at in (100.0, 110.0):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        watched.idle()
+        lags.append(watch.read_pulse(watch.pulse_file(job)))
+    monkeypatch.setattr(time, "time", lambda: 120.0)
+    watched.seen(TOLD | {"runId": "1", "id": "2"})
+    lags.append(watch.read_pulse(watch.pulse_file(job)))
+
+    assert [(100.0, None), (110.0, 0), (120.0, 5)] == [(p.at, p.lag) for p in lags if p]
+
+
+JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
+\tat org.apache.spark.sql.Something
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows
+\t... 3 more
+Caused by: {cause}
+\tat java.base/java.lang.Thread.run"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        ("java.io.IOException: No space left on device", "No space left on device"),
+        (
+            "org.apache.spark.api.python.PythonException: Traceback\n" + TRACE,
+            "partition 3 of clicks",
+        ),
+        ("x.PythonException: Traceback (most\nRuntimeError: a bad mood", "a bad mood"),
+    ],
+)
+def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:
+    """What an executor's task died of is not in the message of the query's error, but is told."""
+    error = RuntimeError("never shown")
+    error._desc = "[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED]"  # type: ignore[attr-defined]
+    error._stackTrace = JVM.format(cause=cause)  # type: ignore[attr-defined]
+
+    assert spark.cause_of(error).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("cause", "at", "mistake"),
+    [
+        (AnalysisException("[TABLE_NOT_FOUND] x"), ("sink",), True),
+        (ParseException("[PARSE_SYNTAX_ERROR] x"), ("transform",), True),
+        (IllegalArgumentException("x"), ("sink",), True),
+        (KeyError("column"), ("transform",), True),
+        (KeyError("column"), ("sink",), False),
+        (OSError("no route to the object store"), ("transform",), False),
+        (PySparkRuntimeError("the JVM is gone"), ("transform",), False),
+    ],
+)
+def test_what_another_attempt_could_not_mend(
+    project: Path, cause: Exception, at: tuple[str, ...], mistake: bool
+) -> None:
+    """Spark's analysis and the project's code make mistakes; whatever else fails may pass."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    with pytest.raises(ConfigError if mistake else type(cause)), stream.mistakes(job, *at):
+        raise cause
 
 
 def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

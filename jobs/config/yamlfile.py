@@ -4,7 +4,9 @@
     document.value                        plain dicts, lists and scalars
     document.place(("clusters", "local")) "kfetch.yml:14"
 
-What ``${…}`` may hold: ``env:NAME``, ``env:NAME:-default`` and the names that the caller gives.
+What ``${…}`` may hold: ``env:NAME``, ``env:NAME:-default``, ``file:PATH`` (from the file's
+directory; its text without the last line's end) and the names that the caller gives.
+What came from elsewhere may be a secret: sentences show the text as it was written.
 A key that stands twice is an error, as is a file that is no mapping. What the keys mean is not
 known here.
 """
@@ -26,8 +28,14 @@ __all__ = ["Document", "Location", "display", "read", "suggestion"]
 
 Location = tuple[str | int, ...]
 
+_TELLING = 3
+"""Shorter texts are hidden only where they are quoted: they are parts of any sentence."""
+_SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_FILE = re.compile(r"file:(?P<path>.+)")
+_FILE_BYTES_MAX = 64 << 10
+"""A secret is short; whoever names a log or a device by mistake is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +43,22 @@ class Document:
     """A file's content, and where in the file each part of it stands."""
 
     path: Path
-    value: dict[str, Any]
+    value: dict[str, Any] = field(repr=False)
     lines: dict[Location, int] = field(default_factory=dict)
     written: dict[Location, str] = field(default_factory=dict)
     """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
+    filled: dict[str, str] = field(default_factory=dict, repr=False)
+    """What ``${…}`` brought, and how it was written."""
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    """Of these, what came from a file, or stands under a key that sounds like a secret."""
+
+    def hidden(self, sentence: str) -> str:
+        """A sentence about this file, with what ``${…}`` brought as it was written."""
+        return _hidden(sentence, self.filled)
+
+    def redacted(self, sentence: str) -> str:
+        """A sentence about something else: addresses may show, secrets may not."""
+        return _hidden(sentence, self.secrets)
 
     def line(self, location: Location) -> int:
         """The line of a part, or of the nearest part around it."""
@@ -49,6 +69,14 @@ class Document:
     def place(self, location: Location) -> str:
         """``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
+
+
+def _hidden(sentence: str, written: Mapping[str, str]) -> str:
+    for text in sorted(written, key=len, reverse=True):
+        sentence = sentence.replace(repr(text), repr(written[text]))
+        if len(text) >= _TELLING:
+            sentence = sentence.replace(text, written[text])
+    return sentence
 
 
 def display(path: Path) -> str:
@@ -140,15 +168,40 @@ class _Filler:
     def _lookup(self, reference: str, at: Location) -> str:
         if reference in self._names:
             return self._names[reference]
-        variable = _VARIABLE.fullmatch(reference)
-        if variable is None:
+        if variable := _VARIABLE.fullmatch(reference):
+            found = self._variable(reference, variable, at)
+        elif file := _FILE.fullmatch(reference):
+            found = self._content(file["path"], at)
+        else:
             name = reference.rpartition(":")[2] or "NAME"
-            hint = suggestion(reference, [f"env:{name}", *self._names])
+            hint = suggestion(reference, [f"env:{name}", f"file:{name}", *self._names])
             raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
-        found = self._environ.get(variable["name"], variable["default"])
+        if found:
+            self._document.filled[found] = f"${{{reference}}}"
+            if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
+                self._document.secrets[found] = f"${{{reference}}}"
+        return found
+
+    def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:
+        found: str | None = self._environ.get(variable["name"], variable["default"])
         if found is None:
             raise ConfigError(
                 f"{self._document.place(at)}: the environment variable {variable['name']} is not "
                 f"set: export it, or write ${{{reference}:-value}}"
             )
         return found
+
+    def _content(self, name: str, at: Location) -> str:
+        path = self._document.path.parent / name
+        place = self._document.place(at)
+        try:
+            with path.open("rb") as file:
+                content = file.read(_FILE_BYTES_MAX + 1)
+            text = content.decode()
+        except OSError as cause:
+            raise ConfigError(f"{place}: {path} cannot be read: {cause.strerror}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{place}: {path} is not UTF-8 text") from None
+        if len(content) > _FILE_BYTES_MAX:
+            raise ConfigError(f"{place}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
+        return text.removesuffix("\n").removesuffix("\r")

@@ -1,4 +1,4 @@
-"""From pydantic's findings to one sentence with file, line and a suggestion."""
+"""From pydantic's findings to sentences with file, line and a suggestion."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from jobs.yamlfile import Document, Location, suggestion
+from jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["sentence"]
+__all__ = ["sentences"]
 
 
-def sentence(model: type[BaseModel], document: Document, error: ValidationError) -> str:
-    """The first mistake in the file, and how many there are besides."""
+def sentences(model: type[BaseModel], document: Document, error: ValidationError) -> list[str]:
+    """Each mistake, as it stands in the file."""
     found = sorted(error.errors(), key=lambda one: _order(document, one))
-    first = found[0]
-    place = document.place(tuple(first["loc"]))
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{place}: {_told(model, document, first)}{more}"
+    return [f"{document.place(tuple(one['loc']))}: {_told(model, document, one)}" for one in found]
 
 
 def _order(document: Document, one: Any) -> tuple[bool, int]:
@@ -36,15 +33,15 @@ def _told(model: type[BaseModel], document: Document, one: Any) -> str:
     if one["type"] == "missing":
         return f"{name} is missing"
     if one["type"] == "literal_error":
-        choices = [part.strip("' ") for part in one["ctx"]["expected"].split("or")]
+        choices = [part.strip("' ") for part in one["ctx"]["expected"].split(" or ")]
         return f"{_shown(name, document, one)}: {suggestion(str(one['input']), choices)}"
     problem = one["msg"].removeprefix("Value error, ")
     problem = problem[:1].lower() + problem[1:]
-    return f"{_shown(name, document, one)}: {problem}"
+    return ": ".join(filter(None, (_shown(name, document, one), document.hidden(problem))))
 
 
 def _shown(name: str, document: Document, one: Any) -> str:
-    """The value as it was written: what ``${env:…}`` brought may be a secret."""
+    """The value as it was written: what ``${…}`` brought may be a secret."""
     value = document.written.get(tuple(one["loc"]), one["input"])
     if isinstance(value, dict | list | BaseModel):
         return name
@@ -56,11 +53,21 @@ def _keys(model: type[BaseModel] | None) -> Sequence[str]:
 
 
 def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
-    found: type[BaseModel] | None = model
+    found: Any = model
     for name in location:
-        field = found.model_fields.get(str(name)) if found else None
-        found = _model_in(field.annotation) if field else None
-    return found
+        found = _inside(found, str(name))
+    return _model_in(found)
+
+
+def _inside(annotation: Any, name: str) -> Any:
+    """The annotation of what stands under a key: of a model's field, or of a dict's values."""
+    model = _model_in(annotation)
+    if model is not None:
+        field = model.model_fields.get(name)
+        return field.annotation if field else None
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    return None
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -1,63 +1,16 @@
-"""The verbs that drive what stands elsewhere: from words to calls, from outcomes to lines."""
+"""``kfetch demo``, ``agents`` and ``warm``."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from jobs.progress import Batch
+from jobs.verbs.arguments import Json, ProjectFile
 
-__all__ = ["agents", "demo", "run", "warm"]
-
-ProjectFile = Annotated[
-    Path | None,
-    typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-
-
-def run(
-    job: Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")],
-    project: ProjectFile = None,
-    as_json: Json = False,
-) -> None:
-    """Run one job here, until it ends or is stopped with Ctrl-C or SIGTERM.
-
-    A stopped job ends its micro-batch first, and goes on from its checkpoint the next time.
-    Its progress, log and checkpoint are in a directory of the project's storage.
-
-    \b
-    Example: the job of conf/jobs/clicks.yml, on a broker of your own
-      kfetch broker start --port 9092
-      KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
-    """
-    from jobs import config
-    from jobs.run import run as run_job
-
-    found = config.load(project or config.find(Path.cwd())).job(job)
-    typer.echo(f"job {job}: {found.table} (log: {found.directory / 'spark.log'})", err=True)
-    outcome = run_job(found, _print_batch)
-    how = "stopped" if outcome.stopped else "ended"
-    typer.echo(
-        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind",
-        err=True,
-    )
-    if as_json:
-        typer.echo(json.dumps(asdict(outcome)))
-
-
-def _print_batch(batch: Batch) -> None:
-    rate = batch.rows / batch.seconds if batch.seconds else 0
-    typer.echo(
-        f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
-        f"({rate:,.0f} rows/s), {batch.lag:,} behind",
-        err=True,
-    )
+__all__ = ["agents", "demo", "warm"]
 
 
 def demo(

@@ -1,0 +1,77 @@
+"""A project as its user has it: commands given in its directory, and what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from integration.streams import PATIENCE_S
+from jobs.kafka import Cluster
+from jobs.spark import python_path
+from jobs.supervise.processes import MARK
+
+
+class Project:
+    """A directory in which commands are given."""
+
+    def __init__(self, directory: Path, kafka: Cluster) -> None:
+        self.directory = directory
+        self._environ = os.environ | {
+            "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
+            "PYTHONPATH": python_path(),
+        }
+
+    def kfetch(self, *words: str, code: int = 0) -> str:
+        """One command; what it printed."""
+        done = self._run(*words)
+        assert code == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "jobs.cli", *words],
+            cwd=self.directory,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def status(self, code: int = 0) -> Any:
+        return json.loads(self.kfetch("status", "--json", code=code))
+
+    def jobs(self) -> dict[str, Any]:
+        """All jobs by name, however healthy they are."""
+        told = json.loads(self._run("status", "--json").stdout)
+        return {job["name"]: job for job in told["jobs"]}
+
+    def job(self) -> Any:
+        """The one job."""
+        return next(iter(self.jobs().values()))
+
+    def until(self, condition: Callable[[Any], object]) -> Any:
+        """Wait for a condition of the job; the job then."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(job := self.job()):
+            assert time.monotonic() < deadline, (job, self.kfetch("logs", "clicks"))
+            time.sleep(0.5)
+        return job
+
+    def processes(self) -> list[psutil.Process]:
+        """What lives of all runs."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK, "").startswith(f"{self.directory}/"):
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found

@@ -1,0 +1,226 @@
+"""A night in minutes: jobs of every kind, kills at random, and in the morning all is in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from pyspark.sql import SparkSession
+
+from integration.running import project as files
+from integration.running.commands import Project
+from integration.streams import PATIENCE_S
+from jobs import progress
+from jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
+
+LIVE = ("always", "flaky", "merged")
+SECONDS = float(os.environ.get("KFETCH_NIGHT_SECONDS", "150"))
+
+JOB = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  decode: {{fields: id BIGINT}}
+  options:
+    startingOffsets: {start}
+    maxOffsetsPerTrigger: 3000
+    kafkaConsumer.pollTimeoutMs: 60000
+transform: {transform}
+sink: {{path: "${{storage}}/tables/{name}"{sink}}}
+trigger: {trigger}
+restart: {{initial: 1 second, max: 5 seconds}}
+{more}
+"""
+CODE = """\
+import random
+
+from pyspark.sql import functions as f
+
+
+def plain(source):
+    return source.select("event.id", "partition", "offset")
+
+
+@f.udf("bigint")
+def moody(number):
+    if random.random() < 0.00005:
+        raise RuntimeError("a bad mood")
+    return number
+
+
+def flaky(source):
+    return source.select(moody("event.id").alias("id"), "partition", "offset")
+"""
+
+
+def text(name: str, topic: str, trigger: str, **over: str) -> str:
+    given = {"transform": "night:plain", "sink": "", "start": "earliest", "more": ""} | over
+    return JOB.format(name=name, topic=topic, trigger=trigger, **given)
+
+
+@pytest.fixture
+def kafka_of_the_night(kafka_cluster: Callable[..., Cluster]) -> Cluster:
+    """One broker, to be bounced."""
+    return kafka_cluster(nodes=1)
+
+
+@contextmanager
+def producing(kafka: Cluster, topic: str) -> Iterator[list[int]]:
+    """Numbers from 0 on into a topic, some hundred a second, until the block ends."""
+    sent, stop = [0], threading.Event()
+
+    def run() -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=kafka.bootstrap_servers, acks="all", enable_idempotence=True
+        )
+        while not stop.wait(0.1):
+            for _ in range(20):
+                producer.send(topic, key=b"%d" % sent[0], value=b'{"id": %d}' % sent[0])
+                sent[0] += 1
+        producer.flush()
+        producer.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        thread.join()
+
+
+def expire(kafka: Cluster, topic: str) -> None:
+    """Records at the start of a topic are gone."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(10):
+        producer.send(topic, b'{"id": %d}' % number, partition=0)
+    producer.close()
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        from kafka import TopicPartition
+
+        admin.delete_records({TopicPartition(topic, 0): 5})
+
+
+def test_in_the_morning_all_is_there_once(
+    kafka_of_the_night: Cluster,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Supervisor killed twice, jobs at random, the broker bounced: every table has each record
+    once, the job with lost data was given up at its first word of it, the history is true, and
+    nothing is left running."""
+    kafka = kafka_of_the_night
+    live, lost = topic(2, cluster=kafka), topic(1, cluster=kafka)
+    expire(kafka, lost)
+    shop = Project(tmp_path / "shop", kafka)
+    shop.directory.mkdir()
+    (shop.directory / "night.py").write_text(CODE)
+    always, every_minute = "{processingTime: 1 second}", '{cron: "* * * * *"}'
+    files.write(
+        shop.directory,
+        kafka,
+        always=text("always", live, always),
+        flaky=text("flaky", live, always, transform="night:flaky"),
+        hourly=text("hourly", live, every_minute),
+        once=text("once", live, "availableNow"),
+        merged=text("merged", live, "continuous", sink=", mode: merge, keys: id"),
+        lossy=text("lossy", lost, always, start=f"""'{{"{lost}":{{"0":0}}}}'"""),
+    )
+    try:
+        with producing(kafka, live) as sent:
+            shop.kfetch("up", "--detach")
+            kills = disturb(shop, kafka)
+        settle(shop, sent[0])
+    finally:
+        shop.kfetch("down")
+
+    assert [] == shop.processes()
+    assert kills >= 2
+    for name in ("always", "flaky", "hourly", "once", "merged"):
+        table = spark.read.format("delta").load(f"{shop.directory}/storage/tables/{name}")
+        found = sorted(row.id for row in table.select("id").collect())
+        missing, twice = sorted(set(range(sent[0])) - set(found)), len(found) - len(set(found))
+        assert ([], 0, sent[0]) == (missing[:10], twice, len(found)), name
+    check_history(shop)
+
+
+def disturb(shop: Project, kafka: Cluster) -> int:
+    """Kill now this, now that; how often."""
+    chance, kills = random.Random(7), 0
+    deadline = time.monotonic() + SECONDS
+    bounced, supervisors = False, 0
+    while time.monotonic() < deadline:
+        time.sleep(12)
+        left = deadline - time.monotonic()
+        if supervisors < 2 and left < SECONDS * (0.7 - 0.4 * supervisors):
+            os.kill(shop_status(shop)["supervisor"], signal.SIGKILL)
+            shop.kfetch("up", "--detach")
+            supervisors += 1
+        elif not bounced and left < SECONDS / 2:
+            kafka.node(1).kill()
+            time.sleep(3)
+            kafka.node(1).start()
+            bounced = True
+        else:
+            running = [job["pid"] for job in shop.jobs().values() if job["pid"]]
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(running), signal.SIGKILL)
+            kills += 1
+    assert (2, True) == (supervisors, bounced)
+    return kills
+
+
+def shop_status(shop: Project) -> Any:
+    return json.loads(shop._run("status", "--json").stdout)
+
+
+def settle(shop: Project, sent: int) -> None:
+    """Until everything has been read: by those that run, and by one more run of those that end."""
+    shop.kfetch("stop", "once", "hourly")
+    shop.kfetch("start", "once", "hourly")
+    began = time.time()
+    deadline = time.monotonic() + 2 * PATIENCE_S  # a job that fails now and then takes longer
+    while True:
+        jobs = shop.jobs()
+        done = {
+            run["job"]
+            for run in json.loads(shop.kfetch("history", "-n", "100", "--json"))
+            if run["kind"] == "finished" and run["started_s"] >= began - 1
+        }
+        # Lag is as old as the micro-batch that told it; the positions say what has been read.
+        read = [
+            progress.read(shop.directory / "storage" / name / "progress.jsonl") for name in LIVE
+        ]
+        if {"once", "hourly"} <= done and all(lines and lines[-1].end == sent for lines in read):
+            return
+        assert time.monotonic() < deadline, jobs
+        time.sleep(1)
+
+
+def check_history(shop: Project) -> None:
+    """Each run has an end; only the job that lost data was given up, and that at once."""
+    runs = json.loads(shop.kfetch("history", "-n", "1000", "--json"))
+    assert all(run["ended_s"] and run["kind"] for run in runs)
+    kinds = {name: [run["kind"] for run in runs if run["job"] == name] for name in shop.jobs()}
+    # Newest first: nothing came after the word of lost data, whatever was killed before it.
+    assert "data_loss" == kinds["lossy"][0]
+    assert set(kinds["lossy"][1:]) <= {"killed"}
+    assert "killed" in {kind for of_job in kinds.values() for kind in of_job}
+    for name in ("always", "merged"):
+        assert set(kinds[name]) <= {"killed", "failed", "stopped"}, kinds[name]
+    print(
+        {name: {kind: of_job.count(kind) for kind in set(of_job)} for name, of_job in kinds.items()}
+    )

@@ -1,0 +1,220 @@
+"""Micro-batches into Delta: once each, whatever way, also when Spark forgets that it wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import Row, SparkSession
+
+from integration.running.project import job
+from integration.streams import finish
+from jobs.config import Job
+from jobs.errors import ConfigError
+from jobs.kafka import Cluster
+from jobs.run import sink
+
+pytestmark = pytest.mark.integration
+
+DEAD = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  decode:
+    fields: id BIGINT, page STRING
+  options: {{startingOffsets: earliest}}
+transform: {code}:clicks
+sink:
+  path: table
+  partitionBy: page
+  deadLetters: {{path: dead}}
+trigger: availableNow
+"""
+CODE = """\
+def clicks(source):
+    return source.select("event.*", "partition", "offset")
+"""
+MERGE = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  decode:
+    fields: id BIGINT, page STRING, gone BOOLEAN
+  options: {{startingOffsets: earliest}}
+transform:
+  sql: SELECT event.*, partition, offset FROM source
+sink:
+  path: table
+  mode: merge
+  keys: id
+  deleteWhen: gone
+trigger: availableNow
+"""
+
+
+def produce(kafka: Cluster, topic: str, *values: bytes | None) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for value in values:
+        producer.send(topic, key=b"k", value=value, partition=0)
+    producer.close()
+
+
+def written(directory: Path, code: str) -> str:
+    """A module of the project, of another name in each test: Python keeps modules."""
+    (directory / f"shop_{directory.name}.py").write_text(code)
+    return f"shop_{directory.name}"
+
+
+def drain(spark: SparkSession, made: Job) -> None:
+    """Run the job over what there is."""
+    finish(sink.start(spark, made))
+
+
+def forget_last_commit(made: Job) -> None:
+    """As if the process had died between Delta's commit and Spark's."""
+    commits = [
+        path for path in (Path(made.checkpoint) / "commits").iterdir() if path.name.isdigit()
+    ]
+    last = max(commits, key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def rows(spark: SparkSession, path: Path) -> list[Row]:
+    return spark.read.format("delta").load(str(path)).collect()
+
+
+def test_dead_letters_and_rows_are_written_once(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """What is not JSON of the fields goes to the dead letters with its place and bytes, the rest
+    through the project's function to the table; a batch that comes again adds nothing to either."""
+    name = topic(1)
+    made = job(tmp_path, kafka, DEAD.format(topic=name, code=written(tmp_path, CODE)))
+    wrong = [b"not json", b"", b"\xff\xfe", b'{"id": "x"}', b'["a"]']
+    produce(kafka, name, b'{"id": 1, "page": "/a"}', *wrong, b'{"id": 2}', None)
+    drain(spark, made)
+    produce(kafka, name, b'{"id": 3, "page": "/b"}', b"again not")
+    drain(spark, made)
+    forget_last_commit(made)
+    drain(spark, made)
+
+    # A null value is no damage: Kafka's tombstone.
+    assert [(1, "/a", 0), (2, None, 6), (3, "/b", 8), (None, None, 7)] == sorted(
+        ((row.id, row.page, row.offset) for row in rows(spark, tmp_path / "table")), key=str
+    )
+    dead = sorted(rows(spark, tmp_path / "dead"), key=lambda row: row.offset)
+    assert [*enumerate(wrong, start=1), (9, b"again not")] == [
+        (row.offset, bytes(row.value)) for row in dead
+    ]
+    assert {(name, 0)} == {(row.topic, row.partition) for row in dead}
+    assert {"value is not JSON of the fields id BIGINT, page STRING"} == {row.error for row in dead}
+
+
+def test_a_merge_is_done_once(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """The latest row of a key counts, a deleted one is gone, and a batch that comes again is
+    passed over: it would bring back what somebody else has deleted meanwhile."""
+    name = topic(1)
+    made = job(tmp_path, kafka, MERGE.format(topic=name))
+    produce(
+        kafka,
+        name,
+        b'{"id": 1, "page": "/old"}',
+        b'{"id": 1, "page": "/new"}',
+        b'{"page": "/no key"}',
+        b'{"id": 2, "page": "/two"}',
+        b'{"id": 3, "page": "/three", "gone": true}',
+    )
+    drain(spark, made)
+    produce(kafka, name, b'{"id": 2, "gone": true}', b'{"page": "/none"}', b'{"id": 4}')
+    drain(spark, made)
+    found = {row.id: row.page for row in rows(spark, tmp_path / "table")}
+    assert {1: "/new", None: "/none", 4: None} == found
+
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/table` WHERE id = 4")
+    forget_last_commit(made)
+    drain(spark, made)
+
+    assert {1, None} == {row.id for row in rows(spark, tmp_path / "table")}
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_a_new_checkpoint_is_a_new_writer(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """With a new checkpoint the batches count from 0 again, and none is taken for an old one."""
+    name = topic(1)
+    produce(kafka, name, b'{"id": 1, "page": "/a"}')
+    drain(spark, job(tmp_path, kafka, MERGE.format(topic=name) + "checkpoint: first\n"))
+    produce(kafka, name, b'{"id": 1, "page": "/b"}')
+    drain(spark, job(tmp_path, kafka, MERGE.format(topic=name) + "checkpoint: second\n"))
+
+    assert ["/b"] == [row.page for row in rows(spark, tmp_path / "table")]
+
+
+MISTAKES = [
+    (MERGE, "keys: id", "keys: pag", r"one\.yml:12: sink\.keys names pag, .*did you mean page"),
+    (MERGE, ", offset", "", r"one\.yml:12: of two rows with one key the latest counts"),
+    (MERGE, "event.*", "evnt.*", r"one\.yml:7: \[CANNOT_RESOLVE_STAR_EXPAND\]"),
+    (
+        DEAD,
+        "event.*",
+        "evnt",
+        r"one\.yml:7: .*shop_\w+\.py:2: AnalysisException: \[UNRESOLVED_COLUMN",
+    ),
+    (
+        DEAD,
+        'source.select("event.*", "partition", "offset")',
+        "1",
+        r"shop_\w+:clicks returned int, but",
+    ),
+    (
+        DEAD,
+        "return source",
+        'return source.groupBy("partition").count()\n#',
+        r"needs more \(Aggregate\)",
+    ),
+    (
+        MERGE,
+        "path: table",
+        "table: shop",
+        r"one\.yml:10: shop would be forgotten when the job ends",
+    ),
+    (DEAD, "{path: dead}", "{table: a.b}", r"one\.yml:11: a\.b would be forgotten"),
+    (DEAD, "partitionBy: page", "partitionBy: pge", r"sink\.partitionBy names pge, .*mean page\?"),
+    (MERGE, "id BIGINT", "id BIGGINT", r"one\.yml:1: \[UNSUPPORTED_DATATYPE\]|one\.yml:1: .*BIGG"),
+]
+
+
+@pytest.mark.parametrize(("text", "old", "new", "sentence"), MISTAKES)
+def test_what_only_spark_finds(
+    kafka: Cluster,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+    text: str,
+    old: str,
+    new: str,
+    sentence: str,
+) -> None:
+    """Names and types that don't fit are the user's to mend, told with the line, before a start."""
+    code = written(tmp_path, CODE.replace(old, new))
+    made = job(tmp_path, kafka, text.format(topic=topic(1), code=code).replace(old, new))
+
+    with pytest.raises(ConfigError, match=sentence):
+        sink.start(spark, made)
+
+
+def test_without_dead_letters_a_bad_value_fails(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """The error tells the record's place, and what to do."""
+    name = topic(1)
+    produce(kafka, name, b'{"id": 1}', b"not json")
+
+    with pytest.raises(Exception, match=rf"cannot decode {name}-0, offset 1: value is not JSON"):
+        drain(spark, job(tmp_path, kafka, MERGE.format(topic=name)))

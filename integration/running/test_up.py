@@ -1,0 +1,75 @@
+"""``kfetch init`` and ``kfetch up`` as a user has them: real Kafka, Spark and Delta, and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from integration.running.commands import Project
+from jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+EACH = 100
+
+
+@pytest.fixture
+def project(tmp_path: Path, kafka: Cluster, topic: Callable[..., str]) -> Iterator[Project]:
+    """A new project, at the tests' broker, whose supervisor ends with the test."""
+    made = Project(tmp_path / "shop", kafka)
+    made.directory.mkdir()
+    made.kfetch("init", ".")
+    file = made.directory / "jobs" / "clicks.yml"
+    name = topic(2)
+    file.write_text(file.read_text().replace("subscribe: clicks", f"subscribe: {name}"))
+    yield made
+    made.kfetch("down", "--now")
+
+
+def produce(project: Project, kafka: Cluster, first: int) -> None:
+    text = (project.directory / "jobs" / "clicks.yml").read_text()
+    name = re.findall(r"subscribe: (\S+)", text)[0]
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(first, first + EACH):
+        producer.send(name, b'{"id": %d, "page": "/", "action": "view"}' % number)
+    producer.close()
+
+
+def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: SparkSession) -> None:
+    """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
+    killed and started again; all is in the table once, the history is true, and nothing is left."""
+    assert "no mistakes" in project.kfetch("validate")
+    produce(project, kafka, 0)
+    project.kfetch("up", "--detach")
+    first = project.until(lambda job: job["lag"] == 0 and job["batch"] is not None)
+
+    os.kill(project.status()["supervisor"], signal.SIGKILL)
+    produce(project, kafka, EACH)
+    assert "no supervisor runs" in project.kfetch("status", code=3)
+    project.kfetch("up", "--detach")
+    adopted = project.until(lambda job: job["batch"] > first["batch"] and job["lag"] == 0)
+    assert (first["pid"], "running") == (adopted["pid"], adopted["phase"])
+
+    os.kill(adopted["pid"], signal.SIGKILL)
+    produce(project, kafka, 2 * EACH)
+    failed = project.until(lambda job: job["failures"] == 1)
+    assert failed["phase"] in ("backoff", "running")
+    project.until(lambda job: job["phase"] == "running" and job["batch"] is not None)
+    project.until(lambda job: job["lag"] == 0)
+    assert "clicks: stopped" in project.kfetch("stop", "clicks")
+    project.kfetch("down")
+
+    assert [] == project.processes()
+    assert project.status(code=3)["supervisor"] is None
+    kinds = [run["kind"] for run in json.loads(project.kfetch("history", "--json"))]
+    assert ["stopped", "killed"] == kinds
+    table = spark.read.format("delta").load(f"{project.directory}/.kfetch/storage/tables/clicks")
+    assert list(range(3 * EACH)) == sorted(row.id for row in table.select("id").collect())

@@ -1,0 +1,59 @@
+"""Whether ``module:function`` of a job exists: its file is read, and never run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jobs.config.yamlfile import display, suggestion
+
+__all__ = ["code_directories", "mistake"]
+
+
+def code_directories(project_file: Path) -> list[Path]:
+    """Where a project's Python is looked for: beside its file, and above ``conf/``."""
+    here = project_file.parent
+    return [here, here.parent] if here.name == "conf" else [here]
+
+
+def mistake(name: str, directories: Sequence[Path]) -> str | None:
+    """What is wrong with ``module:function``; None if it is there, or in an installed package."""
+    module, function = name.split(":")
+    file = _file(module, directories)
+    if file is None:
+        if importlib.util.find_spec(module.split(".")[0]) is not None:
+            return None
+        places = " and ".join(map(display, directories))
+        return f"there is no module {module} in {places}: write {module.replace('.', '/')}.py"
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except (OSError, SyntaxError, ValueError) as cause:
+        line = getattr(cause, "lineno", None) or 1
+        return f"{display(file)}:{line}: not Python: {getattr(cause, 'msg', None) or cause}"
+    known = set(_names(tree))
+    if function in known:
+        return None
+    public = [name for name in known if not name.startswith("_")]
+    return f"{display(file)} has no function {function}: {suggestion(function, public)}"
+
+
+def _file(module: str, directories: Sequence[Path]) -> Path | None:
+    path = Path(*module.split("."))
+    for directory in directories:
+        for candidate in (directory / path.with_suffix(".py"), directory / path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """What the module's top level defines, assigns or imports."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))

@@ -1,0 +1,15 @@
+"""Runs one job in this process until it ends, fails or is told to stop.
+
+stream.py    sources, decoding and transform: from a job's description to a DataFrame
+sink.py      the DataFrame into Delta, each micro-batch exactly once
+watch.py     what Spark tells of a query, kept in files
+ending.py    why a run ended, for whoever has to decide what comes next
+life.py      the run itself
+"""
+
+from jobs.run.ending import Ending
+from jobs.run.kinds import Kind
+from jobs.run.life import Outcome, run
+from jobs.run.watch import progress_file, pulse_file
+
+__all__ = ["Ending", "Kind", "Outcome", "progress_file", "pulse_file", "run"]

@@ -1,0 +1,95 @@
+"""Why a run ended: a word for programs, a sentence for people.
+
+Spark's exceptions hold whole tracebacks of two languages; the classes of kfetch's own errors are
+named in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
+from jobs.files import write_json
+from jobs.run.kinds import Kind
+from jobs.spark import cause_of, text_of
+from spark_source import errors as source_errors
+
+__all__ = ["UNDECODED", "Ending", "error_from", "kind_of", "read", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended, and what it did."""
+
+    kind: Kind
+    sentence: str = ""
+    """The error; empty if there was none."""
+    batches: int = 0
+    rows: int = 0
+    lag: int = 0
+    """Offsets behind when it ended."""
+
+
+def write(path: Path, ending: Ending) -> None:
+    """Leave word for the supervisor."""
+    write_json(path, asdict(ending))
+
+
+def read(path: Path) -> Ending:
+    """The word that was left; without any, the process was killed."""
+    try:
+        found = json.loads(path.read_text())
+        return Ending(**found | {"kind": Kind(found["kind"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return Ending(kind=Kind.KILLED, sentence="the process ended without a word")
+
+
+_CLASS = re.compile(r"\bspark_source\.errors\.(?P<name>\w+): ")
+_REFUSALS = re.compile(
+    r"\b(?:SASL_AUTHENTICATION_FAILED|ILLEGAL_SASL_STATE|UNSUPPORTED_SASL_MECHANISM"
+    r"|(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED)\b"
+)
+"""Names of Kafka's error codes 58, 34, 33, 29, 30, 31 and 53."""
+
+
+UNDECODED = "cannot decode "
+"""How the sentence about a value that is not of the job's fields begins."""
+
+
+def error_from(
+    cause: BaseException, before: str, log: Path, redacted: Callable[[str], str] = str
+) -> JobsError:
+    """The error that tells one of Spark's, of the class that says what kind it is."""
+    if isinstance(cause, JobsError):
+        return cause
+    sentence = f"{before}: {redacted(cause_of(cause))} (see {log})"
+    text = text_of(cause)
+    names = _CLASS.findall(text)
+    return _class_for(names[-1] if names else "", text)(sentence)
+
+
+def _class_for(name: str, text: str) -> type[JobsError]:
+    """``name`` is that of one of the source's errors, or empty."""
+    found = getattr(source_errors, name, source_errors.KfetchError)
+    if issubclass(found, source_errors.DataLoss):
+        return RecordsLost
+    if name.startswith("Auth") or _REFUSALS.search(text):
+        return RefusedByBroker
+    # A checkpoint that cannot be used is as unusable at the next attempt.
+    wrong = (source_errors.OptionError, source_errors.CheckpointError)
+    if issubclass(found, wrong) or f"] {UNDECODED}" in text:
+        return ConfigError
+    return SparkError
+
+
+def kind_of(error: BaseException) -> Kind:
+    """The word for an error that ended a run."""
+    if isinstance(error, ConfigError):
+        return Kind.CONFIG
+    if isinstance(error, RefusedByBroker):
+        return Kind.AUTH
+    return Kind.DATA_LOSS if isinstance(error, RecordsLost) else Kind.FAILED

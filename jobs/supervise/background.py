@@ -1,0 +1,55 @@
+"""``kfetch up --detach``: a supervisor in a session of its own, up before the command returns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jobs.config import Project
+from jobs.errors import ConfigError, JobsError, SupervisorError
+from jobs.spark import python_path
+from jobs.supervise.log import log_file
+from jobs.supervise.store import Store, directory
+
+__all__ = ["start_in_background"]
+
+_UP_WITHIN_S = 60.0
+_LOOK_S = 0.1
+
+
+def start_in_background(project: Project, environment: str | None) -> int:
+    """Start it; its process id once it supervises. Raises what it says when it can't."""
+    first_words = directory(project.storage) / "up.log"
+    first_words.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-P", "-m", "jobs.cli", "up", "--quiet"]
+    command += ["--project", str(project.path)]
+    command += ["--env", environment] if environment else []
+    with first_words.open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": python_path()},
+        )
+    deadline = time.monotonic() + _UP_WITHIN_S
+    with Store.of(project.storage) as store:
+        while child.poll() is None and time.monotonic() < deadline:
+            incumbent = store.incumbent()
+            if incumbent and incumbent.pid == child.pid and incumbent.ended_s is None:
+                return child.pid
+            time.sleep(_LOOK_S)
+    raise _error(child.poll(), first_words.read_text(), log_file(project.storage))
+
+
+def _error(code: int | None, said: str, log: Path) -> JobsError:
+    """What the child said when it gave up, as if it had been said here."""
+    lines = [line.removeprefix("kfetch: ") for line in said.splitlines() if line]
+    sentence = lines[-1] if lines else "it said nothing"
+    if code == ConfigError.exit_code:
+        return ConfigError(sentence)
+    return SupervisorError(f"the supervisor did not come up: {sentence} (see {log})")

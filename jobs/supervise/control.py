@@ -1,0 +1,123 @@
+"""What commands ask of a supervisor: orders through its database, its end through a signal.
+
+An order that finds no supervisor waits for the next one. ``down`` ends what a supervisor that was
+killed has left behind, too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from jobs.config import Project
+from jobs.config.yamlfile import suggestion
+from jobs.errors import ConfigError, SupervisorError
+from jobs.files import claimed
+from jobs.kafka.process import find
+from jobs.run import ending
+from jobs.run.kinds import Kind
+from jobs.supervise.machine import Order
+from jobs.supervise.store import Incumbent, Store, directory
+from jobs.supervise.supervisor import last_word, process_of
+from jobs.supervise.view import alive
+
+__all__ = ["ask", "down", "wait_until_ended"]
+
+_TAKEN_WITHIN_S = 30.0
+"""A supervisor looks for orders five times a second; a busy machine may be slow."""
+_LOOK_S = 0.1
+
+
+def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> bool:
+    """Give an order; whether a supervisor has taken it. Without one, it waits for the next.
+
+    Raises SupervisorError with the supervisor's answer if it can't be done.
+    """
+    known = project.jobs()
+    for name in jobs:
+        if name not in known:
+            raise ConfigError(f"there is no job {name}: {suggestion(name, known)}")
+    asked = [store.ask(name, order, time.time()) for name in jobs]
+    if not alive(store.incumbent()):
+        return False
+    _wait(
+        lambda: all(store.answer_of(one) is not None for one in asked),
+        _TAKEN_WITHIN_S,
+        f"the supervisor has not taken the order within {_TAKEN_WITHIN_S:.0f} s: read its log",
+    )
+    refused = [answer for one in asked if (answer := store.answer_of(one))]
+    if refused:
+        raise SupervisorError("; ".join(refused))
+    return True
+
+
+def wait_until_ended(store: Store, jobs: Sequence[str], timeout_s: float) -> None:
+    """Wait until no process of these jobs runs."""
+    _wait(
+        lambda: not any(run.job in jobs for run in store.open_runs()),
+        timeout_s,
+        f"still running after {timeout_s:.0f} s: {', '.join(jobs)}",
+    )
+
+
+def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SupervisorError(otherwise)
+        time.sleep(_LOOK_S)
+
+
+def down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
+    """End the supervisor and every job; how many jobs ran. Nothing of them is left afterwards.
+
+    ``now`` does not wait for micro-batches.
+    """
+    runs = len(store.open_runs())
+    incumbent = store.incumbent()
+    if incumbent is not None and alive(incumbent):
+        _end(incumbent, timeout_s, signals=2 if now else 1)
+    with claimed(directory(project.storage) / "lock") as ours:
+        if not ours:
+            raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
+        _end_orphans(project, store, 0.0 if now else timeout_s)
+        store.leave_office(time.time())
+    return runs
+
+
+def _end(incumbent: Incumbent, timeout_s: float, signals: int) -> None:
+    """One SIGTERM ends jobs after their micro-batch, a second one at once."""
+    for _ in range(signals):
+        with suppress(ProcessLookupError):
+            os.kill(incumbent.pid, signal.SIGTERM)
+        time.sleep(_LOOK_S)  # two signals at one moment are one
+    _wait(
+        lambda: find(incumbent.pid, incumbent.process_started_s) is None,
+        timeout_s,
+        f"the supervisor (process {incumbent.pid}) is not down after {timeout_s:.0f} s: a job's "
+        "micro-batch takes long; try again, or with --now",
+    )
+
+
+def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
+    """Runs that a killed supervisor has left."""
+    runs = store.open_runs()
+    processes = [process_of(project.storage, run) for run in runs]
+    for process in processes:
+        process.end()
+    deadline = time.monotonic() + timeout_s
+    while any(process.alive for process in processes) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    for run, process in zip(runs, processes, strict=True):
+        process.kill()
+        word = last_word(project.storage, run.job, run.id)
+        told = ending.read(word)
+        kind, sentence = told.kind, told.sentence
+        if kind in (Kind.STOPPED, Kind.KILLED):
+            sentence = "by kfetch down, without a supervisor"
+        now = time.time()
+        store.end(run.id, now, kind, sentence, batches=told.batches, rows=told.rows)
+        word.unlink(missing_ok=True)

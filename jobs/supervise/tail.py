@@ -1,0 +1,49 @@
+"""The end of a log, and what is added to it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobs.errors import JobsError
+
+__all__ = ["added", "last"]
+
+_BYTES_MAX = 1 << 20
+"""Lines are looked for in so much of the end."""
+_LOOK_S = 0.25
+
+
+def last(path: Path, lines: int) -> list[str]:
+    """The last lines. Raises JobsError if there is no such log."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _BYTES_MAX))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        raise JobsError(f"there is no log {path} yet") from None
+    return list(deque(text.splitlines(), maxlen=lines))
+
+
+def added(path: Path) -> Iterator[str]:
+    """What is added from now on, line by line; a log that begins anew is read from its start."""
+    file = path.open(errors="replace")
+    try:
+        file.seek(0, os.SEEK_END)
+        part = ""
+        while True:
+            text = file.read()
+            if not text:
+                time.sleep(_LOOK_S)
+                if path.exists() and path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                    file.close()
+                    file = path.open(errors="replace")
+                continue
+            *whole, part = (part + text).split("\n")
+            yield from whole
+    finally:
+        file.close()

@@ -1,0 +1,86 @@
+"""``kfetch run``: one job in this process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+
+if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
+    from jobs.progress import Batch
+    from jobs.run import Outcome
+
+__all__ = ["run"]
+
+
+def run(
+    job: Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")],
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+    ending: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one job here, until it ends or is stopped with Ctrl-C or SIGTERM.
+
+    A stopped job ends its micro-batch first, and goes on from its checkpoint the next time.
+    Its progress, log and checkpoint are in a directory of the project's storage.
+
+    \b
+    Example: the job of conf/jobs/clicks.yml, on a broker of your own
+      kfetch broker start --port 9092
+      KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
+    """
+    try:
+        outcome = _run(job, project, environment)
+    except Exception as error:
+        if ending:
+            _leave_error(ending, error)
+        raise
+    if ending:
+        _leave(ending, outcome)
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome)))
+
+
+def _run(job: str, project: Path | None, environment: str | None) -> Outcome:
+    from jobs.run import run as run_job
+
+    found = project_of(project, environment).job(job)
+    typer.echo(f"job {job}: {found.target} (log: {found.directory / 'spark.log'})", err=True)
+    outcome = run_job(found, _print_batch)
+    how = "stopped" if outcome.stopped else "ended"
+    typer.echo(
+        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind",
+        err=True,
+    )
+    return outcome
+
+
+def _print_batch(batch: Batch) -> None:
+    rate = batch.rows / batch.seconds if batch.seconds else 0
+    typer.echo(
+        f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
+        f"({rate:,.0f} rows/s), {batch.lag:,} behind",
+        err=True,
+    )
+
+
+def _leave(path: Path, outcome: Outcome) -> None:
+    from jobs.run.ending import Ending, write
+    from jobs.run.kinds import Kind
+
+    kind = Kind.STOPPED if outcome.stopped else Kind.FINISHED
+    write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
+
+
+def _leave_error(path: Path, error: Exception) -> None:
+    from jobs.errors import JobsError
+    from jobs.run.ending import Ending, kind_of, write
+
+    told = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
+    write(path, Ending(kind=kind_of(error), sentence=told))

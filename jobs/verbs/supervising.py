@@ -1,0 +1,253 @@
+"""``kfetch up``, ``down`` and what is asked of jobs: ``start``, ``stop``, ``status``, …"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from jobs.config import Project
+    from jobs.supervise.machine import Order
+
+__all__ = ["add"]
+
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="One job or more.")]
+Timeout = Annotated[float, typer.Option(help="Seconds until a micro-batch must have ended.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Mount the verbs."""
+    app.command(short_help="Keep all jobs running.")(up)
+    app.command(short_help="End the supervisor and all jobs.")(down)
+    app.command(short_help="Run a job now, and keep it running.")(start)
+    app.command(short_help="End a job until it is started.")(stop)
+    app.command(short_help="End a job, and run it again at once.")(restart)
+    app.command(short_help="End a job until it is resumed.")(pause)
+    app.command(short_help="Go on with a paused job.")(resume)
+
+
+def up(
+    project: ProjectFile = None,
+    environment: Environment = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Go to the background once it supervises.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log as lines of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file alone.")] = False,
+) -> None:
+    """Keep the project's jobs as their files say, until Ctrl-C, SIGTERM or kfetch down.
+
+    Each job is a process of its own. One that fails is started again after a pause that grows;
+    mistakes in files, refused log-ins and lost data are not tried again. At the end every job
+    ends after its micro-batch; a second Ctrl-C ends them at once. A supervisor that was killed
+    leaves its jobs running, and the next one takes them over.
+
+    \b
+    Example: in the background, for production
+      kfetch up --env prod --detach
+    """
+    found = project_of(project, environment)
+    if detach:
+        _detach(found, environment)
+        return
+    from jobs.supervise.supervisor import Supervisor
+
+    with (
+        _log(found, as_json, quiet),
+        _signals() as (stop, hurry),
+        Supervisor.take(found) as supervisor,
+    ):
+        supervisor.run(stop, hurry)
+
+
+def _detach(project: Project, environment: str | None) -> None:
+    from jobs.supervise.background import start_in_background
+
+    pid = start_in_background(project, environment)
+    typer.echo(f"supervising (process {pid}); end it with: kfetch down")
+
+
+@contextmanager
+def _signals() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Events that the first signal sets, and the second."""
+    stop, hurry = threading.Event(), threading.Event()
+
+    def asked(number: int, frame: object) -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, asked) for number in numbers}
+    try:
+        yield stop, hurry
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
+    from jobs.supervise.log import handlers
+
+    logger = logging.getLogger("kfetch")
+    logger.setLevel(logging.INFO)
+    made = handlers(project.storage, as_json=as_json, quiet=quiet)
+    for handler in made:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in made:
+            logger.removeHandler(handler)
+            handler.close()
+
+
+def down(
+    project: ProjectFile = None,
+    environment: Environment = None,
+    now: Annotated[bool, typer.Option("--now", help="Don't wait for micro-batches.")] = False,
+    timeout: Timeout = 180,
+    as_json: Json = False,
+) -> None:
+    """End the supervisor and every job, also those that a killed supervisor has left running.
+
+    \b
+    Example: what is left after a kill -9 of the supervisor, at once
+      kfetch down --now
+    """
+    from jobs.supervise.control import down as end
+    from jobs.supervise.store import Store
+
+    found = project_of(project, environment)
+    with Store.of(found.storage) as store:
+        runs = end(found, store, timeout_s=timeout, now=now)
+    typer.echo(json.dumps({"ended": runs}) if as_json else f"down; {runs} jobs were running")
+
+
+def start(
+    jobs: Jobs,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Run jobs now, whatever their triggers say, and keep them as their files say from then on.
+
+    Their files are read again. A job that was given up is tried anew. Without a supervisor the
+    order waits for the next kfetch up.
+
+    \b
+    Example: an hourly job, now
+      kfetch start hourly
+    """
+    from jobs.supervise.machine import Order
+
+    _ask(project, environment, jobs, Order.START, as_json)
+
+
+def stop(
+    jobs: Jobs,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    timeout: Timeout = 180,
+    as_json: Json = False,
+) -> None:
+    """End jobs after their micro-batch; they stay ended until kfetch start.
+
+    Returns when they have ended.
+
+    \b
+    Example: two jobs
+      kfetch stop clicks orders
+    """
+    from jobs.supervise.machine import Order
+
+    _ask(project, environment, jobs, Order.STOP, as_json, timeout)
+
+
+def restart(
+    jobs: Jobs,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """End jobs after their micro-batch, and run them again at once, with their files read again.
+
+    \b
+    Example: after a change of jobs/clicks.yml
+      kfetch restart clicks
+    """
+    from jobs.supervise.machine import Order
+
+    _ask(project, environment, jobs, Order.RESTART, as_json)
+
+
+def pause(
+    jobs: Jobs,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    timeout: Timeout = 180,
+    as_json: Json = False,
+) -> None:
+    """End jobs after their micro-batch, until kfetch resume. Times of cron pass meanwhile.
+
+    Returns when they have ended.
+
+    \b
+    Example: while a table is being repaired
+      kfetch pause clicks
+    """
+    from jobs.supervise.machine import Order
+
+    _ask(project, environment, jobs, Order.PAUSE, as_json, timeout)
+
+
+def resume(
+    jobs: Jobs,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Go on where a pause has interrupted: a run that it ended begins again at once.
+
+    \b
+    Example:
+      kfetch resume clicks
+    """
+    from jobs.supervise.machine import Order
+
+    _ask(project, environment, jobs, Order.RESUME, as_json)
+
+
+def _ask(
+    project: Path | None,
+    environment: str | None,
+    jobs: list[str],
+    order: Order,
+    as_json: bool,
+    timeout_s: float | None = None,
+) -> None:
+    from jobs.supervise.control import ask, wait_until_ended
+    from jobs.supervise.store import Store
+
+    found = project_of(project, environment)
+    with Store.of(found.storage) as store:
+        taken = ask(found, store, jobs, order)
+        if taken and timeout_s is not None:
+            wait_until_ended(store, jobs, timeout_s)
+        states = store.states()
+    phases = {name: states[name].phase if name in states else None for name in jobs}
+    if as_json:
+        typer.echo(json.dumps({"taken": taken, "jobs": phases}))
+    elif taken:
+        typer.echo("\n".join(f"{name}: {phase}" for name, phase in phases.items()))
+    else:
+        typer.echo(f"no supervisor runs: kept for the next kfetch up ({order} {' '.join(jobs)})")

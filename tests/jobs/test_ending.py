@@ -1,0 +1,69 @@
+"""Why a run ended: from Spark's pages and our own errors to a word the supervisor acts on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import ConfigError, JobsError, SparkError
+from jobs.run import ending
+from jobs.run.ending import Ending
+from jobs.run.kinds import Kind
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+spark_source.errors.{name}: what happened
+\tat org.apache.spark.Something"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (TRACE.format(name="RecordsExpired"), Kind.DATA_LOSS),
+        (TRACE.format(name="TopicRecreated"), Kind.DATA_LOSS),
+        (TRACE.format(name="OptionError"), Kind.CONFIG),
+        (TRACE.format(name="CheckpointError"), Kind.CONFIG),
+        (TRACE.format(name="BrokerError"), Kind.FAILED),
+        (TRACE.format(name="AuthenticationFailed"), Kind.AUTH),
+        (TRACE.format(name="BrokerError") + " TOPIC_AUTHORIZATION_FAILED", Kind.AUTH),
+        (TRACE.format(name="ConnectionLost"), Kind.FAILED),
+        (TRACE.format(name="NoSuchError"), Kind.FAILED),
+        ("[USER_RAISED_EXCEPTION] cannot decode t-0, offset 1: value is not JSON", Kind.CONFIG),
+        ("java.lang.OutOfMemoryError: Java heap space", Kind.FAILED),
+        ("", Kind.FAILED),
+    ],
+)
+def test_kinds(cause: str, kind: Kind) -> None:
+    """The class that Spark's text names decides whether another attempt could help."""
+    error = ending.error_from(RuntimeError(cause), "job a failed", Path("spark.log"))
+
+    assert kind is ending.kind_of(error)
+    assert str(error).startswith("job a failed: ")
+    assert str(error).endswith("(see spark.log)")
+
+
+@pytest.mark.parametrize("error", [ConfigError("a.yml:1: wrong"), SparkError("no Java")])
+def test_our_own_errors_stay(error: JobsError) -> None:
+    """An error that is one sentence already is told as it is."""
+    assert error is ending.error_from(error, "job a failed", Path("spark.log"))
+
+
+def test_the_last_word(tmp_path: Path) -> None:
+    """It is read as it was written; where there is none, or half of one, the run was killed."""
+    path = tmp_path / "word"
+    assert Kind.KILLED is ending.read(path).kind
+
+    told = Ending(kind=Kind.FAILED, sentence="broken", batches=2, rows=7, lag=1)
+    ending.write(path, told)
+    assert told == ending.read(path)
+
+    path.write_text(path.read_text()[:20])
+    assert Kind.KILLED is ending.read(path).kind
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_good_repeats_or_is_tried_again(kind: Kind) -> None:
+    """No kind of ending is both a success and a mistake to mend."""
+    assert not (kind.good and kind.repeats)

@@ -1,0 +1,166 @@
+"""The command line around projects and supervisors: what is printed, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from jobs import cli
+from jobs.errors import JobsError
+from jobs.supervise import tail
+from jobs.supervise.store import Store
+from jobs.verbs import looking
+
+
+class Told:
+    """What a command printed, and its exit code."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        self._monkeypatch.setattr(sys, "argv", ["kfetch", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        said = self._capsys.readouterr()
+        return int(left.value.code or 0), said.out, said.err
+
+
+@pytest.fixture
+def kfetch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Told:
+    """``kfetch("validate", "--json")``"""
+    monkeypatch.delenv("KFETCH_ENV", raising=False)
+    return Told(capsys, monkeypatch)
+
+
+@pytest.fixture
+def shop(kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new project, and this process in it."""
+    assert 0 == kfetch("init", str(tmp_path / "shop"))[0]
+    monkeypatch.chdir(tmp_path / "shop")
+    return tmp_path / "shop"
+
+
+def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
+    """What ``init`` wrote validates; its schemas are there, and its .gitignore covers its data."""
+    assert (0, "1 jobs, no mistakes: clicks\n", "") == kfetch("validate")
+    assert {"job.json", "project.json", "environment.json"} == {
+        path.name for path in (shop / "schema").iterdir()
+    }
+    assert ".kfetch/" in (shop / ".gitignore").read_text().splitlines()
+    assert 2 == kfetch("init", str(shop))[0]
+
+
+def test_validate_tells_all(kfetch: Told, shop: Path) -> None:
+    """Every mistake is a line on stderr, or an element of JSON; the exit code is 2."""
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text() + "a: 1\nb: 2\n")
+    code, _, said = kfetch("validate")
+    assert 2 == code
+    assert 2 == said.count("kfetch: jobs/clicks.yml:")
+
+    code, out, _ = kfetch("validate", "--json")
+    assert (2, 2) == (code, len(json.loads(out)["mistakes"]))
+
+
+def test_an_environment_must_have_its_variables(
+    kfetch: Told, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--env chooses a file of env/."""
+    monkeypatch.delenv("KFETCH_BOOTSTRAP", raising=False)
+
+    assert 0 == kfetch("validate")[0]
+    assert (
+        "env/prod.yml:8: the environment variable KFETCH_BOOTSTRAP"
+        in kfetch("validate", "--env", "prod")[2]
+    )
+
+
+def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
+    """Jobs are listed, all is not well (3), orders wait, there is nothing to end, no job is made
+    up, and there is no history."""
+    assert "clicks" in kfetch("list")[1]
+    assert ["clicks"] == [job["name"] for job in json.loads(kfetch("list", "--json")[1])]
+    code, out, _ = kfetch("status", "--json")
+    assert (3, None) == (code, json.loads(out)["supervisor"])
+    assert "no supervisor runs" in kfetch("status")[1]
+    assert "kept for the next kfetch up" in kfetch("stop", "clicks")[1]
+    assert (0, '{"ended": 0}\n', "") == kfetch("down", "--json")
+    assert (2, "", "kfetch: there is no job click: did you mean clicks?\n") == kfetch(
+        "start", "click"
+    )
+    assert (0, "[]\n", "") == kfetch("history", "--json")
+    code, _, said = kfetch("logs", "clicks")
+    assert code == 1
+    assert "there is no log" in said
+
+
+def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> None:
+    """A mistake is told by the command that starts it in the background, with its code."""
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text() + "enabld: true\n")
+
+    assert (
+        2,
+        "",
+        "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled?\n",
+    ) == (kfetch("up", "--detach"))
+
+
+def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
+    """What a newer kfetch has written is not touched."""
+    with Store.of(shop / ".kfetch" / "storage") as store:
+        store._db.execute("PRAGMA user_version = 2")
+    code, _, said = kfetch("status")
+
+    assert code == 1
+    assert "is of version 2, and this kfetch knows 1: update kfetch" in said
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("init", "validate", "schema", "run", "up", "down", "start", "stop", "restart"),
+        *("pause", "resume", "list", "status", "history", "logs"),
+    ],
+)
+def test_every_verb_teaches(kfetch: Told, verb: str) -> None:
+    """The help of each verb has an example that can be pasted."""
+    assert f" kfetch {verb}" in kfetch(verb, "--help")[1].split("Example:")[1]
+
+
+def test_the_end_of_a_log(tmp_path: Path) -> None:
+    """The last lines, and those that come, also in a log that begins anew."""
+    path = tmp_path / "run.log"
+    with pytest.raises(JobsError, match="there is no log"):
+        tail.last(path, 1)
+    path.write_text("one\ntwo\nthree\n")
+    assert ["two", "three"] == tail.last(path, 2)
+
+    lines = tail.added(path)
+    got: list[str] = []
+    reading = threading.Thread(target=lambda: got.extend(next(lines) for _ in range(2)))
+    reading.start()
+    while reading.is_alive() and not got:  # its place is at the end only once it has begun
+        with path.open("a") as file:
+            file.write("four\n")
+        reading.join(0.05)
+    path.unlink()
+    path.write_text("anew\n")
+    reading.join(10)
+    assert "four" == got[0]
+    assert got[1] in ("four", "anew")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Two units are enough for people."""
+    assert text == looking._ago(seconds)
