@@ -157,6 +157,6 @@ class Poller:
     def _failed(self, cause: KfetchError) -> float:
         if not self._failing:
             log.warning("kfetch: watching %s: %s (trying again)", self.broker, cause.message)
-        self._failing = True
+        self._failing, self._news = True, False
         self._desk.failing(self.broker, cause)
         return self._backoff.pause_s()
