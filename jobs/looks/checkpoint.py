@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from jobs.config import Job
 from jobs.errors import JobsError
 from spark_source.errors import CheckpointError
 from spark_source.offsets import Offsets, from_json
 
-__all__ = ["Batch", "Checkpoint", "local_path", "read"]
+__all__ = ["Batch", "Checkpoint", "of", "read"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,12 @@ def _first(end: Offsets | None) -> Offsets | None:
     return Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
 
 
-def local_path(checkpoint: str) -> Path:
-    """The directory of a job's checkpoint. Raises JobsError for one on another file system."""
+def of(job: Job) -> Checkpoint:
+    """The checkpoint of a job. Raises JobsError for one on another file system, or unreadable."""
+    return read(_directory(job.checkpoint))
+
+
+def _directory(checkpoint: str) -> Path:
     parts = urlsplit(checkpoint)
     if "://" not in checkpoint:
         return Path(checkpoint)

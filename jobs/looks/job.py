@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from jobs import progress
 from jobs.config import Job, Project
 from jobs.errors import JobsError
-from jobs.looks import checkpoint as spark
+from jobs.looks import checkpoint as checkpoints
 from jobs.looks.checkpoint import Checkpoint
 from jobs.looks.source import Standing, look
 from jobs.run.watch import progress_file
 from spark_source.errors import KfetchError
 from spark_source.options import SourceOptions, Subscription, parse
 
-__all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "read_checkpoint", "waited_s"]
+__all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
 
 _AT_ONCE = 8
 """Jobs that are looked at side by side: one whose brokers are down must not hold up the others."""
@@ -77,7 +77,7 @@ class JobStanding:
 
 def of(job: Job, now: float) -> JobStanding:
     """Look at one job. Raises JobsError: the checkpoint can't be read, brokers not be reached."""
-    checkpoint = read_checkpoint(job)
+    checkpoint = checkpoints.of(job)
     places = matched(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
     behind = sum(source.kafka.behind for source in sources)
@@ -100,11 +100,6 @@ def every(project: Project, names: Iterable[str], now: float) -> Iterator[JobSta
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from pool.map(one, names)
-
-
-def read_checkpoint(job: Job) -> Checkpoint:
-    """The job's checkpoint, from this machine's disk."""
-    return spark.read(spark.local_path(job.checkpoint))
 
 
 def matched(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:

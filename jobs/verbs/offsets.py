@@ -37,9 +37,9 @@ def show(
     Example: where a job will go on, for a script
       kfetch offsets show clicks --json | jq '.sources[].partitions'
     """
-    from jobs.looks.job import read_checkpoint
+    from jobs.looks.checkpoint import of
 
-    checkpoint = read_checkpoint(project_of(project, environment).job(job))
+    checkpoint = of(project_of(project, environment).job(job))
     if as_json:
         typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
     else:

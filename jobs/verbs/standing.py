@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
 
 __all__ = ["add"]
 
-_PARTITIONS_MAX = 20
-"""So many partitions are told one by one; ``kfetch lag --partitions`` tells all."""
+_LINES_MAX = 20
+"""So many partitions, or losses, are told one by one; ``kfetch plan --json`` tells all."""
 
 
 def add(app: typer.Typer) -> None:
@@ -76,7 +76,7 @@ def _show_plan(job: Job, stands: JobStanding, schema: str | None) -> None:
     typer.echo(f"checkpoint: {_progress_of(stands.checkpoint)}")
     typer.echo(f"columns: {schema or 'the transform makes them, and Spark alone can tell'}")
     for source in stands.sources:
-        _show_source(source)
+        _show_source(job.name, source)
     typer.echo(f"a run would read {stands.behind:,} offsets now{_limit(stands)}")
 
 
@@ -95,19 +95,32 @@ def _limit(stands: JobStanding) -> str:
     return f", at most {' and '.join(told)} in a micro-batch" if told else ""
 
 
-def _show_source(source: SourceStanding) -> None:
+def _show_source(job: str, source: SourceStanding) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
     since = "goes on from its checkpoint" if source.goes_on else _beginning(source)
     typer.echo(f"{source.view}: {len(kafka.partitions)} partitions at {servers}, {since}")
-    for loss in kafka.losses:
-        typer.echo(f"  {'gone' if source.fits else 'FAILS'}: {loss}")
-    for tp in kafka.leaderless:
-        typer.echo(f"  FAILS: {tp} has no leader: start its brokers, or wait for an election")
-    rows = [_partition_row(each) for each in kafka.partitions[:_PARTITIONS_MAX]]
+    mark = "gone" if source.fits else "FAILS"
+    _tell([f"  {mark}: {loss}" for loss in kafka.losses])
+    waits = "has no leader: start its brokers, or wait for an election"
+    _tell([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
+    rows = [_partition_row(each) for each in _furthest(kafka.partitions)]
     table(("partition", "leader", "log", "from", "offsets", ""), rows)
     if left := len(kafka.partitions) - len(rows):
-        typer.echo(f"  and {left:,} more: kfetch lag --partitions shows all")
+        typer.echo(f"  and {left:,} more: kfetch lag {job} --partitions shows all")
+
+
+def _tell(lines: list[str]) -> None:
+    more = [f"  and {len(lines) - _LINES_MAX:,} more"] if len(lines) > _LINES_MAX else []
+    for line in lines[:_LINES_MAX] + more:
+        typer.echo(line)
+
+
+def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
+    """All, in order; of many, those with most to read."""
+    if len(partitions) <= _LINES_MAX:
+        return partitions
+    return sorted(partitions, key=lambda each: -(each.behind or 0))[:_LINES_MAX]
 
 
 def _beginning(source: SourceStanding) -> str:

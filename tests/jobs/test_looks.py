@@ -14,8 +14,8 @@ from wire.little import LittleKafka
 from jobs import config
 from jobs.config import Job
 from jobs.errors import JobsError
+from jobs.looks import checkpoint, source
 from jobs.looks import job as looks
-from jobs.looks import source
 from jobs.looks.checkpoint import Checkpoint
 from jobs.progress import Batch, append, last
 from spark_source.model import TopicPartition
@@ -223,6 +223,15 @@ def test_a_checkpoint_that_does_not_fit(
     assert left == positions(told)
 
 
+def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Told) -> None:
+    """Those with most to read are shown, and how many are not."""
+    kafka.create("clicks", 30)[29].append(b"x")
+    lines = kfetch("plan", "clicks")[1].splitlines()
+
+    assert ["clicks-29", "2", "0", "to", "1", "0", "1"] == lines[5].split()
+    assert "  and 10 more: kfetch lag clicks --partitions shows all" == lines[-2]
+
+
 def test_lag_of_every_job(kafka: LittleKafka, kfetch: Told) -> None:
     """A job that can't be looked at does not keep the others from it; the exit code tells."""
     planned(3, offset(kafka, 2, 1))
@@ -276,14 +285,14 @@ def test_how_long_it_has_been_waiting(
     batch: Batch | None, behind: int, waited: float | None
 ) -> None:
     """What was waiting after the last micro-batch waits still; what came since, nobody knows."""
-    checkpoint = Checkpoint(path=Path("x"), committed=3)
-    assert waited == looks.waited_s(batch, checkpoint, behind, now=110.0)
+    last_one = Checkpoint(path=Path("x"), committed=3)
+    assert waited == looks.waited_s(batch, last_one, behind, now=110.0)
 
 
 def test_progress_of_another_micro_batch_proves_nothing() -> None:
     """The progress file is behind the checkpoint after a kill."""
-    checkpoint = Checkpoint(path=Path("x"), committed=4)
-    assert looks.waited_s(DONE, checkpoint, behind=5, now=110.0) is None
+    last_one = Checkpoint(path=Path("x"), committed=4)
+    assert looks.waited_s(DONE, last_one, behind=5, now=110.0) is None
 
 
 def test_the_last_line_of_progress(tmp_path: Path) -> None:
@@ -399,6 +408,6 @@ def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) 
     """Spark alone reads it; a file: URI is this machine's."""
     job(JOB + "checkpoint: s3://bucket/x\n")
     with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
-        looks.read_checkpoint(the_job())
+        checkpoint.of(the_job())
     job(JOB + f"checkpoint: file://{project}/a%20b\n")
-    assert project / "a b" == looks.read_checkpoint(the_job()).path
+    assert project / "a b" == checkpoint.of(the_job()).path
