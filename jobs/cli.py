@@ -24,7 +24,7 @@ def main() -> None:
     except ImportError:
         _leave("the command line is not installed: install kfetch[jobs]", JobsError.exit_code)
     try:
-        build()()
+        build()(prog_name="kfetch")  # also for `python -m jobs.cli`
     except JobsError as error:
         _leave(str(error), error.exit_code)
 
@@ -39,14 +39,13 @@ def build() -> typer.Typer:
     import typer
 
     from jobs.kafka.cli import app as broker
-    from jobs.verbs import files, looking, running, supervising, tools
+    from jobs.verbs import doctor, files, looking, offsets, running, standing, supervising, tools
 
     app = typer.Typer(
         name="kfetch",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        add_completion=False,
         help="Jobs that stream from Kafka with Spark, and a local Kafka to try them on.",
     )
     # A default, not Annotated: typer could not evaluate an annotation that names a local.
@@ -63,6 +62,9 @@ def build() -> typer.Typer:
     app.command(short_help="Run one job here.")(running.run)
     supervising.add(app)
     looking.add(app)
+    standing.add(app)
+    app.add_typer(offsets.app, name="offsets", short_help="What a job's checkpoint says.")
+    app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
     app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
     app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")

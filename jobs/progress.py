@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from spark_source.offsets import from_json
 
-__all__ = ["Batch", "append", "from_spark", "read"]
+__all__ = ["Batch", "append", "from_spark", "last", "read"]
 
 _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
+
+_LINES_BYTES = 4096
+"""Some lines: each has less than 300 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,25 @@ def read(path: Path) -> list[Batch]:
     """All batches that are kept; a line that is cut off (a killed writer's) is left out."""
     batches = (_batch(line) for file in (_before(path), path) for line in _lines(file))
     return [batch for batch in batches if batch is not None]
+
+
+def last(path: Path) -> Batch | None:
+    """The last micro-batch that was noted; reads the end of the file alone."""
+    for file in (path, _before(path)):
+        for line in reversed(_end(file).splitlines(keepends=True)):
+            with suppress(ValueError, TypeError, KeyError):  # begins before the end that was read
+                if (batch := _batch(line)) is not None:
+                    return batch
+    return None
+
+
+def _end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LINES_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _lines(path: Path) -> list[str]:

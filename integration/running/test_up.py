@@ -66,6 +66,8 @@ def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: Spark
     project.until(lambda job: job["lag"] == 0)
     assert "clicks: stopped" in project.kfetch("stop", "clicks")
     project.kfetch("down")
+    (lag,) = json.loads(project.kfetch("lag", "--json"))
+    assert (0, True, lag["planned"]) == (lag["behind"], lag["fits"], lag["committed"])
 
     assert [] == project.processes()
     assert project.status(code=3)["supervisor"] is None

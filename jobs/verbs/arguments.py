@@ -10,12 +10,13 @@ import typer
 if TYPE_CHECKING:
     from jobs.config import Project
 
-__all__ = ["Environment", "Json", "ProjectFile", "project_of"]
+__all__ = ["Environment", "JobName", "Json", "ProjectFile", "project_of"]
 
 ProjectFile = Annotated[
     Path | None,
     typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
 ]
+JobName = Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")]
 Environment = Annotated[
     str | None,
     typer.Option("--env", help="A file of env/, without .yml; else KFETCH_ENV, else none."),

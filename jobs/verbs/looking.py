@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from jobs.verbs.text import ago, console, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from rich.console import Console
-
     from jobs.config import Project
     from jobs.supervise.view import JobView, Overview
 
@@ -58,7 +55,7 @@ def list_jobs(
         (job.name, ", ".join(job.topics), job.target, _when(job), job.mistake or job.description)
         for job in found.jobs
     ]
-    _table(("job", "topics", "table", "trigger", "about"), rows)
+    table(("job", "topics", "table", "trigger", "about"), rows)
 
 
 def _when(job: JobView) -> str:
@@ -93,7 +90,7 @@ def status(
             time.sleep(_WATCH_S)
             shown = _overview(found)
             if not as_json:
-                _console().clear()
+                console().clear()
             _print(shown, as_json)
     if not shown.healthy:
         raise typer.Exit(Unhealthy.exit_code)
@@ -112,21 +109,21 @@ def _show(shown: Overview) -> None:
     if shown.supervisor is None:
         typer.echo(f"{shown.project}{environment}: no supervisor runs: start one with kfetch up")
     else:
-        since = _ago(now - (shown.supervised_s or now))
+        since = ago(now - (shown.supervised_s or now))
         typer.echo(f"{shown.project}{environment}: supervised for {since} by {shown.supervisor}")
     rows = [_status_row(job, now) for job in shown.jobs]
-    _table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
+    table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
 
 
 def _status_row(job: JobView, now: float) -> tuple[str, ...]:
     return (
         job.name,
         str(job.phase or ("-" if job.enabled else "disabled")),
-        _ago(now - job.since_s) if job.since_s is not None else "",
-        _number(job.batch),
-        _number(job.lag),
-        _ago(job.lag_s) if job.lag_s else "",
-        _number(job.failures or None),
+        ago(now - job.since_s) if job.since_s is not None else "",
+        number(job.batch),
+        number(job.lag),
+        ago(job.lag_s) if job.lag_s else "",
+        number(job.failures or None),
         "; ".join(job.unhealthy) or _next(job, now),
     )
 
@@ -138,25 +135,7 @@ def _next(job: JobView, now: float) -> str:
         return job.error
     if job.due_s is None:
         return f"after {', '.join(job.after)}"
-    return f"in {_ago(job.due_s - now)}" if job.due_s > now else "for room"
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _ago(seconds: float) -> str:
-    """A duration in its two largest units."""
-    seconds = max(0, int(seconds))
-    for size, unit, smaller, smaller_unit in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size} {unit} {rest} {smaller_unit}"
-    return f"{seconds} s"
+    return f"in {ago(job.due_s - now)}" if job.due_s > now else "for room"
 
 
 def history(
@@ -190,7 +169,7 @@ def history(
         (
             run.job,
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_s)),
-            _ago((run.ended_s or time.time()) - run.started_s),
+            ago((run.ended_s or time.time()) - run.started_s),
             str(run.kind or "running"),
             f"{run.batches:,}" if run.ended_s else "",
             f"{run.rows:,}" if run.ended_s else "",
@@ -198,7 +177,7 @@ def history(
         )
         for run in runs
     ]
-    _table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
+    table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
 
 
 def logs(
@@ -226,25 +205,3 @@ def logs(
         typer.echo(line)
     for line in added(path) if follow else ():
         typer.echo(line)
-
-
-_WIDTH = 200
-"""Where there is no terminal: nothing is to be cut that a script might look for."""
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else _WIDTH
-    return Console(markup=False, highlight=False, width=width)
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from jobs.progress import Batch
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 
 def run(
-    job: Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")],
+    job: JobName,
     project: ProjectFile = None,
     environment: Environment = None,
     as_json: Json = False,

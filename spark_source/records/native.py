@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 from spark_source.errors import KfetchError
 from spark_source.records import code_cache, cpu, layout
 
-__all__ = ["Loops", "load"]
+__all__ = ["Loops", "kept", "load"]
 
 Loop = Callable[..., int]
 """Addresses and counts in, an int64 out; without the GIL."""
@@ -56,6 +56,12 @@ def load() -> Loops:
         code, directory = found
     functions = _link(code)
     return Loops(**functions, compiled=found is None, directory=str(directory or ""))
+
+
+def kept() -> str:
+    """Where the compiled functions are kept; empty if they are not, and ``load`` will compile."""
+    found = code_cache.read(_name(), os.environ)
+    return str(found[1]) if found else ""
 
 
 def _name() -> str:

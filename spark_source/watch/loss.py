@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -55,6 +55,11 @@ class Known(Protocol):
         """The ids of the topics of now."""
 
 
+def _warn(loss: DataLoss) -> None:
+    what, _, _ = loss.message.partition(_ADVICE)
+    log.warning("kfetch: %s (failOnDataLoss=false: going on)", what.rstrip(" :;"))
+
+
 class LossPolicy:
     """Checks positions; remembers under which leader epoch each was found sound.
 
@@ -62,10 +67,14 @@ class LossPolicy:
     micro-batch is done, also to a driver that was started anew, and the log tells it again.
     """
 
-    def __init__(self, source: Log, known: Known, *, fail: bool) -> None:
+    def __init__(
+        self, source: Log, known: Known, *, fail: bool, tell: Callable[[DataLoss], None] = _warn
+    ) -> None:
+        """``tell`` is given each loss that is not to fail, once."""
         self._log = source
         self._known = known
         self._fail = fail
+        self._tell = tell
         self._checked: dict[TopicPartition, tuple[int, Position]] = {}
         """Current leader epoch, and the position that was sound under it."""
         self._told: dict[TopicPartition, tuple[type[DataLoss], object]] = {}
@@ -253,8 +262,7 @@ class LossPolicy:
             self._told[tp] = seen
             self.counts[type(loss).__name__] += 1
             if not self._fail:
-                what, _, _ = loss.message.partition(_ADVICE)
-                log.warning("kfetch: %s (failOnDataLoss=false: going on)", what.rstrip(" :;"))
+                self._tell(loss)
         if self._fail:
             raise loss
 

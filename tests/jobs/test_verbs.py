@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from pathlib import Path
 
@@ -13,37 +12,8 @@ from jobs import cli
 from jobs.errors import JobsError
 from jobs.supervise import tail
 from jobs.supervise.store import Store
-from jobs.verbs import looking
-
-
-class Told:
-    """What a command printed, and its exit code."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        self._monkeypatch.setattr(sys, "argv", ["kfetch", *words])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        said = self._capsys.readouterr()
-        return int(left.value.code or 0), said.out, said.err
-
-
-@pytest.fixture
-def kfetch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Told:
-    """``kfetch("validate", "--json")``"""
-    monkeypatch.delenv("KFETCH_ENV", raising=False)
-    return Told(capsys, monkeypatch)
-
-
-@pytest.fixture
-def shop(kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new project, and this process in it."""
-    assert 0 == kfetch("init", str(tmp_path / "shop"))[0]
-    monkeypatch.chdir(tmp_path / "shop")
-    return tmp_path / "shop"
+from jobs.verbs import text
+from tests.jobs.commands import Told
 
 
 def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
@@ -127,11 +97,12 @@ def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
     [
         *("init", "validate", "schema", "run", "up", "down", "start", "stop", "restart"),
         *("pause", "resume", "list", "status", "history", "logs"),
+        *("plan", "lag", "offsets show", "doctor"),
     ],
 )
 def test_every_verb_teaches(kfetch: Told, verb: str) -> None:
     """The help of each verb has an example that can be pasted."""
-    assert f" kfetch {verb}" in kfetch(verb, "--help")[1].split("Example:")[1]
+    assert f" kfetch {verb}" in kfetch(*verb.split(), "--help")[1].split("Example:")[1]
 
 
 def test_the_end_of_a_log(tmp_path: Path) -> None:
@@ -157,10 +128,24 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     assert got[1] in ("four", "anew")
 
 
+def test_the_shell_completes(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the scripts of --install-completion ask for: the verbs that begin so."""
+    asked = {"_KFETCH_COMPLETE": "complete_bash", "COMP_WORDS": "kfetch res", "COMP_CWORD": "1"}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["kfetch"])
+    with pytest.raises(SystemExit):
+        cli.main()
+
+    assert ["restart", "resume"] == capfd.readouterr().out.split()
+
+
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("seconds", "told"),
     [(0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations(seconds: float, told: str) -> None:
     """Two units are enough for people."""
-    assert text == looking._ago(seconds)
+    assert told == text.ago(seconds)

@@ -1,0 +1,82 @@
+"""``plan``, ``lag`` and ``doctor`` on a real Kafka: what they say is what the topics have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from integration.running.commands import Project
+from jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+EACH = 10
+
+
+@pytest.fixture
+def name(topic: Callable[..., str]) -> str:
+    return topic(2)
+
+
+@pytest.fixture
+def project(tmp_path: Path, kafka: Cluster, name: str) -> Project:
+    """A new project whose job reads the topic."""
+    made = Project(tmp_path / "shop", kafka)
+    made.directory.mkdir()
+    made.kfetch("init", ".")
+    file = made.directory / "jobs" / "clicks.yml"
+    file.write_text(file.read_text().replace("subscribe: clicks", f"subscribe: {name}"))
+    return made
+
+
+def produce(kafka: Cluster, name: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(EACH):
+        producer.send(name, b"%d" % number, partition=number % 2).get(30)
+    producer.close()
+
+
+def goes_on(project: Project, name: str, topic_id: str, *positions: int) -> None:
+    """The checkpoint of a run that has read so far, under the first leader epoch."""
+    partitions = {str(n): [position, 0] for n, position in enumerate(positions)}
+    end = {"version": 1, "topics": {name: {"id": topic_id, "partitions": partitions}}}
+    checkpoint = project.directory / ".kfetch" / "storage" / "clicks" / "checkpoint"
+    for log, text in {"offsets": f"v1\n{{}}\n{json.dumps(end)}", "commits": "v1\n{}"}.items():
+        (checkpoint / log).mkdir(parents=True, exist_ok=True)
+        (checkpoint / log / "0").write_text(text)
+
+
+def test_what_is_said_is_what_is_there(project: Project, kafka: Cluster, name: str) -> None:
+    """Backlog before the first run and behind a checkpoint; records that were deleted, a topic that
+    was created again; brokers that are reached."""
+    produce(kafka, name)
+    first = plan(project)
+    assert (EACH, [5, 5]) == (
+        first["behind"],
+        [each["log_end"] for each in first["sources"][0]["partitions"]],
+    )
+    assert "ok    cluster main: 1 brokers" in project.kfetch("doctor")
+
+    topic_id = first["sources"][0]["topics"][name]
+    goes_on(project, name, topic_id, 2, 5)
+    assert 3 == plan(project)["behind"]
+    (lag,) = json.loads(project.kfetch("lag", "--partitions", "--json"))
+    assert [3, 0] == [each["behind"] for each in lag["partitions"]]
+    assert topic_id in project.kfetch("offsets", "show", "clicks", "--json")
+
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(name, 0): 4})
+    (expired,) = plan(project, code=1)["losses"]
+    assert f"{name}-0: offsets 2 to 4 have expired unread" in expired
+
+    goes_on(project, name, "1" * 32, 5, 5)
+    assert "was deleted and created again" in plan(project, code=1)["losses"][0]
+
+
+def plan(project: Project, code: int = 0) -> Any:
+    return json.loads(project.kfetch("plan", "clicks", "--json", code=code))
