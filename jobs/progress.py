@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spark_source.offsets import from_json
 
-__all__ = ["Batch", "append", "from_spark", "read"]
+__all__ = ["Batch", "append", "from_spark", "parsed", "put_aside", "read"]
 
 _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
@@ -39,6 +39,8 @@ class Batch:
     """The sum of all partitions' log ends, as last seen by the source."""
     lag_s: float = 0.0
     """For so long at least the next offset had been waiting when the batch was planned."""
+    phases: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Seconds by Spark's name of the phase."""
 
     @property
     def lag(self) -> int:
@@ -59,6 +61,11 @@ def from_spark(progress: Mapping[str, Any], now: float, lag_s: float = 0.0) -> B
         end=sum(ends),
         latest=sum(map(max, ends, latest)),
         lag_s=round(lag_s, 3),
+        phases={
+            name: ms / 1000
+            for name, ms in progress["durationMs"].items()
+            if name != "triggerExecution"
+        },
     )
 
 
@@ -78,7 +85,7 @@ def append(path: Path, batch: Batch) -> None:
         file.write(start + json.dumps(asdict(batch) | {"lag": batch.lag}) + "\n")
         full = file.tell() > _BYTES_MAX
     if full:
-        os.replace(path, _before(path))
+        os.replace(path, put_aside(path))
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -88,13 +95,14 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) in (b"", b"\n")
 
 
-def _before(path: Path) -> Path:
+def put_aside(path: Path) -> Path:
+    """Where a progress file goes when it is full."""
     return path.with_suffix(f".1{path.suffix}")
 
 
 def read(path: Path) -> list[Batch]:
     """All batches that are kept; a line that is cut off (a killed writer's) is left out."""
-    batches = (_batch(line) for file in (_before(path), path) for line in _lines(file))
+    batches = (parsed(line) for file in (put_aside(path), path) for line in _lines(file))
     return [batch for batch in batches if batch is not None]
 
 
@@ -102,7 +110,9 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines(keepends=True) if path.exists() else []
 
 
-def _batch(line: str) -> Batch | None:
+def parsed(line: str) -> Batch | None:
+    """A line, with its end, as its batch; None if it is cut off. Raises ValueError, TypeError or
+    KeyError for what this has not written."""
     if not line.endswith("}\n"):
         return None
     told: dict[str, Any] = json.loads(line)
