@@ -185,7 +185,7 @@ def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
 def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
     """A session that the broker has forgotten is opened anew, and nothing is missed."""
     query = watched()
-    query.until(lambda: kafka.sessions(1))
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.evict()
     kafka.log(T0).append(b"d")
     query.until(lambda: query.watch.end(T0) == Position(4, 0))
