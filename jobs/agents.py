@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +22,20 @@ _PATIENCE_S = 2.0
 """An agent that needs longer for an answer is left out."""
 
 
-def find() -> list[Status]:
-    """What every agent that answers holds."""
-    asked = (_ask(str(path)) for path in sorted(user_directory().glob("*.sock")))
+def find(patience_s: float = _PATIENCE_S, within_s: float = math.inf) -> list[Status]:
+    """What every agent that answers holds; none is asked any more after ``within_s``."""
+    deadline = time.monotonic() + within_s
+    asked = (
+        _ask(str(path), patience_s)
+        for path in sorted(user_directory().glob("*.sock"))
+        if time.monotonic() < deadline
+    )
     return [status for status in asked if status is not None]
 
 
-def _ask(path: str) -> Status | None:
+def _ask(path: str, patience_s: float) -> Status | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-        channel = Channel(stream, _PATIENCE_S)
+        channel = Channel(stream, patience_s)
         try:
             stream.connect(path)
             channel.send(Hello(version=__version__, pid=0))

@@ -11,13 +11,13 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spark_source.offsets import from_json
 
-__all__ = ["Batch", "append", "from_spark", "last", "read"]
+__all__ = ["Batch", "append", "from_spark", "last", "parsed", "put_aside", "read"]
 
 _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
@@ -43,6 +43,8 @@ class Batch:
     """The sum of all partitions' log ends, as last seen by the source."""
     lag_s: float = 0.0
     """For so long at least the next offset had been waiting when the batch was planned."""
+    phases: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Seconds by Spark's name of the phase."""
 
     @property
     def lag(self) -> int:
@@ -63,6 +65,11 @@ def from_spark(progress: Mapping[str, Any], now: float, lag_s: float = 0.0) -> B
         end=sum(ends),
         latest=sum(map(max, ends, latest)),
         lag_s=round(lag_s, 3),
+        phases={
+            name: ms / 1000
+            for name, ms in progress["durationMs"].items()
+            if name != "triggerExecution"
+        },
     )
 
 
@@ -82,7 +89,7 @@ def append(path: Path, batch: Batch) -> None:
         file.write(start + json.dumps(asdict(batch) | {"lag": batch.lag}) + "\n")
         full = file.tell() > _BYTES_MAX
     if full:
-        os.replace(path, _before(path))
+        os.replace(path, put_aside(path))
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -92,22 +99,23 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) in (b"", b"\n")
 
 
-def _before(path: Path) -> Path:
+def put_aside(path: Path) -> Path:
+    """Where a progress file goes when it is full."""
     return path.with_suffix(f".1{path.suffix}")
 
 
 def read(path: Path) -> list[Batch]:
     """All batches that are kept; a line that is cut off (a killed writer's) is left out."""
-    batches = (_batch(line) for file in (_before(path), path) for line in _lines(file))
+    batches = (parsed(line) for file in (put_aside(path), path) for line in _lines(file))
     return [batch for batch in batches if batch is not None]
 
 
 def last(path: Path) -> Batch | None:
     """The last micro-batch that was noted; reads the end of the file alone."""
-    for file in (path, _before(path)):
+    for file in (path, put_aside(path)):
         for line in reversed(_end(file).splitlines(keepends=True)):
             with suppress(ValueError, TypeError, KeyError):  # begins before the end that was read
-                if (batch := _batch(line)) is not None:
+                if (batch := parsed(line)) is not None:
                     return batch
     return None
 
@@ -125,7 +133,9 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines(keepends=True) if path.exists() else []
 
 
-def _batch(line: str) -> Batch | None:
+def parsed(line: str) -> Batch | None:
+    """A line, with its end, as its batch; None if it is cut off. Raises ValueError, TypeError or
+    KeyError for what this has not written."""
     if not line.endswith("}\n"):
         return None
     told: dict[str, Any] = json.loads(line)

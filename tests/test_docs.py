@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.config import reference
+from jobs.metrics import table as metrics
 from jobs.verbs import reference as commands
 from spark_source.session.transitions import diagram
 
@@ -43,6 +44,11 @@ def test_architecture_diagram_is_drawn_from_the_table() -> None:
 def test_keys_of_files_are_drawn_from_the_models() -> None:
     """JOBS.md's tables of keys are what ``python -m jobs.config.reference`` prints."""
     assert reference.tables() == between((ROOT / "JOBS.md").read_text(), "keys")
+
+
+def test_every_metric_is_shown() -> None:
+    """JOBS.md's table of metrics is what ``python -m jobs.metrics.table`` prints."""
+    assert metrics.table() == between((ROOT / "JOBS.md").read_text(), "metrics")
 
 
 def test_every_command_is_shown() -> None:

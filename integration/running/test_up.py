@@ -6,15 +6,18 @@ import json
 import os
 import re
 import signal
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from integration.running.commands import Project
 from jobs.kafka import Cluster
+from jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -43,18 +46,41 @@ def produce(project: Project, kafka: Cluster, first: int) -> None:
     producer.close()
 
 
+def check_metrics(url: str) -> None:
+    """They tell what the second supervisor has seen: its job was killed once, and read on."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        told = {
+            (sample.name, *sorted(set(sample.labels.values()) - {"clicks"})): sample.value
+            for family in text_string_to_metric_families(answer.read().decode())
+            for sample in family.samples
+        }
+    # What the adopted job read before this supervisor came does not count.
+    assert EACH <= told["kfetch_job_rows_total",] <= 2 * EACH
+    assert 1 == told["kfetch_job_runs_ended_total", "killed"]
+    assert 1 == told["kfetch_job_runs_started_total",]
+    assert told["kfetch_job_batch_phase_seconds_total", "addBatch"] > 0
+    assert told["kfetch_job_lag_offsets",] == told["kfetch_job_lag_seconds",] == 0
+    assert told["kfetch_job_fetch_records_total", "executor"] >= EACH
+    assert told["kfetch_job_fetch_session_events_total", "executor", "opened"] >= 1
+    assert 1 == told["kfetch_job_agents",]
+    assert told["kfetch_job_agent_memory_limit_bytes",] > 0
+    assert told["kfetch_job_healthy",] == told["kfetch_job_state", "running"] == 1
+
+
 def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: SparkSession) -> None:
     """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
-    killed and started again; all is in the table once, the history is true, and nothing is left."""
+    killed and started again; all is in the table once, history and metrics are true, and nothing is
+    left."""
     assert "no mistakes" in project.kfetch("validate")
     produce(project, kafka, 0)
-    project.kfetch("up", "--detach")
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
+    project.kfetch("up", "--detach", "--listen", listen)
     first = project.until(lambda job: job["lag"] == 0 and job["batch"] is not None)
 
     os.kill(project.status()["supervisor"], signal.SIGKILL)
     produce(project, kafka, EACH)
     assert "no supervisor runs" in project.kfetch("status", code=3)
-    project.kfetch("up", "--detach")
+    project.kfetch("up", "--detach", "--listen", listen)
     adopted = project.until(lambda job: job["batch"] > first["batch"] and job["lag"] == 0)
     assert (first["pid"], "running") == (adopted["pid"], adopted["phase"])
 
@@ -64,6 +90,7 @@ def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: Spark
     assert failed["phase"] in ("backoff", "running")
     project.until(lambda job: job["phase"] == "running" and job["batch"] is not None)
     project.until(lambda job: job["lag"] == 0)
+    check_metrics(f"http://{listen}/metrics")
     assert "clicks: stopped" in project.kfetch("stop", "clicks")
     project.kfetch("down")
     (lag,) = json.loads(project.kfetch("lag", "--json"))

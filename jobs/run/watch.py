@@ -45,6 +45,8 @@ class Pulse:
     """offsets behind, after it; None while nobody knows"""
     lag_s: float = 0.0
     """for so long at least the next offset had been waiting"""
+    query: str = ""
+    """Spark's id of it, by which agents know it, too"""
 
 
 def progress_file(job: Job) -> Path:
@@ -76,12 +78,14 @@ class Watch:
         self._written = 0.0
         self._last: Batch | None = None
         self._idle_since: float | None = None
+        self._query = ""
         self.ended = threading.Event()
         self.batches = self.rows = self.lag = 0
 
     def seen(self, told: dict[str, Any]) -> None:
         """Keep one of Spark's progress objects; those of idle triggers are no batches."""
         lags = self._history.lags(told)
+        self._query = str(told["id"])
         if told["sources"] and "addBatch" in told["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             self._batch(progress.from_spark(told, time.time(), lag_s))
@@ -109,10 +113,12 @@ class Watch:
     def _sign(self, now: float) -> Pulse:
         last = self._last
         if last is not None:
-            return Pulse(at=now, batch=last.batch, lag=last.lag, lag_s=last.lag_s)
+            return Pulse(
+                at=now, batch=last.batch, lag=last.lag, lag_s=last.lag_s, query=self._query
+            )
         # A query that has just begun is idle too, until its source has heard from the brokers.
         settled = self._idle_since is not None and now - self._idle_since >= _SETTLED_S
-        return Pulse(at=now, batch=None, lag=0 if settled else None)
+        return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
 
 
 def listener(watch: Watch) -> Any:

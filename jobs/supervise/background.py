@@ -20,13 +20,16 @@ _UP_WITHIN_S = 60.0
 _LOOK_S = 0.1
 
 
-def start_in_background(project: Project, environment: str | None) -> int:
+def start_in_background(
+    project: Project, environment: str | None, listen: str | None = None
+) -> int:
     """Start it; its process id once it supervises. Raises what it says when it can't."""
     first_words = directory(project.storage) / "up.log"
     first_words.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "jobs.cli", "up", "--quiet"]
     command += ["--project", str(project.path)]
     command += ["--env", environment] if environment else []
+    command += ["--listen", listen] if listen else []
     with first_words.open("wb") as output:
         child = subprocess.Popen(
             command,

@@ -151,6 +151,8 @@ class Store:
             self._db.execute("COMMIT")
 
     def _prepare(self) -> None:
+        if self._db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return  # and no writer is waited for
         with self._together() as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
@@ -218,6 +220,10 @@ class Store:
     def open_runs(self) -> list[Run]:
         """Runs without an end."""
         return self._runs("WHERE ended_s IS NULL ORDER BY id")
+
+    def runs_after(self, run: int) -> list[Run]:
+        """Runs that were begun after one, the oldest first."""
+        return self._runs("WHERE id > ? ORDER BY id", run)
 
     def history(self, job: str | None = None, limit: int = 20) -> list[Run]:
         """The last runs, the newest first."""

@@ -74,6 +74,8 @@ class Supervisor:
         self._jobs: dict[str, _Supervised] = {}
         self._saved: dict[str, State] = {}
         self._ending = False
+        self.stepped_s = time.time()
+        """When the last tick was done, in seconds since 1970. Any thread may read it."""
 
     @classmethod
     @contextmanager
@@ -181,6 +183,7 @@ class Supervisor:
         for supervised in self._jobs.values():
             self._look_after(supervised, now)
         self._save()
+        self.stepped_s = now
 
     def _save(self) -> None:
         states = {name: supervised.state for name, supervised in self._jobs.items()}

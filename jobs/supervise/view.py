@@ -30,6 +30,10 @@ class JobView:
     enabled: bool = True
     trigger: str = ""
     topics: tuple[str, ...] = ()
+    query: str = ""
+    """Spark's id of the query, once it has read."""
+    statistics: tuple[str, ...] = ()
+    """The directories of kfetch.statsDirectory, absolute."""
     target: str = ""
     after: tuple[str, ...] = ()
     mistake: str = ""
@@ -110,6 +114,7 @@ def _view(project: Project, name: str, state: State | None, run: Run | None, now
         enabled=job.file.enabled,
         trigger=str(job.file.trigger),
         topics=_topics(job),
+        statistics=_statistics(project, job),
         target=str(job.target),
         after=tuple(job.file.after),
         pid=run.pid if run else None,
@@ -123,6 +128,13 @@ def _topics(job: Job) -> tuple[str, ...]:
     return tuple(
         text for source in job.file.views().values() for text in source.strategy().values()
     )
+
+
+def _statistics(project: Project, job: Job) -> tuple[str, ...]:
+    named = {
+        source.options.get("kfetch.statsDirectory", "") for source in job.file.views().values()
+    }
+    return tuple(str(project.path.parent / directory) for directory in sorted(named) if directory)
 
 
 def _told(state: State | None) -> dict[str, Any]:
@@ -141,6 +153,7 @@ def _measured(pulse: Pulse | None, now: float) -> dict[str, Any]:
     if pulse is None:
         return {}
     return {
+        "query": pulse.query,
         "batch": pulse.batch,
         "lag": pulse.lag,
         "lag_s": _lag_s(pulse, now),

@@ -22,6 +22,16 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
 __all__ = ["add"]
 
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="One job or more.")]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        envvar="KFETCH_LISTEN",
+        show_envvar=False,
+        help="Where /metrics is; else KFETCH_LISTEN, else 127.0.0.1:4747 if that is free. "
+        "none: nowhere.",
+    ),
+]
 Timeout = Annotated[float, typer.Option(help="Seconds until a micro-batch must have ended.")]
 
 
@@ -44,6 +54,7 @@ def up(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as lines of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file alone.")] = False,
+    listen: Listen = None,
 ) -> None:
     """Keep the project's jobs as their files say, until Ctrl-C, SIGTERM or kfetch down.
 
@@ -52,28 +63,34 @@ def up(
     ends after its micro-batch; a second Ctrl-C ends them at once. A supervisor that was killed
     leaves its jobs running, and the next one takes them over.
 
+    Prometheus finds metrics at /metrics, on this machine; for other addresses KFETCH_TOKEN must
+    have a token, which requests carry as Authorization: Bearer.
+
     \b
     Example: in the background, for production
       kfetch up --env prod --detach
     """
     found = project_of(project, environment)
     if detach:
-        _detach(found, environment)
+        _detach(found, environment, listen)
         return
     from jobs.supervise.supervisor import Supervisor
+    from jobs.web.serve import listening, serving
 
     with (
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
+        listening(listen) as (bound, token),
         Supervisor.take(found) as supervisor,
+        serving(found, bound, token, lambda: supervisor.stepped_s),
     ):
         supervisor.run(stop, hurry)
 
 
-def _detach(project: Project, environment: str | None) -> None:
+def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from jobs.supervise.background import start_in_background
 
-    pid = start_in_background(project, environment)
+    pid = start_in_background(project, environment, listen)
     typer.echo(f"supervising (process {pid}); end it with: kfetch down")
 
 

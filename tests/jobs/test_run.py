@@ -48,6 +48,19 @@ def test_progress_is_told_in_totals() -> None:
         batch.latest,
         batch.lag,
     )
+    assert {"addBatch": 1.0} == batch.phases
+
+
+def test_progress_of_before_is_read() -> None:
+    """A line that an earlier kfetch has written has no phases."""
+    line = (
+        '{"batch": 1, "started": "", "finished": 1.0, "rows": 2, "seconds": 0.5, "end": 3, '
+        '"latest": 3, "lag": 0}\n'
+    )
+    batch = progress.parsed(line)
+
+    assert batch is not None
+    assert (2, {}, 0.0) == (batch.rows, batch.phases, batch.lag_s)
 
 
 @pytest.mark.parametrize("latest", [None, "null", json.dumps(LATEST)])
@@ -133,7 +146,9 @@ def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.Mon
     watched.seen(TOLD | {"runId": "1", "id": "2"})
     lags.append(watch.read_pulse(watch.pulse_file(job)))
 
-    assert [(100.0, None), (110.0, 0), (120.0, 5)] == [(p.at, p.lag) for p in lags if p]
+    assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
+        (p.at, p.lag, p.query) for p in lags if p
+    ]
 
 
 JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]

@@ -82,6 +82,15 @@ def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> Non
     ) == (kfetch("up", "--detach"))
 
 
+def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
+    """A supervisor that others could ask does not come up, and the storage stays free."""
+    code, _, said = kfetch("up", "--quiet", "--listen", "0.0.0.0:0")
+
+    assert code == 2
+    assert "needs a token" in said
+    assert not (shop / ".kfetch" / "storage" / ".supervisor" / "lock").exists()
+
+
 def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
     """What a newer kfetch has written is not touched."""
     with Store.of(shop / ".kfetch" / "storage") as store:

@@ -1,0 +1,101 @@
+"""The server beside a supervisor's loop: a thread of its own, and bounded in all that it takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from jobs.config import Project
+from jobs.errors import SupervisorError
+from jobs.metrics.collect import Look, Looks
+from jobs.web.address import DEFAULT, TOKEN_VARIABLE, Address
+from jobs.web.app import application
+
+__all__ = ["listening", "serving"]
+
+log = logging.getLogger("kfetch.web")
+
+NOWHERE = "none"
+_REQUESTS_MAX = 32
+"""At one moment; others get 503."""
+_END_WITHIN_S = 5.0
+
+
+@contextmanager
+def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str]]:
+    """A socket at ``HOST:PORT`` and the token of the environment; no socket for ``none``.
+
+    Without a word it is the default address, and no socket if that is taken: jobs run without it.
+    The token is taken out of the environment, or every job would have it. Raises ConfigError for an
+    address that can't be, SupervisorError for one that can't be had.
+    """
+    token = os.environ.pop(TOKEN_VARIABLE, "")
+    if listen == NOWHERE:
+        yield None, token
+        return
+    address = Address.parse(listen or DEFAULT, token)
+    try:
+        bound = _bound(address)
+    except OSError as cause:
+        sentence = f"{address} cannot be listened on ({cause.strerror or cause})"
+        if listen:
+            raise SupervisorError(f"{sentence}: name another with --listen") from cause
+        log.warning("%s: no metrics; name another address with --listen", sentence)
+        yield None, token
+        return
+    with bound:
+        yield bound, token
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address.host, address.port))
+        made.listen(_REQUESTS_MAX)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+@contextmanager
+def serving(
+    project: Project, bound: socket.socket | None, token: str, stepped_s: Callable[[], float]
+) -> Iterator[Address | None]:
+    """Answer at the socket while the block runs; where that is. ``stepped_s``: the loop's pulse."""
+    if bound is None:
+        yield None
+        return
+    looks = Looks(Look(project, stepped_s).take)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(looks, token),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_REQUESTS_MAX,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    # A daemon: whatever becomes of it, the supervisor can end.
+    thread = threading.Thread(target=server.run, args=([bound],), name="web", daemon=True)
+    thread.start()
+    address = Address(*bound.getsockname()[:2])
+    log.info("metrics: http://%s/metrics", address)
+    try:
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join(_END_WITHIN_S)
