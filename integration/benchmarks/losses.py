@@ -188,7 +188,6 @@ def _name(text: str) -> str:
     """The error's name: kfetch's class, or Spark's error condition, or Kafka's exception."""
     for pattern in (
         r"errors\.(\w+): ",
-        r"\[(KAFKA_[A-Z_.]+)\]",
         r"\[([A-Z_.]*DATA_LOSS[A-Z_.]*|[A-Z_]*KAFKA[A-Z_.]*)\]",
         r"(\w+Exception): (?!\[STREAM_FAILED)",
     ):

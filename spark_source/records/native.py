@@ -93,7 +93,7 @@ def _machine() -> llvm.TargetMachine:
 
 
 def _compile() -> bytes:
-    """The object file of both functions. Imports numba; takes seconds."""
+    """The object file of the functions. Imports numba; takes seconds."""
     loops = import_module("spark_source.records.loops")
     module = llvm.parse_assembly("")
     for name in layout.PARAMETERS:

@@ -15,9 +15,6 @@ from jobs import config
 from jobs.config import Job
 from jobs.errors import JobsError
 from jobs.looks import checkpoint, source
-from jobs.looks import job as looks
-from jobs.looks.checkpoint import Checkpoint
-from jobs.progress import Batch, append, last
 from spark_source.model import TopicPartition
 from spark_source.watch import log, loss
 from tests.jobs.commands import Told
@@ -271,43 +268,6 @@ def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
     told = planned_by(kfetch, 1)
     assert (["clicks-0"], 1) == (told["leaderless"], told["behind"])
     assert "1 partitions have no leader, clicks-0 first" in kfetch("lag")[1]
-
-
-DONE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=15, lag_s=2.5)
-IDLE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=10)
-
-
-@pytest.mark.parametrize(
-    ("batch", "behind", "waited"),
-    [(DONE, 5, 12.5), (DONE, 0, 0.0), (IDLE, 5, 0.0), (None, 5, None), (None, 0, 0.0)],
-)
-def test_how_long_it_has_been_waiting(
-    batch: Batch | None, behind: int, waited: float | None
-) -> None:
-    """What was waiting after the last micro-batch waits still; what came since, nobody knows."""
-    last_one = Checkpoint(path=Path("x"), committed=3)
-    assert waited == looks.waited_s(batch, last_one, behind, now=110.0)
-
-
-def test_progress_of_another_micro_batch_proves_nothing() -> None:
-    """The progress file is behind the checkpoint after a kill."""
-    last_one = Checkpoint(path=Path("x"), committed=4)
-    assert looks.waited_s(DONE, last_one, behind=5, now=110.0) is None
-
-
-def test_the_last_line_of_progress(tmp_path: Path) -> None:
-    """The end of a long file is enough, also behind a line that a kill has cut off."""
-    path = tmp_path / "progress.jsonl"
-    assert last(path) is None
-    for _ in range(50):
-        append(path, IDLE)
-    append(path, DONE)
-    assert DONE == last(path)
-    with path.open("a") as file:
-        file.write('{"batch": 4, "st')
-    assert DONE == last(path)
-    path.rename(tmp_path / "progress.1.jsonl")
-    assert DONE == last(path)
 
 
 TWO = """\

@@ -1,0 +1,47 @@
+"""The progress file as those who look read it: its last line, and how long a job has waited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.looks import job as looks
+from jobs.looks.checkpoint import Checkpoint
+from jobs.progress import Batch, append, last
+
+DONE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=15, lag_s=2.5)
+IDLE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=10)
+
+
+@pytest.mark.parametrize(
+    ("batch", "behind", "waited"),
+    [(DONE, 5, 12.5), (DONE, 0, 0.0), (IDLE, 5, 0.0), (None, 5, None), (None, 0, 0.0)],
+)
+def test_how_long_it_has_been_waiting(
+    batch: Batch | None, behind: int, waited: float | None
+) -> None:
+    """What was waiting after the last micro-batch waits still; what came since, nobody knows."""
+    last_one = Checkpoint(path=Path("x"), committed=3)
+    assert waited == looks.waited_s(batch, last_one, behind, now=110.0)
+
+
+def test_progress_of_another_micro_batch_proves_nothing() -> None:
+    """The progress file is behind the checkpoint after a kill."""
+    last_one = Checkpoint(path=Path("x"), committed=4)
+    assert looks.waited_s(DONE, last_one, behind=5, now=110.0) is None
+
+
+def test_the_last_line_of_progress(tmp_path: Path) -> None:
+    """The end of a long file is enough, also behind a line that a kill has cut off."""
+    path = tmp_path / "progress.jsonl"
+    assert last(path) is None
+    for _ in range(50):
+        append(path, IDLE)
+    append(path, DONE)
+    assert DONE == last(path)
+    with path.open("a") as file:
+        file.write('{"batch": 4, "st')
+    assert DONE == last(path)
+    path.rename(tmp_path / "progress.1.jsonl")
+    assert DONE == last(path)
