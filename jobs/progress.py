@@ -8,8 +8,9 @@ micro-batches is given up.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ _BYTES_MAX = 4 << 20
 
 _LINES_BYTES = 4096
 """Some lines: each has less than 300 bytes."""
+
+_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,19 +108,26 @@ def put_aside(path: Path) -> Path:
 
 
 def read(path: Path) -> list[Batch]:
-    """All batches that are kept; a line that is cut off (a killed writer's) is left out."""
-    batches = (parsed(line) for file in (put_aside(path), path) for line in _lines(file))
-    return [batch for batch in batches if batch is not None]
+    """All batches that are kept; lines that are cut off (a killed writer's) or damaged are not."""
+    return [
+        batch for file in (put_aside(path), path) for line in _lines(file) for batch in _whole(line)
+    ]
 
 
 def last(path: Path) -> Batch | None:
     """The last micro-batch that was noted; reads the end of the file alone."""
     for file in (path, put_aside(path)):
         for line in reversed(_end(file).splitlines(keepends=True)):
-            with suppress(ValueError, TypeError, KeyError):  # begins before the end that was read
-                if (batch := parsed(line)) is not None:
-                    return batch
+            for batch in _whole(line):
+                return batch
     return None
+
+
+def _whole(line: str) -> Iterator[Batch]:
+    """Its batch; none of a line that is cut off or damaged."""
+    with suppress(ValueError, TypeError, KeyError):
+        if (batch := parsed(line)) is not None:
+            yield batch
 
 
 def _end(path: Path) -> str:
@@ -130,7 +140,10 @@ def _end(path: Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines(keepends=True) if path.exists() else []
+    try:
+        return path.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
 
 
 def parsed(line: str) -> Batch | None:
@@ -140,4 +153,17 @@ def parsed(line: str) -> Batch | None:
         return None
     told: dict[str, Any] = json.loads(line)
     told.pop("lag")
-    return Batch(**told)
+    batch = Batch(**told)
+    _check(batch)
+    return batch
+
+
+def _check(batch: Batch) -> None:
+    """What is read here is added up elsewhere: infinities and texts would be, too."""
+    values = [getattr(batch, name) for name in _NUMBERS] + list(dict(batch.phases).values())
+    try:
+        sound = all(map(math.isfinite, values))
+    except OverflowError:
+        sound = False
+    if not sound:
+        raise ValueError(f"micro-batch {batch.batch} has a number that cannot be")

@@ -1,21 +1,14 @@
-"""Micro-batches that were committed while this looked, from the jobs' progress files.
-
-Each look reads what was added since the one before. A file that is full is put aside
-(``jobs.progress``), and a look follows it there once; it is full after some ten thousand
-micro-batches.
-"""
+"""Micro-batches that were committed while this looked, from the jobs' progress files."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
 from jobs import progress
+from jobs.follow import Follower
 from jobs.metrics.table import Sheet
 from jobs.progress import Batch
 
@@ -51,33 +44,20 @@ class _Sums:
             sheet.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)
 
 
-@dataclass(slots=True)
-class _File:
-    """How far a file was read."""
-
-    inode: int
-    position: int
-
-
 class Batches:
     """Follows the progress files of a storage, from what they hold now on."""
 
     def __init__(self, storage: Path) -> None:
-        self._storage = storage
-        self._files: dict[str, _File] = {}
+        self._files = Follower.from_now_on(storage)
         self._sums: dict[str, _Sums] = {}
         self.damaged = 0
         """Lines that could not be read."""
-        for path in self._storage.glob("*/progress.jsonl"):
-            with suppress(OSError):
-                told = path.stat()
-                self._files[path.parent.name] = _File(told.st_ino, told.st_size)
 
     def look(self) -> None:
         """Read what was added."""
-        for path in self._storage.glob("*/progress.jsonl"):
-            sums = self._sums.setdefault(path.parent.name, _Sums())
-            for line in self._added(path):
+        for job, lines in self._files.added(_BYTES_MAX):
+            sums = self._sums.setdefault(job, _Sums())
+            for line in lines:
                 try:
                     batch = progress.parsed(line)
                 except (ValueError, TypeError, KeyError):
@@ -89,28 +69,3 @@ class Batches:
     def tell(self, sheet: Sheet, job: str) -> None:
         """The samples of one job; zeros before its first micro-batch."""
         self._sums.get(job, _Sums()).tell(sheet, job)
-
-    def _added(self, path: Path) -> Iterator[str]:
-        try:
-            inode = path.stat().st_ino
-        except OSError:
-            return  # just being put aside
-        file = self._files.setdefault(path.parent.name, _File(inode, 0))
-        if file.inode != inode:
-            with suppress(OSError):
-                yield from _lines(progress.put_aside(path), file)
-            file.inode, file.position = inode, 0
-        with suppress(OSError):
-            yield from _lines(path, file)
-
-
-def _lines(path: Path, place: _File) -> list[str]:
-    """Whole lines from a place on; it moves behind them. No lines if another file stands there."""
-    with path.open("rb") as file:
-        told = os.fstat(file.fileno())
-        if told.st_ino != place.inode:
-            return []
-        file.seek(place.position if place.position <= told.st_size else 0)
-        whole, newline, rest = file.read(_BYTES_MAX).rpartition(b"\n")
-        place.position = file.tell() - len(rest)
-    return (whole + newline).decode(errors="replace").splitlines(keepends=True)

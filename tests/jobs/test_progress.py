@@ -8,7 +8,7 @@ import pytest
 
 from jobs.looks import job as looks
 from jobs.looks.checkpoint import Checkpoint
-from jobs.progress import Batch, append, last
+from jobs.progress import Batch, append, last, read
 
 DONE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=15, lag_s=2.5)
 IDLE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=10)
@@ -44,4 +44,30 @@ def test_the_last_line_of_progress(tmp_path: Path) -> None:
         file.write('{"batch": 4, "st')
     assert DONE == last(path)
     path.rename(tmp_path / "progress.1.jsonl")
+    assert DONE == last(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        '{"batch": 4, "st}',
+        '{"batch": 4}',
+        "\\u007b}",
+        '{"lag": 0, "batch": 4, "started": "", "finished": "x", "rows": 1, "seconds": 1, "end": 1, '
+        '"latest": 1}',
+        '{"lag": 0, "batch": 4, "started": "", "finished": NaN, "rows": 1, "seconds": 1, "end": 1, '
+        '"latest": 1}',
+        '{"lag": 0, "batch": 4, "started": "", "finished": 1, "rows": 1, "seconds": 1, "end": 1, '
+        '"latest": 1, "phases": 7}',
+    ],
+)
+def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:
+    """Whatever a disk or an editor has made of a line, those around it are read."""
+    path = tmp_path / "progress.jsonl"
+    append(path, IDLE)
+    with path.open("ab") as file:
+        file.write(damage.encode() + b"\n\xff\xfe}\n")
+    append(path, DONE)
+
+    assert [IDLE, DONE] == read(path)
     assert DONE == last(path)
