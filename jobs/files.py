@@ -46,12 +46,12 @@ def claimed(path: Path) -> Iterator[bool]:
         yield True
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     """Write then rename: a reader sees the old file or the new one, never half of one."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:
-            json.dump(value, file, indent=2)
+            json.dump(value, file, indent=indent)
             file.write("\n")
         os.replace(name, path)
     except BaseException:

@@ -35,6 +35,8 @@ class Follower:
     def __init__(self, storage: Path) -> None:
         self._storage = storage
         self._places: dict[str, _Place] = {}
+        self.unfinished: set[str] = set()
+        """Jobs of which the last look has left something for the next."""
 
     @classmethod
     def from_now_on(cls, storage: Path) -> Self:
@@ -59,12 +61,22 @@ class Follower:
     def added(self, bytes_max: int) -> Iterator[tuple[str, list[str]]]:
         """Each job's whole lines since the last look, with their ends; of much, the rest later."""
         for path in self._storage.glob(_FILES):
-            yield path.parent.name, self._of(path, bytes_max)
+            job, lines = path.parent.name, self._of(path, bytes_max)
+            self.unfinished.discard(job)
+            if lines and self._left(path) >= bytes_max:
+                self.unfinished.add(job)
+            yield job, lines
+
+    def _left(self, path: Path) -> int:
+        place = self._places[path.parent.name]
+        main = _size(path)
+        if _inode(path) == place.inode:
+            return main - place.position
+        return main + _size(progress.put_aside(path)) - place.position
 
     def _of(self, path: Path, bytes_max: int) -> list[str]:
-        try:
-            inode = path.stat().st_ino
-        except OSError:
+        inode = _inode(path)
+        if inode is None:
             return []  # just being put aside
         place = self._places.setdefault(path.parent.name, _Place(inode, 0))
         if place.inode == inode:
@@ -99,3 +111,10 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

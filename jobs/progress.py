@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_source.offsets import from_json
 
-__all__ = ["Batch", "append", "from_spark", "last", "parsed", "put_aside", "read"]
+__all__ = ["Batch", "append", "from_spark", "last", "parsed", "put_aside", "read", "whole"]
 
 _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
@@ -110,7 +110,7 @@ def put_aside(path: Path) -> Path:
 def read(path: Path) -> list[Batch]:
     """All batches that are kept; lines that are cut off (a killed writer's) or damaged are not."""
     return [
-        batch for file in (put_aside(path), path) for line in _lines(file) for batch in _whole(line)
+        batch for file in (put_aside(path), path) for line in _lines(file) for batch in whole(line)
     ]
 
 
@@ -118,13 +118,13 @@ def last(path: Path) -> Batch | None:
     """The last micro-batch that was noted; reads the end of the file alone."""
     for file in (path, put_aside(path)):
         for line in reversed(_end(file).splitlines(keepends=True)):
-            for batch in _whole(line):
+            for batch in whole(line):
                 return batch
     return None
 
 
-def _whole(line: str) -> Iterator[Batch]:
-    """Its batch; none of a line that is cut off or damaged."""
+def whole(line: str) -> Iterator[Batch]:
+    """A line as its batch; none if it is cut off or damaged."""
     with suppress(ValueError, TypeError, KeyError):
         if (batch := parsed(line)) is not None:
             yield batch

@@ -21,7 +21,7 @@ from jobs.errors import ConfigError
 from spark_source.errors import OptionError
 from spark_source.options import parse
 
-__all__ = ["PROJECT_FILE", "Job", "Place", "Project", "find", "load"]
+__all__ = ["PROJECT_FILE", "Job", "Place", "Project", "can_name", "find", "load"]
 
 PROJECT_FILE = "kfetch.yml"
 ENVIRONMENT_VARIABLE = "KFETCH_ENV"
@@ -30,6 +30,11 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 """It names a directory, and a query in Spark."""
 
 M = TypeVar("M", bound=Model)
+
+
+def can_name(name: str) -> bool:
+    """Whether a job can be called so."""
+    return _JOB_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,7 @@ class Project:
                 f"there is no job {name} in {display(self._directory)}: "
                 f"{suggestion(name, self.jobs())}"
             )
-        if not _JOB_NAME.fullmatch(name):
+        if not can_name(name):
             raise ConfigError(
                 f"{display(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
             )

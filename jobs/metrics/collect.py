@@ -1,15 +1,12 @@
-"""One look at everything that the metrics tell, and who may wait for it how long.
+"""One look at everything that the metrics tell.
 
 A part that can't be looked at (a database that is locked, files that nobody can read) costs its own
-samples, never the others'. Looks run in a thread of their own, one at a time, when somebody asks;
-whoever asks waits a bounded time and gets the look before if the new one is not done by then. The
-supervisor's loop shares nothing with them but its database.
+samples, never the others'. The supervisor's loop shares nothing with a look but its database.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,15 +24,11 @@ from jobs.supervise.store import Store
 from jobs.supervise.view import JobView, Overview, overview
 from spark_source import __version__
 
-__all__ = ["Look", "Looks", "Taken"]
+__all__ = ["Look", "Taken"]
 
 log = logging.getLogger("kfetch.metrics")
 
 _PARTS = ("jobs", "runs", "batches", "fetches")
-_FRESH_S = 1.0
-"""Two scrapes within this get the same look."""
-_WAIT_S = 5.0
-"""Half of what Prometheus waits for a scrape."""
 
 
 class Taken(Collector):
@@ -120,33 +113,3 @@ def _tell(sheet: Sheet, job: JobView) -> None:
     sheet.put("kfetch_job_lag_seconds", None if job.lag is None else job.lag_s, job_name=name)
     sheet.put("kfetch_job_last_activity_time_seconds", job.pulse_s, job_name=name)
     sheet.put("kfetch_job_last_batch_id", job.batch, job_name=name)
-
-
-class Looks:
-    """The newest look. Any thread may ask."""
-
-    def __init__(self, take: Callable[[], Taken]) -> None:
-        self._take = take
-        self._lock = threading.Lock()
-        self._newest = take()
-        self._taken_s = time.monotonic()
-        self._done = threading.Event()
-        self._done.set()
-
-    def newest(self, wait_s: float = _WAIT_S) -> Taken:
-        """A look that is a second old at most; an older one if no new one is done in time."""
-        with self._lock:
-            if self._done.is_set() and time.monotonic() - self._taken_s >= _FRESH_S:
-                self._done.clear()
-                threading.Thread(target=self._look, name="metrics", daemon=True).start()
-        self._done.wait(wait_s)
-        return self._newest
-
-    def _look(self) -> None:
-        try:
-            self._newest = self._take()
-        except Exception:
-            log.exception("metrics: no new look could be taken")
-        finally:
-            self._taken_s = time.monotonic()
-            self._done.set()

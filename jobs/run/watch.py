@@ -1,7 +1,8 @@
-"""What Spark tells of a running query, kept in two files of the job's directory.
+"""What Spark tells of a running query, kept in three files of the job's directory.
 
     progress.jsonl   a line for each micro-batch
     pulse.json       when the query last said anything, and how far behind it was
+    partitions.json  how far behind each partition was
 
 An idle query says so every ten seconds, so a pulse that stands still is a query that hangs.
 """
@@ -20,7 +21,8 @@ from jobs import progress
 from jobs.config import Job
 from jobs.files import write_json
 from jobs.progress import Batch
-from spark_source.lag import LagHistory
+from jobs.run import partitions
+from spark_source.lag import Lag, LagHistory
 
 __all__ = ["Pulse", "Report", "Watch", "listener", "progress_file", "pulse_file", "read_pulse"]
 
@@ -28,6 +30,9 @@ Report = Callable[[Batch], None]
 
 _PULSE_S = 1.0
 """The pulse is written so often at most: a fast query has twenty micro-batches a second."""
+
+_PARTITIONS_S = 2.0
+"""So often at most partitions.json: 10,000 partitions are 20 ms of this process."""
 
 _SETTLED_S = 5.0
 """Idle for so long from its start on, a query has nothing to read; it tells every ten seconds."""
@@ -79,12 +84,16 @@ class Watch:
         self._last: Batch | None = None
         self._idle_since: float | None = None
         self._query = ""
+        self._partitions = partitions.file_of(job.directory)
+        self._lags: list[Lag] = []
+        """Those that partitions.json does not have yet."""
+        self._lags_written = 0.0
         self.ended = threading.Event()
         self.batches = self.rows = self.lag = 0
 
     def seen(self, told: dict[str, Any]) -> None:
         """Keep one of Spark's progress objects; those of idle triggers are no batches."""
-        lags = self._history.lags(told)
+        lags = self._lags = self._history.lags(told)
         self._query = str(told["id"])
         if told["sources"] and "addBatch" in told["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
@@ -109,6 +118,10 @@ class Watch:
         if abs(now - self._written) >= _PULSE_S:
             self._written = now
             write_json(self._pulse, asdict(self._sign(now)))
+        if self._lags and abs(now - self._lags_written) >= _PARTITIONS_S:
+            self._lags_written = now
+            partitions.write(self._partitions, self._lags, now)
+            self._lags = []
 
     def _sign(self, now: float) -> Pulse:
         last = self._last

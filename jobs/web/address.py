@@ -1,18 +1,18 @@
 """Where a supervisor listens, and who may ask it; pure.
 
 On loopback anyone on the machine may ask, but no web page of somebody else's: a browser that was
-led here under another name says so in Host. Elsewhere a token is a must, and TLS a proxy's
-business.
+led here under another name says so in Host. Elsewhere a token is a must, or the cookie that a
+browser gets for it, and TLS is a proxy's business.
 """
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from jobs.errors import ConfigError
+from jobs.web.login import Logins
 
 __all__ = ["DEFAULT", "TOKEN_VARIABLE", "Address", "refusal"]
 
@@ -67,12 +67,14 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def refusal(token: str, host: str, authorization: str) -> tuple[int, str] | None:
+def refusal(
+    logins: Logins, now: float, *, host: str, authorization: str, cookie: str
+) -> tuple[int, str] | None:
     """The status and sentence that a request gets by its headers; None: it may pass."""
-    if token:
+    if logins.token:
         scheme, _, given = authorization.partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), token.encode())
-        if scheme.lower() == "bearer" and right:
+        bearer = scheme.lower() == "bearer" and logins.right(given.strip())
+        if bearer or logins.valid(cookie, now):
             return None
         return 401, f"this needs the header Authorization: Bearer, with what is in {TOKEN_VARIABLE}"
     try:

@@ -13,7 +13,6 @@ import uvicorn
 
 from jobs.config import Project
 from jobs.errors import SupervisorError
-from jobs.metrics.collect import Look, Looks
 from jobs.web.address import DEFAULT, TOKEN_VARIABLE, Address
 from jobs.web.app import application
 
@@ -22,8 +21,8 @@ __all__ = ["listening", "serving"]
 log = logging.getLogger("kfetch.web")
 
 NOWHERE = "none"
-_REQUESTS_MAX = 32
-"""At one moment; others get 503."""
+_CONNECTIONS_MAX = 128
+"""At one moment, and a browser has six of them for each of its tabs; others get 503."""
 _END_WITHIN_S = 5.0
 
 
@@ -46,7 +45,7 @@ def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str]]:
         sentence = f"{address} cannot be listened on ({cause.strerror or cause})"
         if listen:
             raise SupervisorError(f"{sentence}: name another with --listen") from cause
-        log.warning("%s: no metrics; name another address with --listen", sentence)
+        log.warning("%s: no page and no metrics; name another address with --listen", sentence)
         yield None, token
         return
     with bound:
@@ -59,7 +58,7 @@ def _bound(address: Address) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address.host, address.port))
-        made.listen(_REQUESTS_MAX)
+        made.listen(_CONNECTIONS_MAX)
     except BaseException:
         made.close()
         raise
@@ -74,10 +73,9 @@ def serving(
     if bound is None:
         yield None
         return
-    looks = Looks(Look(project, stepped_s).take)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(looks, token),
+            application(project, token, stepped_s),
             loop="asyncio",
             http="h11",
             ws="none",
@@ -85,7 +83,7 @@ def serving(
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_REQUESTS_MAX,
+            limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=1,
         )
     )
@@ -93,7 +91,7 @@ def serving(
     thread = threading.Thread(target=server.run, args=([bound],), name="web", daemon=True)
     thread.start()
     address = Address(*bound.getsockname()[:2])
-    log.info("metrics: http://%s/metrics", address)
+    log.info("page: http://%s/, metrics: http://%s/metrics", address, address)
     try:
         yield address
     finally:

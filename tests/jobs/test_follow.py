@@ -1,4 +1,4 @@
-"""Following progress files: every line once, wherever files are put aside, however little is read."""
+"""Following progress files: every line once, however they are put aside, and in small parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def test_all_that_is_kept_comes_first(tmp_path: Path) -> None:
     whole, parts = (Follower.from_the_start(tmp_path) for _ in range(2))
 
     assert list(range(20)) == _all(whole)
-    assert list(range(20)) == _all(parts, looks=20, bytes_max=6)
+    first = _all(parts, bytes_max=6)
+    assert (first, {"clicks"}) == ([0, 1, 2], parts.unfinished)
+    assert list(range(3, 20)) == _all(parts, looks=20, bytes_max=6)
+    assert set() == whole.unfinished == parts.unfinished
     _write(path, 20)
     assert ([20], [20]) == (_all(whole), _all(parts))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobs import agents, config, progress
 from jobs.config import Project
 from jobs.metrics.batches import Batches
-from jobs.metrics.collect import Look, Looks, Taken
+from jobs.metrics.collect import Look, Taken
 from jobs.metrics.growth import Growth
 from jobs.metrics.runs import Runs
 from jobs.metrics.table import METRICS, Sheet
@@ -281,30 +280,3 @@ def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status
     assert 1 == of(told, "kfetch_metrics_collection_errors_total", part="jobs")
     assert 1 == of(told, "kfetch_metrics_collection_errors_total", part="runs")
     assert 3 == of(told, "kfetch_job_fetch_records_total", reader="executor")
-
-
-def test_nobody_waits_for_a_look_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks gets the look before, one look at a time is under way, and the next one counts
-    again; a look that fails does no harm."""
-    monkeypatch.setattr("jobs.metrics.collect._FRESH_S", 0.0)
-    takes, go = [Taken([])], threading.Event()
-
-    def take() -> Taken:
-        if len(takes) > 1:
-            assert go.wait(20)
-        takes.append(Taken([]))
-        if len(takes) == 4:
-            raise OSError("no more")
-        return takes[-1]
-
-    looks = Looks(take)
-    first = takes[1]
-    began = time.monotonic()
-    assert all(looks.newest(0.02) is first for _ in range(3))
-    assert time.monotonic() - began < 10
-    assert 2 == len(takes)
-    go.set()
-    assert looks.newest(20) is takes[2]
-    second = looks.newest(20)
-    assert (second, 4) == (takes[2], len(takes))
-    assert looks.newest(20) is takes[4]
