@@ -43,8 +43,10 @@ def read(path: Path) -> Ending:
     """The word that was left; without any, the process was killed."""
     try:
         found = json.loads(path.read_text())
-        return Ending(**found | {"kind": Kind(found["kind"])})
-    except (OSError, ValueError, KeyError, TypeError):
+        # A path in it may have bytes that are no UTF-8, which no database takes.
+        sentence = found.get("sentence", "").encode(errors="backslashreplace").decode()
+        return Ending(**found | {"kind": Kind(found["kind"]), "sentence": sentence})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Ending(kind=Kind.KILLED, sentence="the process ended without a word")
 
 

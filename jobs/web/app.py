@@ -78,6 +78,8 @@ class _Caught:
         try:
             await self._app(scope, receive, sending)
         except Exception:
+            if scope["type"] != "http":
+                raise
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not begun:
                 sentence = "This page has failed; the supervisor's log says why."

@@ -1,8 +1,8 @@
 """A job's lag and throughput over time, in bins: pure.
 
 A window of time has 180 bins, whatever the number of micro-batches, so memory and answers are
-bounded. The rows of a micro-batch are spread over the time that it took: what is shown is what was
-read per second, not a spike when it was committed.
+bounded. The rows of a micro-batch are spread over the time since the one before, or a minute if
+that was long ago: what is shown is rows per second, not a spike at each commit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ BATCHES_MAX = 25
 _BINS = 180
 WINDOWS = {"15m": 5.0, "3h": 60.0, "24h": 480.0}
 """Seconds of a bin, by the name of the window."""
+_SPREAD_S = 60.0
 _AHEAD_S = 60.0
 """A clock that was set back may have written times so far ahead; others are damage."""
 
@@ -41,8 +42,8 @@ class Curve:
         self._bins: dict[int, _Bin] = {}
         self._last = 0
 
-    def add(self, batch: Batch) -> None:
-        """One micro-batch, in any order."""
+    def add(self, batch: Batch, since_s: float) -> None:
+        """One micro-batch, in any order; its rows came since then."""
         last = int(batch.finished // self.step_s)
         if last <= self._last - _BINS:
             return
@@ -50,7 +51,7 @@ class Curve:
             self._last = last
             for old in [index for index in self._bins if index <= last - _BINS]:
                 del self._bins[old]
-        for index, share in self._shares(batch, last):
+        for index, share in self._shares(batch.finished, since_s, last):
             self._bin(index).rows += max(0, batch.rows) * share
         ended = self._bin(last)
         ended.batches += 1
@@ -60,16 +61,13 @@ class Curve:
     def _bin(self, index: int) -> _Bin:
         return self._bins.setdefault(index, _Bin())
 
-    def _shares(self, batch: Batch, last: int) -> Iterator[tuple[int, float]]:
-        """The bins that a micro-batch lies in, and which part of it."""
-        start_s = max(batch.finished - max(0.0, batch.seconds), (last - _BINS) * self.step_s)
-        took_s = batch.finished - start_s
-        if took_s <= 0.0:
-            yield last, 1.0
-            return
-        for index in range(max(int(start_s // self.step_s), self._last - _BINS + 1), last + 1):
-            begins_s = max(start_s, index * self.step_s)
-            ends_s = min(batch.finished, (index + 1) * self.step_s)
+    def _shares(self, until_s: float, since_s: float, last: int) -> Iterator[tuple[int, float]]:
+        """The bins of a span of time, and which part of it lies in each."""
+        took_s = until_s - since_s
+        first = max(int(since_s // self.step_s), self._last - _BINS + 1)
+        for index in range(first, last + 1):
+            begins_s = max(since_s, index * self.step_s)
+            ends_s = min(until_s, (index + 1) * self.step_s)
             yield index, max(0.0, ends_s - begins_s) / took_s
 
     def points(self, now: float) -> dict[str, list[float | None]]:
@@ -82,10 +80,11 @@ class Curve:
         known = [index for index in self._bins if index > newest - _BINS]
         for index in range(min(known, default=newest + 1), newest + 1):
             took_s = min(now, (index + 1) * self.step_s) - index * self.step_s
-            if took_s >= self.step_s / 4:  # of less nobody can tell a rate
+            if took_s > 0:
                 found = self._bins.get(index, _Bin())
+                enough = took_s >= self.step_s / 4  # of less nobody can tell a rate
                 columns["t"].append(round(index * self.step_s + took_s, 1))
-                columns["rows_s"].append(round(found.rows / took_s, 1))
+                columns["rows_s"].append(round(found.rows / took_s, 1) if enough else None)
                 columns["lag"].append(found.lag)
                 columns["batch_s"].append(_mean(found))
         return columns
@@ -93,7 +92,7 @@ class Curve:
     def rate(self, now: float, seconds: float) -> float:
         """Rows per second in so many seconds before now, as exact as the bins."""
         newest = int(now // self.step_s)
-        bins = range(newest - int(seconds // self.step_s) + 1, newest + 1)
+        bins = range(newest - int(seconds // self.step_s), newest + 1)
         took_s = now - bins.start * self.step_s
         return sum(self._bins[index].rows for index in bins if index in self._bins) / took_s
 
@@ -115,6 +114,9 @@ class JobCurves:
     def add(self, batch: Batch, now: float) -> None:
         """One micro-batch; one of a time that can't be is passed over."""
         if 0.0 < batch.finished < now + _AHEAD_S:
+            since_s = batch.finished - max(batch.seconds, _SPREAD_S)
+            if self.batches and self.batches[-1].finished < batch.finished:
+                since_s = max(since_s, self.batches[-1].finished)
             self.batches.append(batch)
             for curve in self.windows.values():
-                curve.add(batch)
+                curve.add(batch, since_s)

@@ -45,6 +45,9 @@ class Guard:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
         answer = self._refused(scope) or self._app
         await answer(scope, receive, _with_headers(send))
 

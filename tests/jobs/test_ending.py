@@ -67,3 +67,11 @@ def test_the_last_word(tmp_path: Path) -> None:
 def test_every_kind_is_good_repeats_or_is_tried_again(kind: Kind) -> None:
     """No kind of ending is both a success and a mistake to mend."""
     assert not (kind.good and kind.repeats)
+
+
+def test_a_sentence_can_be_kept(tmp_path: Path) -> None:
+    """A path in it may have bytes that are no UTF-8: the supervisor's database takes text alone."""
+    word = tmp_path / "ending.json"
+    ending.write(word, Ending(kind=Kind.FAILED, sentence="cannot read b\udcff.yml"))
+
+    assert r"cannot read b\udcff.yml" == ending.read(word).sentence

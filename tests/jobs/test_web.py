@@ -22,6 +22,7 @@ from jobs.errors import ConfigError, SupervisorError
 from jobs.metrics.table import METRICS
 from jobs.supervise.store import Store
 from jobs.web.address import TOKEN_VARIABLE, Address, refusal
+from jobs.web.login import Logins
 from jobs.web.serve import listening, serving
 from tests.jobs.projects import ENVIRON
 
@@ -62,27 +63,35 @@ def test_addresses_that_can_be(text: str, token: str) -> None:
     assert text == str(Address.parse(text, token))
 
 
+COOKIE = Logins(TOKEN).cookie(1000.0)
+
+
 @pytest.mark.parametrize(
-    ("token", "host", "authorization", "status"),
+    ("token", "host", "authorization", "cookie", "status"),
     [
-        ("", "127.0.0.1:4747", "", None),
-        ("", "localhost", "", None),
-        ("", "[::1]:4747", "", None),
-        ("", "evil.example:4747", "", 421),
-        ("", "127.0.0.1.evil.example", "", 421),
-        ("", "", "", 421),
-        ("", "[", "", 421),
-        (TOKEN, "anything", f"Bearer {TOKEN}", None),
-        (TOKEN, "anything", f"bearer  {TOKEN}", None),
-        (TOKEN, "127.0.0.1", "", 401),
-        (TOKEN, "127.0.0.1", f"Bearer {TOKEN}0", 401),
-        (TOKEN, "127.0.0.1", f"Basic {TOKEN}", 401),
-        (TOKEN, "127.0.0.1", "Bearer ä", 401),
+        ("", "127.0.0.1:4747", "", "", None),
+        ("", "localhost", "", "", None),
+        ("", "[::1]:4747", "", "", None),
+        ("", "evil.example:4747", "", "", 421),
+        ("", "127.0.0.1.evil.example", "", "", 421),
+        ("", "", "", "", 421),
+        ("", "[", "", "", 421),
+        ("", "evil.example", "", COOKIE, 421),
+        (TOKEN, "anything", f"Bearer {TOKEN}", "", None),
+        (TOKEN, "anything", f"bearer  {TOKEN}", "", None),
+        (TOKEN, "anything", "", COOKIE, None),
+        (TOKEN, "127.0.0.1", "", "", 401),
+        (TOKEN, "127.0.0.1", f"Bearer {TOKEN}0", "", 401),
+        (TOKEN, "127.0.0.1", f"Basic {TOKEN}", "", 401),
+        (TOKEN, "127.0.0.1", "Bearer ä", "", 401),
+        (TOKEN, "127.0.0.1", "", TOKEN, 401),
     ],
 )
-def test_who_may_ask(token: str, host: str, authorization: str, status: int | None) -> None:
-    """Without a token under a name of this machine, with one for it alone."""
-    told = refusal(token, host, authorization)
+def test_who_may_ask(
+    token: str, host: str, authorization: str, cookie: str, status: int | None
+) -> None:
+    """Without a token under a name of this machine, with one for it or its cookie alone."""
+    told = refusal(Logins(token), 1000.0, host=host, authorization=authorization, cookie=cookie)
 
     assert status == (told and told[0])
 
@@ -145,14 +154,14 @@ def test_a_port_that_is_taken(
         monkeypatch.setattr("jobs.web.serve.DEFAULT", taken)
         with listening(None) as (bound, token), serving(loaded, bound, token, time.time) as address:
             assert address is None
-    assert "no metrics; name another address with --listen" in caplog.text
+    assert "no page and no metrics; name another address with --listen" in caplog.text
     with listening("none") as (bound, _):
         assert bound is None
 
 
 def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody writes to the supervisor's database, a scrape has all of its figures, new."""
-    monkeypatch.setattr("jobs.metrics.collect._FRESH_S", 0.0)
+    monkeypatch.setattr("jobs.newest._FRESH_S", 0.0)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         listening("127.0.0.1:0") as (bound, token),

@@ -9,6 +9,7 @@
     { id: "plot-lag", column: "lag", value: "lag-value", stroke: "--warn", gaps: true },
     { id: "plot-rate", column: "rows_s", value: "rate-value", stroke: "--accent", gaps: false },
   ];
+  const STEPS = Array.from({ length: 48 }, (_, n) => [1, 2, 5][n % 3] * 10 ** (Math.floor(n / 3) - 1));
   let told = null;
 
   const windowName = () => section.querySelector("input[name=window]:checked").value;
@@ -39,7 +40,7 @@
       width: box.clientWidth, height: box.clientHeight, tzDate: UTC, legend: { show: false },
       cursor: { sync: { key: "time" }, y: false, points: { size: 7 } },
       scales: { x: { range: () => [told.now - seconds(), told.now] }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, size: 26, space: 60, values: "{HH}:{mm}" }, { ...axis, size: 54, space: 34, values: (u, ticks) => ticks.map((tick) => figure(tick)) }],
+      axes: [{ ...axis, size: 26, space: 60, values: "{HH}:{mm}" }, { ...axis, size: 54, space: 34, incrs: plot.column === "lag" ? STEPS.slice(3) : STEPS, values: (u, ticks) => ticks.map((tick) => figure(tick)) }],
       series: [{}, { stroke, width: 1.75, fill: `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { show: false }, spanGaps: plot.gaps }],
       hooks: {
         draw: [ends],
