@@ -4,46 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
+from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
 from jobs.kafka import Cluster
 from jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-
-EACH = 100
-
-
-@pytest.fixture
-def project(tmp_path: Path, kafka: Cluster, topic: Callable[..., str]) -> Iterator[Project]:
-    """A new project, at the tests' broker, whose supervisor ends with the test."""
-    made = Project(tmp_path / "shop", kafka)
-    made.directory.mkdir()
-    made.kfetch("init", ".")
-    file = made.directory / "jobs" / "clicks.yml"
-    name = topic(2)
-    file.write_text(file.read_text().replace("subscribe: clicks", f"subscribe: {name}"))
-    yield made
-    made.kfetch("down", "--now")
-
-
-def produce(project: Project, kafka: Cluster, first: int) -> None:
-    text = (project.directory / "jobs" / "clicks.yml").read_text()
-    name = re.findall(r"subscribe: (\S+)", text)[0]
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
-    for number in range(first, first + EACH):
-        producer.send(name, b'{"id": %d, "page": "/", "action": "view"}' % number)
-    producer.close()
 
 
 def check_metrics(url: str) -> None:
@@ -67,10 +40,13 @@ def check_metrics(url: str) -> None:
     assert told["kfetch_job_healthy",] == told["kfetch_job_state", "running"] == 1
 
 
-def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: SparkSession) -> None:
+def test_a_project_survives_kills(
+    supervised_project: Project, kafka: Cluster, spark: SparkSession
+) -> None:
     """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
     killed and started again; all is in the table once, history and metrics are true, and nothing is
     left."""
+    project = supervised_project
     assert "no mistakes" in project.kfetch("validate")
     produce(project, kafka, 0)
     listen = f"127.0.0.1:{free_ports(1)[0]}"

@@ -24,7 +24,7 @@ from tests.jobs.projects import JOB
 from tests.jobs.test_agents import QUERY, STATUS
 from tests.jobs.test_partitions import lag
 
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \x00 \udcff ${x} {{7*7}}"
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \x00 \udcff ${x} {{191*977}}"
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_first_page_tells_of_each_job(shop: Project) -> None:
         shown = Html(text).text
         for told in ("The job is well", "running", "clicks", "1,234", "waiting 5", "500 ms"):
             assert told in shown
-        assert re.search(r"\b(1[5-9]|20) last minute", shown)
+        assert re.search(r"\b(1[89]|20) last minute", shown)
     assert whole.text.startswith("<!doctype html>")
     assert part.text.lstrip().startswith('<div id="state"')
 
@@ -165,7 +165,7 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
             told = Html(answer.text)
             assert "<script>alert" not in answer.text
             assert "<img" not in answer.text
-            assert "49" not in told.text
+            assert "186607" not in told.text
         assert "<script>alert(1)</script>" in told.text
         assert "<b>x" in Html(client.get("/").text).text
 

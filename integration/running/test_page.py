@@ -1,0 +1,131 @@
+"""The page in a real browser, over a real Kafka and Spark: what a person sees and does there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from integration.running.clicks import EACH, produce, topic_of
+from integration.running.commands import Project
+from integration.streams import PATIENCE_S
+from jobs.kafka import Cluster
+from jobs.kafka.ready import free_ports
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+BROKEN = """\
+source:
+  cluster: main
+  subscribe: {topic}
+transform:
+  sql: SELECT no_such_column FROM source
+sink:
+  path: ${{storage}}/tables/broken
+trigger: continuous
+"""
+PROGRAMS = ("chromium", "chromedriver")
+
+
+class Person:
+    """Somebody in front of a browser, who waits until things are as they should be."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self._wait = WebDriverWait(
+            driver, PATIENCE_S, 0.2, ignored_exceptions=[StaleElementReferenceException]
+        )
+
+    def text(self, selector: str) -> str:
+        """What is read there; nothing if it is not there."""
+        found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return found[0].text if found else ""
+
+    def until(self, condition: Callable[[], object], told: str) -> None:
+        """Wait for it, while the page renews itself."""
+        body = "; the page says: {}"
+        try:
+            self._wait.until(lambda _: condition())
+        except Exception as error:
+            raise AssertionError(told + body.format(self.text("body"))) from error
+
+    def sees(self, selector: str, *words: str) -> None:
+        """Wait for words."""
+        self.until(
+            lambda: all(word in self.text(selector) for word in words),
+            f"{selector} never had {words}",
+        )
+
+    def press(self, label: str) -> None:
+        """Press a button of the job's page."""
+        self.driver.find_element(By.XPATH, f"//button[starts-with(., '{label}')]").click()
+
+    def complaints(self) -> list[str]:
+        """What the browser says of the page: refused scripts, errors, files that are missing."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    """With Debian's chromium."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    assert not missing, f"{' and '.join(missing)} missing: make browser installs them"
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    # CI is root in a container: no sandbox, and little /dev/shm.
+    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"):
+        options.add_argument(f"--{flag}")
+    options.add_argument("--window-size=1280,1000")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        yield Person(driver)
+    finally:
+        driver.quit()
+
+
+def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -> None:
+    """Rows move without a reload, a job is paused and goes on, another's error is there in full."""
+    project = supervised_project
+    broken = BROKEN.format(topic=topic_of(project))
+    (project.directory / "jobs" / "broken.yml").write_text(broken)
+    produce(project, kafka, 0)
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    project.kfetch("up", "--detach", "--listen", address)
+
+    person.driver.get(f"http://{address}/")
+    person.sees("h1", "1 of 2 jobs needs attention")
+    person.sees("#call-broken", "given up", "no_such_column")
+    person.sees("#job-clicks", "running", "has read all")
+
+    person.driver.get(f"http://{address}/jobs/clicks")
+    person.sees(".batches tbody tr", f"{EACH}")
+    last = person.text(".batches tbody tr td")
+    produce(project, kafka, EACH)
+    person.until(lambda: person.text(".batches tbody tr td") not in ("", last), "no rows moved")
+    person.sees("#heat", "2 partitions, none behind")
+    person.until(lambda: person.driver.find_elements(By.CSS_SELECTOR, "#plot-lag canvas"), "plot")
+    person.sees(".executor tbody", "broker", "session")
+
+    person.press("Pause")
+    person.sees("#notice", "it pauses")
+    person.sees(".is", "paused")
+    assert "paused" == project.jobs()["clicks"]["phase"]
+    produce(project, kafka, 2 * EACH)
+    person.press("Resume")
+    person.sees(".is", "running")
+    person.until(lambda: person.text(".batches tbody tr td:nth-child(3)") == f"{EACH}", "resumed")
+    person.sees(".runs tbody", "goes on", "stopped")
+    assert [] == person.complaints()
+
+    person.driver.get(f"http://{address}/jobs/broken")
+    person.sees(".error", "only a person brings it back", "no_such_column")
+    person.sees(".runs tbody", "config")
+    assert [] == person.complaints()
+    assert person.driver.title.startswith("broken given up")
