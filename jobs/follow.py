@@ -19,6 +19,8 @@ from jobs import progress
 __all__ = ["Follower"]
 
 _FILES = "*/progress.jsonl"
+_SOME_BYTES = 64 << 10
+"""Less than this has come while the rest was read."""
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Follower:
         for path in self._storage.glob(_FILES):
             job, lines = path.parent.name, self._of(path, bytes_max)
             self.unfinished.discard(job)
-            if lines and self._left(path) >= bytes_max:
+            if lines and self._left(path) >= min(bytes_max, _SOME_BYTES):
                 self.unfinished.add(job)
             yield job, lines
 

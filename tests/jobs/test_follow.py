@@ -31,6 +31,7 @@ def test_all_that_is_kept_comes_first(tmp_path: Path) -> None:
     first = _all(parts, bytes_max=6)
     assert (first, {"clicks"}) == ([0, 1, 2], parts.unfinished)
     assert list(range(3, 20)) == _all(parts, looks=20, bytes_max=6)
+    assert [] == _all(parts)
     assert set() == whole.unfinished == parts.unfinished
     _write(path, 20)
     assert ([20], [20]) == (_all(whole), _all(parts))

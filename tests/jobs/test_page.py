@@ -24,7 +24,9 @@ from tests.jobs.projects import JOB
 from tests.jobs.test_agents import QUERY, STATUS
 from tests.jobs.test_partitions import lag
 
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \x00 \udcff ${x} {{191*977}}"
+EVIL = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \x00 \udcff ${x} {{191*977}}"
+)
 
 
 @pytest.fixture
