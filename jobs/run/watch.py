@@ -32,7 +32,7 @@ _PULSE_S = 1.0
 """The pulse is written so often at most: a fast query has twenty micro-batches a second."""
 
 _PARTITIONS_S = 2.0
-"""So often at most partitions.json: 10,000 partitions are 20 ms of this process."""
+"""So often at most partitions.json: 10,000 partitions are 40 ms of this process."""
 
 _SETTLED_S = 5.0
 """Idle for so long from its start on, a query has nothing to read; it tells every ten seconds."""

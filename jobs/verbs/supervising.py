@@ -28,8 +28,8 @@ Listen = Annotated[
         metavar="HOST:PORT",
         envvar="KFETCH_LISTEN",
         show_envvar=False,
-        help="Where /metrics is; else KFETCH_LISTEN, else 127.0.0.1:4747 if that is free. "
-        "none: nowhere.",
+        help="Where the page and /metrics are; else KFETCH_LISTEN, else 127.0.0.1:4747 if that is "
+        "free. none: nowhere.",
     ),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds until a micro-batch must have ended.")]
@@ -63,8 +63,9 @@ def up(
     ends after its micro-batch; a second Ctrl-C ends them at once. A supervisor that was killed
     leaves its jobs running, and the next one takes them over.
 
-    Prometheus finds metrics at /metrics, on this machine; for other addresses KFETCH_TOKEN must
-    have a token, which requests carry as Authorization: Bearer.
+    A browser finds a page at http://127.0.0.1:4747, on this machine, and Prometheus metrics at
+    /metrics there; for other addresses KFETCH_TOKEN must have a token, with which people log in and
+    which other requests carry as Authorization: Bearer.
 
     \b
     Example: in the background, for production

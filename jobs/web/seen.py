@@ -72,11 +72,17 @@ class Eyes:
             self._follow(now)
         with _part("agents", troubles):
             self._agents = tuple(agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S))
-        return Seen(at=now, overview=self._overview, agents=self._agents, troubles=tuple(troubles))
+        return Seen(
+            at=now,
+            overview=self._overview,
+            agents=self._agents,
+            troubles=tuple(troubles),
+            reading=frozenset(self._files.unfinished),
+        )
 
     def _follow(self, now: float) -> None:
-        jobs = len(self._overview.jobs) if self._overview else 1
-        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _LOOK_BYTES // max(1, jobs))):
+        files = len(self._files.unfinished) or len(self._overview.jobs if self._overview else ())
+        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _LOOK_BYTES // max(1, files))):
             batches = [batch for line in lines for batch in progress.whole(line)]
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())

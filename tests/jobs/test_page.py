@@ -232,6 +232,28 @@ def test_answers_are_bounded(shop: Project) -> None:
     assert len(cells) < 200_000
 
 
+def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is read to its end, old micro-batches don't pass for the newest."""
+    monkeypatch.setattr("jobs.newest._FRESH_S", 0.0)
+    monkeypatch.setattr("jobs.web.seen._LOOK_BYTES", 600)
+    monkeypatch.setattr("jobs.web.seen._FILE_BYTES_MIN", 600)
+    monkeypatch.setattr("jobs.follow._SOME_BYTES", 100)
+    path = shop.storage / "clicks" / "progress.jsonl"
+    for number in range(3, 20):
+        progress.append(path, batch(number, time.time()))
+    with browser(shop) as client:
+        first = Html(client.get("/jobs/clicks").text).text
+        assert client.get("/jobs/clicks/curves").json()["reading"]
+        looks = 0
+        while "being read" in Html(client.get("/jobs/clicks").text).text:
+            looks += 1
+            assert looks < 40
+        last = Html(client.get("/jobs/clicks").text).text
+    assert "Its history is being read" in first
+    assert looks > 2
+    assert "600 rows" in last
+
+
 def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """For people a page, for programs a line; its trace is in the log, not in the answer."""
     with browser(shop) as client:
