@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from jobs.config import Project
 from jobs.config.project import can_name
-from jobs.errors import JobsError
+from jobs.errors import ConfigError, JobsError
 from jobs.newest import Newest
 from jobs.run import partitions
 from jobs.supervise import tail
@@ -157,7 +157,11 @@ class Pages:
         job = self._found(request, seen)
         path = self._directory(job) / "run.log"
         try:
-            lines, trouble = tail.last(path, _LOG_LINES), ""
+            # Spark's traces have whole query plans, with the options of their sources.
+            redacted = self._project.job(job.name).redacted
+            lines, trouble = [redacted(line) for line in tail.last(path, _LOG_LINES)], ""
+        except ConfigError:
+            lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
         return self._page("log.html", seen, job=job, lines=lines, path=str(path), trouble=trouble)

@@ -19,8 +19,9 @@ from jobs.run.kinds import Kind
 from jobs.supervise.machine import Phase, State
 from jobs.supervise.store import Store
 from jobs.web import pages
+from jobs.web.seen import Seen
 from tests.jobs.pages import Html, browser, loaded, supervised
-from tests.jobs.projects import JOB
+from tests.jobs.projects import ENVIRON, JOB
 from tests.jobs.test_agents import QUERY, STATUS
 from tests.jobs.test_partitions import lag
 
@@ -143,7 +144,7 @@ def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: 
     with browser(shop) as client:
         shown = Html(client.get("/jobs/clicks").text).text
         Html(client.get("/").text)
-    assert all(each in shown for each in (*told, "It does not run: sessions open"))
+    assert all(each in shown for each in (*told, "It does not run: sessions open", "was 1,234, "))
 
 
 def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +171,20 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
             assert "186607" not in told.text
         assert "<script>alert(1)</script>" in told.text
         assert "<b>x" in Html(client.get("/").text).text
+
+
+def test_a_log_tells_no_secret(shop: Project) -> None:
+    """What a job's file takes as a secret from the environment stands there as the file has it."""
+    (shop.storage / "clicks" / "run.log").write_text("options: fs.s3a.secret.key=hunter42, then\n")
+    file = shop.path.parent / "jobs" / "clicks.yml"
+    file.write_text(f"{JOB}spark:\n  spark.hadoop.fs.s3a.secret.key: ${{env:S3_SECRET}}\n")
+    known = replace(shop, environ={**ENVIRON, "S3_SECRET": "hunter42"})
+    with browser(known) as client:
+        shown = client.get("/jobs/clicks/log").text
+        assert "fs.s3a.secret.key=${env:S3_SECRET}, then" in Html(shown).text
+        assert "hunter42" not in shown
+        file.write_text("no: job")
+        assert "nobody knows what is secret" in client.get("/jobs/clicks/log").text
 
 
 def test_no_job_yet(shop: Project) -> None:
@@ -264,6 +279,16 @@ def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> 
         assert "Content-Security-Policy" in answer.headers
         plain = client.get("/nowhere", headers={"Accept": "*/*"})
         assert (404, "Not Found\n") == (plain.status_code, plain.text)
+
+
+def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that is not there in time: the first page says so, and its age once it is old."""
+    monkeypatch.setattr(pages.Newest, "get", lambda *_: Seen(at=time.time() - 20))
+    with browser(shop) as client:
+        shown = Html(client.get("/").text).text
+        assert 404 == client.get("/jobs/clicks").status_code
+    assert "Looking at the project" in shown
+    assert "These figures are 20 s old" in shown
 
 
 def test_a_supervisor_that_hangs_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@
       cursor: { sync: { key: "time" }, y: false, points: { size: 7 } },
       scales: { x: { range: () => [told.now - seconds(), told.now] }, y: { range: (u, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, size: 26, space: 60, values: "{HH}:{mm}" }, { ...axis, size: 54, space: 34, incrs: plot.column === "lag" ? STEPS.slice(3) : STEPS, values: (u, ticks) => ticks.map((tick) => figure(tick)) }],
-      series: [{}, { stroke, width: 1.75, fill: `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { show: false }, spanGaps: plot.gaps }],
+      series: [{}, { stroke, width: 1.75, fill: `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { size: 4, fill: stroke }, spanGaps: plot.gaps }],
       hooks: {
         draw: [ends],
         setCursor: [(u) => {
