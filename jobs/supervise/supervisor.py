@@ -329,6 +329,7 @@ class Supervisor:
                     supervised.process.kill()
                 self._look_after(supervised, time.time())
             self._save()
+            self.stepped_s = time.time()
             time.sleep(TICK_S / 4)
         self._store.leave_office(time.time())
         log.info("ended; no job runs")

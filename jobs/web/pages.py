@@ -28,7 +28,8 @@ from jobs.supervise.control import ask
 from jobs.supervise.machine import Order
 from jobs.supervise.store import Store
 from jobs.supervise.view import JobView
-from jobs.web import forms, shown
+from jobs.web import shown
+from jobs.web.forms import Forms, sent
 from jobs.web.html import page
 from jobs.web.seen import Eyes, Seen
 from jobs.web.standing import headline, worst
@@ -64,12 +65,10 @@ _DONE = {
 class Pages:
     """Answers what is asked of a project."""
 
-    def __init__(
-        self, project: Project, stepped_s: Callable[[], float], forms_: forms.Forms
-    ) -> None:
+    def __init__(self, project: Project, stepped_s: Callable[[], float], forms: Forms) -> None:
         self._project = project
         self._stepped_s = stepped_s
-        self._forms = forms_
+        self._forms = forms
         self._eyes = Eyes(project)
         self._newest = Newest(self._eyes.look, Seen(at=time.time()), "page")
         self._room = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
@@ -170,7 +169,7 @@ class Pages:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
-        given = await forms.sent(request)
+        given = await sent(request)
         if not self._forms.ours(given):
             raise HTTPException(
                 403, "This form is not from a page of this supervisor: load the page anew."
