@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,16 +33,40 @@ class Table(NamedTuple):
 
     rows: Array
     """int64, one row a section."""
-    tps: Sequence[TopicPartition]
-    """Whose they are, by the column SLICE."""
-    kept: Sequence[Section]
-    """Keep what was decompressed alive."""
+    names: Array
+    """int64, one row for each whose sections these are: topic and partition (``layout``)."""
+    kept: tuple[object, ...]
+    """Keep what was decompressed, and the topics' bytes, alive."""
+
+    @property
+    def sections(self) -> tuple[int, int]:
+        """Where the rows lie, and how many they are."""
+        return address_of(self.rows), len(self.rows)
+
+    @property
+    def slices(self) -> int:
+        """Where the names lie."""
+        return address_of(self.names)
+
+
+def _table(rows: Array, tps: Sequence[TopicPartition], kept: Sequence[Section]) -> Table:
+    topics = {tp.topic: tp.topic.encode() for tp in tps}
+    places = dict(zip(topics, accumulate(map(len, topics.values()), initial=0), strict=False))
+    text = np.frombuffer(b"".join(topics.values()), np.uint8)
+    first, names = address_of(text), array("q")
+    for topic, partition in tps:
+        names.extend((first + places[topic], len(topics[topic]), partition))
+    return Table(rows, _as_rows(names, layout.SLICE_WIDTH), (kept, text))
+
+
+def _as_rows(numbers: array[int], width: int) -> Array:
+    return np.frombuffer(numbers, np.int64).reshape(-1, width)
 
 
 def of_sections(found: Sequence[Section]) -> Table:
     """A row for each section; its number is its SLICE too."""
     rows = _rows(found, range(len(found)))
-    return Table(rows, [section.tp for section in found], found)
+    return _table(rows, [section.tp for section in found], found)
 
 
 def _rows(found: Sequence[Section], slices: Sequence[int]) -> Array:
@@ -50,7 +75,7 @@ def _rows(found: Sequence[Section], slices: Sequence[int]) -> Array:
         numbers.extend((address, len(data), header.record_count, header.base_offset))
         numbers.extend((header.last_offset_delta, header.base_timestamp, header.max_timestamp))
         numbers.extend((late, start, end, layout.CHECKED, part, kind, header.leader_epoch, 0))
-    return np.frombuffer(numbers, np.int64).reshape(-1, layout.WIDTH)
+    return _as_rows(numbers, layout.WIDTH)
 
 
 def of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> Table:
@@ -66,7 +91,7 @@ def of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> Table:
             found = list(opener.sections(part))
             listing.extend(_rows(found, [number] * len(found)))
             kept += found
-    return Table(listing.rows, [part.tp for part in slices], kept)
+    return _table(listing.rows, [part.tp for part in slices], kept)
 
 
 class _Listing:

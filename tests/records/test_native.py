@@ -18,8 +18,9 @@ CODE = b"\x7fELF and so on"
 
 
 def place(tmp_path: Path) -> dict[str, str]:
-    """Environment whose first place for code is below ``tmp_path``."""
-    return {"KFETCH_CACHE": str(tmp_path / "cache")}
+    """Environment whose first place for code is below ``tmp_path``; the CPU as in this process."""
+    cpu = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_CPU_")}
+    return cpu | {"KFETCH_CACHE": str(tmp_path / "cache")}
 
 
 def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
@@ -71,6 +72,8 @@ def test_damaged_code_is_compiled_anew(
 
 def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another CPU, other features, another llvmlite or Python: other code."""
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     names = [native._name()]
     for name, value in (("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+sse4.2")):
         monkeypatch.setenv(name, value)
