@@ -102,11 +102,10 @@ def _bytes_of_bits(count: int) -> int:
 
 def _room_for(table: Array) -> Memory:
     """What ``fill_rows`` writes, in its order, large enough for whatever the sections may hold."""
-    sizes, counts = table[:, SIZE], table[:, COUNT]
-    # A count that its bytes can't hold is a fault, but not yet found.
-    rows = int(np.minimum(counts, sizes // RECORD_BYTES_MIN + 1).sum())
-    size = int(sizes.sum())
+    size, count = table[:, [SIZE, COUNT]].sum(axis=0).tolist()
     arrow.check_bytes(size)
+    # A count that the bytes can't hold is a fault, but not yet found.
+    rows = min(count, size // RECORD_BYTES_MIN + len(table))
     data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
     return Memory(*data, *data, 8 * rows, 8 * rows)
 
