@@ -20,9 +20,6 @@ from spark_source.records.layout import (
     MISSING,
     OFFSET_DELTA,
     OVERLONG,
-    OWN_KEY_BYTES,
-    OWN_NULLS,
-    OWN_VALUE_BYTES,
     RECORD_LENGTH,
     RECORD_SIZE,
     VALUE_LENGTH,
@@ -83,45 +80,48 @@ def sound_varint(data: Any, at: int) -> Any:
     return _unfolded(raw), at
 
 
-@njit
-def _measure_headers(data: Any, at: int, end: int, totals: Any) -> Any:
-    """Check one record's headers; their number, or a fault with position -1."""
+@njit(forceinline=True)
+def _bad_headers(code: int) -> Any:
+    return code, (0, 0, 0), -1
+
+
+@njit(forceinline=True)
+def _measure_headers(data: Any, at: int, end: int) -> Any:
+    """Check one record's headers: their number; the bytes of their keys, of their values, and how
+    many values are null; the position after them. Or a fault, with position -1."""
     count, at = _varint(data, at, end, 32)
     if at < 0:
-        return count, -1
-    if count <= 0:
-        return (HEADER_COUNT, -1) if count < 0 else (count, at)
-    totals[OWN_KEY_BYTES] = totals[OWN_VALUE_BYTES] = totals[OWN_NULLS] = 0
+        return _bad_headers(count)
+    if count < 0:
+        return _bad_headers(HEADER_COUNT)
+    key_bytes = value_bytes = nulls = 0
     for _ in range(count):
         size, at = _varint(data, at, end, 32)
         if at < 0:
-            return size, -1
+            return _bad_headers(size)
         if size < 0 or size > end - at:
-            return HEADER_KEY_LENGTH, -1
-        at += size
-        totals[OWN_KEY_BYTES] += size
-        size, at = _varint(data, at, end, 32)
+            return _bad_headers(HEADER_KEY_LENGTH)
+        key_bytes += size
+        size, at = _varint(data, at + size, end, 32)
         if at < 0:
-            return size, -1
+            return _bad_headers(size)
         if size < -1 or size > end - at:
-            return HEADER_VALUE_LENGTH, -1
-        if size < 0:
-            totals[OWN_NULLS] += 1
-        else:
-            at += size
-            totals[OWN_VALUE_BYTES] += size
-    return count, at
+            return _bad_headers(HEADER_VALUE_LENGTH)
+        nulls += size < 0
+        value_bytes += max(size, 0)
+        at += max(size, 0)
+    return count, (key_bytes, value_bytes, nulls), at
 
 
 @njit(forceinline=True)
 def _fault(code: int) -> Any:
-    return -1, code, 0, 0, 0, 0, 0, 0
+    return -1, code, 0, 0, 0, 0, 0, 0, (0, 0, 0)
 
 
 @njit(forceinline=True)
-def read_record(data: Any, at: int, size: int, last_delta: int, totals: Any) -> Any:  # noqa: C901
+def read_record(data: Any, at: int, size: int, last_delta: int) -> Any:  # noqa: C901
     """Check one record. Position after it, time and offset delta, size and place of key and value,
-    number of headers, whose sums are in ``totals``; or -1 and a fault."""
+    number of headers and the sums over them; or -1 and a fault."""
     if at == size:
         return _fault(MISSING)
     length, at = _varint(data, at, size, 32)
@@ -150,9 +150,9 @@ def read_record(data: Any, at: int, size: int, last_delta: int, totals: Any) -> 
         return _fault(value)
     if value < -1 or value > end - value_at:
         return _fault(VALUE_LENGTH)
-    headers, at = _measure_headers(data, value_at + max(value, 0), end, totals)
+    headers, sums, at = _measure_headers(data, value_at + max(value, 0), end)
     if at < 0:
         return _fault(headers)
     if at != end:
         return _fault(RECORD_SIZE)
-    return at, time_delta, offset_delta, key, key_at, value, value_at, headers
+    return at, time_delta, offset_delta, key, key_at, value, value_at, headers, sums

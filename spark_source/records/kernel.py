@@ -49,6 +49,8 @@ __all__ = ["decode", "decode_slices"]
 
 Array = np.ndarray[Any, Any]
 
+PLACES = -1  # of headers: the last of what ``fill_rows`` writes, and no column
+
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
     """All wanted rows of all sections as one RecordBatch, or None if there are none."""
@@ -82,7 +84,7 @@ def _decode(table: Table, columns: Columns, sections: Sequence[Section]) -> pa.R
     topic, partition, time_type = _constants(table, counts)
     listed = [key, value, topic, partition, *numbers, time_type]
     if columns.headers:
-        listed.append(_headers_column(table, counts))
+        listed.append(_headers_column(table, memory.addresses[PLACES], counts))
     if columns.leader_epoch:
         listed.append(_epochs(table.rows))
     if columns.serialized_sizes:
@@ -107,7 +109,7 @@ def _room_for(table: Array) -> Memory:
     # A count that the bytes can't hold is a fault, but not yet found.
     rows = min(count, size // RECORD_BYTES_MIN + len(table))
     data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
-    return Memory(*data, *data, 8 * rows, 8 * rows)
+    return Memory(*data, *data, 8 * rows, 8 * rows, 8 * rows)
 
 
 def _columns(memory: Memory, counts: list[int]) -> list[pa.Array]:
@@ -166,7 +168,7 @@ def _sizes(column: pa.Array) -> pa.Array:
     return arrow.column(pa.int32(), len(column), valid, sizes, nulls=column.null_count)
 
 
-def _headers_column(table: Table, counts: list[int]) -> pa.Array:
+def _headers_column(table: Table, places: int, counts: list[int]) -> pa.Array:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
         return pa.nulls(rows, arrow.SCHEMA_WITH_HEADERS.field("headers").type)
@@ -174,7 +176,7 @@ def _headers_column(table: Table, counts: list[int]) -> pa.Array:
     sizes = [4 * rows + 4, _bytes_of_bits(rows)]
     sizes += [ends, counts[HEADER_KEY_BYTES], ends, counts[HEADER_VALUE_BYTES], bits]
     memory = Memory(*(size + SLACK for size in sizes))
-    LOOPS.fill_headers(*table.sections, *memory.addresses)
+    LOOPS.fill_headers(*table.sections, places, *memory.addresses)
     lists, valid, *key, value_ends, value_data, value_valid = memory.buffers(*sizes)
     keys = arrow.utf8_keys(arrow.column(pa.string(), total, None, *key))
     value = [value_ends, value_data, value_valid]

@@ -27,12 +27,10 @@ OFFSET_MAX = 2**63 - 2  # its successor must fit too
 # The table of slices: where the topic's name lies, its bytes, the partition.
 NAME, NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
 
-# What is counted; then, for a fault, the section and the record where it is; then one record's
-# headers, while it is read.
+# What is counted; then, for a fault, the section and the record where it is.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, TOPIC_BYTES = 0, 1, 2, 3, 4, 5
 HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 6, 7, 8, 9, 10
-FAULT_SECTION, FAULT_RECORD = 11, 12
-OWN_KEY_BYTES, OWN_VALUE_BYTES, OWN_NULLS, TOTALS = 13, 14, 15, 16
+FAULT_SECTION, FAULT_RECORD, TOTALS = 11, 12, 13
 
 # Fault's numbers, as far as they concern records.
 MISSING, LEFTOVER, ENDS_EARLY, OVERLONG, RECORD_LENGTH, KEY_LENGTH = 1, 2, 3, 4, 5, 6
@@ -56,7 +54,7 @@ PARAMETERS = {
         *("int64*", "int64", "int64*", "int64*"),  # table, its rows, slices, totals
         *("int32*", "uint8*", "uint8*"),  # keys: ends, data, valid
         *("int32*", "uint8*", "uint8*"),  # values
-        *("int64*", "int64*"),  # offsets, times
+        *("int64*", "int64*", "int64*"),  # offsets, times, places of headers
     ),
     "fill_constants": (
         *("int64*", "int64", "int64*"),  # table, its rows, slices
@@ -64,7 +62,7 @@ PARAMETERS = {
         *("int32*", "int32*"),  # partitions, types of timestamp
     ),
     "fill_headers": (
-        *("int64*", "int64"),  # table, its rows
+        *("int64*", "int64", "int64*"),  # table, its rows, places of headers
         *("int32*", "uint8*"),  # lists: ends, valid
         *("int32*", "uint8*"),  # keys: ends, data
         *("int32*", "uint8*", "uint8*"),  # values

@@ -47,9 +47,6 @@ from spark_source.records.layout import (
     MILLISECONDS_MAX,
     NAME,
     NAME_BYTES,
-    OWN_KEY_BYTES,
-    OWN_NULLS,
-    OWN_VALUE_BYTES,
     PARAMETERS,
     PARTITION,
     ROWS,
@@ -85,12 +82,13 @@ def _copy_some(to: Any, to_at: int, data: Any, at: int, count: int, size: int) -
 
 
 @njit(forceinline=True)
-def _add_headers(totals: Any, headers: int) -> None:
+def _add_headers(totals: Any, headers: int, sums: Any) -> None:
+    key_bytes, value_bytes, nulls = sums
     totals[HEADED_ROWS] += 1
     totals[HEADERS] += headers
-    totals[HEADER_KEY_BYTES] += totals[OWN_KEY_BYTES]
-    totals[HEADER_VALUE_BYTES] += totals[OWN_VALUE_BYTES]
-    totals[HEADER_VALUE_NULLS] += totals[OWN_NULLS]
+    totals[HEADER_KEY_BYTES] += key_bytes
+    totals[HEADER_VALUE_BYTES] += value_bytes
+    totals[HEADER_VALUE_NULLS] += nulls
 
 
 @njit(forceinline=True)
@@ -107,6 +105,7 @@ def _time(row: Any, delta: int) -> Any:
 
 COVERED = HEADER_BYTES - ATTRIBUTES_AT  # by the CRC, of the header before the records
 PIECE, BLOCK = 8 << 10, 4 << 10
+NO_HEADERS = 0  # no headers lie there
 
 
 @njit(forceinline=True)
@@ -134,6 +133,7 @@ def fill_rows(  # noqa: C901
     value_valid: Any,
     offsets: Any,
     times: Any,
+    places: Any,
 ) -> Any:
     """Check every record and write the columns of the wanted ones. Returns 0, or the first fault.
 
@@ -150,8 +150,8 @@ def fill_rows(  # noqa: C901
         summed = size + 1 if expected == CHECKED else -COVERED
         for record in range(row[COUNT]):
             state, summed = _summed(state, data, summed, after, size)
-            after, delta, offset, key, key_at, value, value_at, headers = read_record(
-                data, after, size, last_delta, totals
+            after, delta, offset, key, key_at, value, value_at, headers, sums = read_record(
+                data, after, size, last_delta
             )
             if after < 0:
                 totals[FAULT_RECORD] = record
@@ -163,7 +163,10 @@ def fill_rows(  # noqa: C901
             if not fits:
                 totals[FAULT_RECORD] = record
                 return TIMESTAMP
-            offsets[n], times[n] = offset, time * 1000
+            offsets[n], times[n], places[n] = offset, time * 1000, NO_HEADERS
+            if headers > 0:
+                places[n] = value_at + max(value, 0)
+                _add_headers(totals, headers, sums)
             byte, bit = n >> 3, n & 7
             if bit == 0:
                 key_valid[byte] = value_valid[byte] = 0
@@ -183,8 +186,6 @@ def fill_rows(  # noqa: C901
             key_ends[n], value_ends[n] = key_all, value_all
             key_nulls += key < 0
             value_nulls += value < 0
-            if headers > 0:
-                _add_headers(totals, headers)
         totals[FAULT_RECORD] = row[COUNT]
         if after != size:
             return LEFTOVER
@@ -238,6 +239,7 @@ def fill_constants(
 def fill_headers(
     table: Any,
     sections: int,
+    places: Any,
     list_ends: Any,
     list_valid: Any,
     key_ends: Any,
@@ -254,23 +256,14 @@ def fill_headers(
     list_ends[0] = key_ends[0] = value_ends[0] = 0
     for section in range(sections):
         row = row_of(table, section, WIDTH)
-        data, all_bytes, end = bytes_at(row[ADDRESS]), row[SIZE], 0
-        for _ in range(row[COUNT]):
-            length, at = sound_varint(data, end)
-            end = at + length
-            _unused, at = sound_varint(data, at + 1)
-            offset_delta, at = sound_varint(data, at)
-            offset = row[BASE_OFFSET] + offset_delta
-            if offset < row[START] or offset >= row[END]:
-                continue
-            for _ in range(2):  # past key and value
-                size, at = sound_varint(data, at)
-                at += max(size, 0)
-            count, at = sound_varint(data, at)
+        data, all_bytes = bytes_at(row[ADDRESS]), row[SIZE]
+        for _ in range(row[WANTED]):
+            count, at = 0, places[n]
             if n & 7 == 0:
                 list_valid[n >> 3] = 0
-            if count > 0:
+            if at != NO_HEADERS:
                 list_valid[n >> 3] |= 1 << (n & 7)
+                count, at = sound_varint(data, at)
             for _ in range(count):
                 size, at = sound_varint(data, at)
                 _copy_some(key_data, key_at, data, at, size, all_bytes)
@@ -284,8 +277,7 @@ def fill_headers(
                     value_at += size
                     at += size
                 header += 1
-                key_ends[header] = key_at
-                value_ends[header] = value_at
+                key_ends[header], value_ends[header] = key_at, value_at
             n += 1
             list_ends[n] = header
     return 0
