@@ -49,6 +49,7 @@ __all__ = ["decode", "decode_slices"]
 
 Array = np.ndarray[Any, Any]
 
+TIMESTAMP = SCHEMA.field("timestamp").type
 PLACES = -1  # of headers: the last of what ``fill_rows`` writes, and no column
 
 
@@ -122,7 +123,7 @@ def _columns(memory: Memory, counts: list[int]) -> list[pa.Array]:
         _binary(pa.binary(), rows, found[:3], counts[KEY_NULLS]),
         _binary(pa.binary(), rows, found[3:6], counts[VALUE_NULLS]),
         arrow.column(pa.int64(), rows, None, found[6]),
-        arrow.column(SCHEMA.field("timestamp").type, rows, None, found[7]),
+        arrow.column(TIMESTAMP, rows, None, found[7]),
     ]
 
 

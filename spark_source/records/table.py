@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from spark_source.model import TopicPartition
 from spark_source.records import cpu, layout, native
@@ -33,8 +33,8 @@ class Table(NamedTuple):
 
     rows: Array
     """int64, one row a section."""
-    names: Array
-    """int64, one row for each whose sections these are: topic and partition (``layout``)."""
+    names: array[int]
+    """Topic and partition of each whose sections these are, as ``layout`` has it."""
     kept: tuple[object, ...]
     """Keep what was decompressed, and the topics' bytes, alive."""
 
@@ -46,21 +46,14 @@ class Table(NamedTuple):
     @property
     def slices(self) -> int:
         """Where the names lie."""
-        return address_of(self.names)
+        return self.names.buffer_info()[0]
 
 
 def _table(rows: Array, tps: Sequence[TopicPartition], kept: Sequence[Section]) -> Table:
-    topics = {tp.topic: tp.topic.encode() for tp in tps}
-    places = dict(zip(topics, accumulate(map(len, topics.values()), initial=0), strict=False))
-    text = np.frombuffer(b"".join(topics.values()), np.uint8)
-    first, names = address_of(text), array("q")
+    topics, names = {tp.topic: pa.py_buffer(tp.topic.encode()) for tp in tps}, array("q")
     for topic, partition in tps:
-        names.extend((first + places[topic], len(topics[topic]), partition))
-    return Table(rows, _as_rows(names, layout.SLICE_WIDTH), (kept, text))
-
-
-def _as_rows(numbers: array[int], width: int) -> Array:
-    return np.frombuffer(numbers, np.int64).reshape(-1, width)
+        names.extend((topics[topic].address, topics[topic].size, partition))
+    return Table(rows, names, (kept, topics))
 
 
 def of_sections(found: Sequence[Section]) -> Table:
@@ -75,7 +68,7 @@ def _rows(found: Sequence[Section], slices: Sequence[int]) -> Array:
         numbers.extend((address, len(data), header.record_count, header.base_offset))
         numbers.extend((header.last_offset_delta, header.base_timestamp, header.max_timestamp))
         numbers.extend((late, start, end, layout.CHECKED, part, kind, header.leader_epoch, 0))
-    return _as_rows(numbers, layout.WIDTH)
+    return np.frombuffer(numbers, np.int64).reshape(-1, layout.WIDTH)
 
 
 def of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> Table:
@@ -101,7 +94,7 @@ class _Listing:
         self._check = check_crcs
         self._taken = 0
         self._table = _empty(size // 4096 + 64)
-        self._walk = np.zeros(layout.WALK, np.int64)
+        self._walk = array("q", bytes(8 * layout.WALK))
 
     @property
     def rows(self) -> Array:
@@ -113,18 +106,19 @@ class _Listing:
             return False
         if not part.data:
             return True
-        self._walk[:] = 0, -1, self._taken
-        data = address_of(np.frombuffer(part.data, np.uint8))
-        given = data, len(part.data), part.start, part.end, number, self._check
-        walk = address_of(self._walk)
+        walk = self._walk
+        walk[layout.AT], walk[layout.BEFORE], walk[layout.TAKEN] = 0, -1, self._taken
+        data = pa.py_buffer(part.data)
+        given = data.address, data.size, part.start, part.end, number, self._check
+        where = walk.buffer_info()[0]
         while True:
             room = address_of(self._table), len(self._table)
-            ended = LOOPS.list_batches(*given, walk, *room)
+            ended = LOOPS.list_batches(*given, where, *room)
             if ended != layout.FULL:
                 break
-            self._grow(int(self._walk[layout.TAKEN]), 2 * len(self._table))
+            self._grow(walk[layout.TAKEN], 2 * len(self._table))
         if ended == layout.DONE:
-            self._taken = int(self._walk[layout.TAKEN])
+            self._taken = walk[layout.TAKEN]
         return ended == layout.DONE
 
     def extend(self, rows: Array) -> None:
