@@ -1,0 +1,20 @@
+"""The projects that are given to copy are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.jobs.commands import Told
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_examples_are_valid(kfetch: Told) -> None:
+    """``kfetch validate`` finds no mistake, and the README's table names each job."""
+    code, _, said = kfetch("validate", "--project", str(EXAMPLES / "kfetch.yml"))
+    assert 0 == code, said
+
+    jobs = {path.stem for path in (EXAMPLES / "jobs").glob("*.yml")}
+    assert jobs == set(re.findall(r"\]\(jobs/(\w+)\.yml\)", (EXAMPLES / "README.md").read_text()))
+    assert 6 == len(jobs)
