@@ -21,7 +21,7 @@ from jobs.offsets import log
 from jobs.offsets.backup import Backup, Stage
 from jobs.offsets.moves import Verb
 from jobs.offsets.plan import Plan
-from jobs.offsets.table import affected, opened, restore
+from jobs.offsets.table import opened, restore
 from jobs.run.alone import alone
 from spark_source.model import TopicPartition
 from spark_source.offsets import Offsets
@@ -63,7 +63,7 @@ def at_rest(project: Project, job: Job) -> Iterator[None]:
 def execute(project: Project, job: Job, plan: Plan, *, give_up_batch: bool = False) -> Done:
     """Do what was planned, within ``at_rest``."""
     backups.check_whole(job)
-    if plan.verb is Verb.REPLAY and affected(job):
+    if plan.verb is Verb.REPLAY and plan.tables:
         with opened(job, _by_topic(project, job, plan)) as rows:
             backup = _backup(plan, rows.versions())
             deleted = rows.delete(plan.ranges)
@@ -86,9 +86,8 @@ def _by_topic(project: Project, job: Job, plan: Plan) -> bool:
     """Whether rows of one partition number may be of several topics."""
     topics = {tp.topic for each in plan.sources if each for tp in each.positions}
     others = project.checked()[0].values()
-    tables = {str(place) for place in affected(job)}
     shared = any(
-        str(place) in tables
+        str(place) in plan.tables
         for other in others
         if other.name != job.name
         for place in (other.target, other.dead_letters)
@@ -99,7 +98,7 @@ def _by_topic(project: Project, job: Job, plan: Plan) -> bool:
 
 def _check_pending(job: Job, plan: Plan, give_up_batch: bool) -> None:
     """A batch without its commit may be in the table all the same."""
-    if plan.checkpoint.pending and affected(job) and not give_up_batch:
+    if plan.checkpoint.pending and plan.tables and not give_up_batch:
         assert plan.checkpoint.planned is not None
         raise ConfigError(
             f"job {job.name}: micro-batch {plan.checkpoint.planned.number} was planned, and its "

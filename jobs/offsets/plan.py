@@ -15,6 +15,7 @@ from jobs.looks.checkpoint import Checkpoint
 from jobs.looks.job import JobStanding, SourceStanding
 from jobs.looks.source import Partition, impatient
 from jobs.offsets.moves import Choice, Move, Range, Verb, chosen, move
+from jobs.offsets.table import affected
 from jobs.offsets.target import Given, Stand, Target, Timed
 from spark_source.errors import KfetchError
 from spark_source.model import TopicPartition
@@ -40,6 +41,8 @@ class Plan:
     """Where each of the checkpoint's sources goes on."""
     ranges: tuple[Range, ...]
     """What the job will read behind the move, as far as the logs go now."""
+    tables: tuple[str, ...]
+    """Those to which the job appends: what comes again would be there twice."""
 
     @property
     def again(self) -> int:
@@ -82,6 +85,7 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         dropped=tuple(sorted(dropped)),
         sources=tuple(ends),
         ranges=tuple(each for part in parts for each in part.ranges),
+        tables=tuple(str(place) for place in affected(job)),
     )
 
 

@@ -216,10 +216,11 @@ def _show(plan: Plan, every: bool) -> None:
         f"{len(moving):,} of {len(plan.moves):,} partitions move: {plan.again:,} offsets come "
         f"again, {plan.skipped:,} are skipped"
     )
-    if plan.verb is Verb.REPLAY and plan.again:
-        typer.echo("what an append has written of these offsets is deleted first")
-    elif plan.again:
-        typer.echo("an append table has what comes again twice: kfetch offsets replay deletes it")
+    for name in plan.tables:
+        if plan.verb is Verb.REPLAY:
+            typer.echo(f"rows of what is read behind the move are deleted from {name} first")
+        elif plan.again:
+            typer.echo(f"{name} will have what comes again twice: kfetch offsets replay deletes it")
 
 
 def _size(move: Move) -> tuple[int, Any]:
@@ -263,6 +264,7 @@ def _json(plan: Plan, done: Done | None) -> dict[str, Any]:
         "given_up": pending if plan.checkpoint.pending else None,
         "again": plan.again,
         "skipped": plan.skipped,
+        "tables": list(plan.tables),
         "dropped": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.dropped],
         "partitions": [
             {

@@ -191,7 +191,9 @@ def test_a_batch_without_its_commit(kafka: LittleKafka, asked: Ask) -> None:
     assert 9 == asked("reset", "--to-latest", "--execute", "--give-up-batch")["batch"]
 
     planned(10, offset(kafka, 10, 4))
+    assert [str(Path("data/clicks/table").resolve())] == asked("reset", "--to-earliest")["tables"]
     job(MERGE)
+    assert [] == asked("reset", "--to-earliest")["tables"]
     assert [(10, 0), (4, 0)] == to(asked("replay", "--to-earliest", "--execute"))
     assert 11 == checkpoint.read(CHECKPOINT).committed
 
@@ -364,6 +366,7 @@ def test_a_thousand_partitions(kafka: LittleKafka, kfetch: Told) -> None:
     committed(8)
     out = kfetch("offsets", "reset", "clicks", "--to-earliest")[1].splitlines()
 
+    assert "clicks/table will have what comes again twice: kfetch offsets replay" in out[-2]
     assert "  and 980 more: --partitions shows all" in out
     assert "1,000 of 1,000 partitions move: 1,000 offsets come again, 0 are skipped" in out
     assert len(out) < 30
