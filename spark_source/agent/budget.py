@@ -9,6 +9,7 @@ kept in the hope that it is of use (``keep``) goes, the oldest first, as soon as
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -20,6 +21,8 @@ BATCH_BYTES = 4 << 20
 # parts of the budget for each reader all of it fits.
 _PARTS = 8
 _BATCH_BYTES_MIN = 64 << 10
+# Of the limit: one reply leaves room for the next one, and for the segments of the readers.
+_FRAME_PART = 8
 
 _Key = tuple[Hashable, Hashable]
 """(Owner, what): of something that is kept."""
@@ -40,6 +43,9 @@ class Budget:
         # Who waits, in order of arrival: a small request that overtook would starve a large one.
         self._line: dict[object, None] = {}
         self._changed = threading.Condition()
+        # A batch lies in memory of its own until it is in a segment, which no account knows: more
+        # at once than there are processors would be no faster.
+        self._decoders = threading.BoundedSemaphore(os.cpu_count() or 1)
 
     @property
     def used(self) -> int:
@@ -68,6 +74,17 @@ class Budget:
         with self._changed:
             fair = self._limit // (_PARTS * max(1, self._readers))
         return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair))
+
+    @property
+    def frame_bytes(self) -> int:
+        """The most that one reply should bring, in bytes."""
+        return max(_BATCH_BYTES_MIN, self._limit // _FRAME_PART)
+
+    @contextlib.contextmanager
+    def decoding(self) -> Iterator[None]:
+        """One of the few who decode a batch at this moment; never wait for others in here."""
+        with self._decoders:
+            yield
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka.protocol.consumer import FetchRequest
 
@@ -59,6 +59,8 @@ class Fetcher:
     ) -> None:
         """``orphan``: id of a session of an earlier life, closed by the first request."""
         self.broker = broker
+        self.reply_bytes = fetch_.max_bytes
+        """What the next reply may bring; its first record batch comes whatever its size."""
         self._orphan = orphan
         self._fetch = fetch_
         self._network = network
@@ -114,7 +116,8 @@ class Fetcher:
             highest=fetch.HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1,
         )
         try:
-            size = connection.send(fetch.request(plan, version, self._fetch))
+            limits = replace(self._fetch, max_bytes=self.reply_bytes)
+            size = connection.send(fetch.request(plan, version, limits))
         except ConnectionLost as cause:
             self._lose(plan, cause)
             raise

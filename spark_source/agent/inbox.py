@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from spark_source.agent.budget import Budget
@@ -37,14 +38,20 @@ class Inbox:
 
     ``lane`` gives a broker's thread, ``budget`` the size of batches. ``look`` is called now and
     then by ``next`` while nothing arrives: it tells whether the task's worker has gone.
+    ``await_room`` returns when the worker can be given another batch.
     """
 
     def __init__(
-        self, lane: Callable[[Broker], LaneOfOne], budget: Budget, look: Callable[[], bool]
+        self,
+        lane: Callable[[Broker], LaneOfOne],
+        budget: Budget,
+        look: Callable[[], bool],
+        await_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._lane = lane
         self._budget = budget
         self._look = look
+        self._await_room = await_room
         self._arrived: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
         self._arrived = queue.SimpleQueue()
         self._failed: AgentError | None = None
@@ -71,6 +78,13 @@ class Inbox:
     def batch_bytes(self) -> int:
         """See Supply."""
         return self._budget.batch_bytes
+
+    @contextlib.contextmanager
+    def decoding(self) -> Iterator[None]:
+        """See Supply. Raises Gone."""
+        self._await_room()
+        with self._budget.decoding():
+            yield
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """One reply's arrivals; none at ``until``. Raises Gone if the worker is, and AgentError."""

@@ -162,9 +162,10 @@ class LaneThread(threading.Thread):
         return self._lane.fetcher.pause_s() if self._lane.active else threading.TIMEOUT_MAX
 
     def _send(self) -> None:
-        most = min(self._options.fetch.partition_max_bytes, self._budget.batch_bytes)
-        self._lane.partition_max_bytes = most
-        size = min(self._options.fetch.max_bytes, self._lane.partitions * most)
+        fetch, budget, lane = self._options.fetch, self._budget, self._lane
+        lane.partition_max_bytes = min(fetch.partition_max_bytes, budget.batch_bytes)
+        lane.fetcher.reply_bytes = min(fetch.max_bytes, budget.frame_bytes)
+        size = min(lane.fetcher.reply_bytes, lane.partitions * lane.partition_max_bytes)
         self._reservation = self._budget.reserve(size, _LOOK_S, self)
         self._note_hunger()
         if self._reservation is None:

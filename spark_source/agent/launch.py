@@ -34,6 +34,9 @@ _KILL_S = 5.0
 # One other worker may be killing a hung agent and starting a new one.
 _LOCK_S = _GREETING_S + _KILL_S + _START_S
 _POLL_S = 0.02
+# For how long, in ms, Arrow's allocator keeps pages that were given back. Its second outlasts whole
+# tasks: 30 MiB more than are in use. None at all halves the decoder's speed (page faults).
+_ALLOCATOR = {"MIMALLOC_PURGE_DELAY": "10"}
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
 _KEPT_S = 7 * 24 * 3600  # logs of agents that have left
@@ -171,7 +174,7 @@ def _clear(directory: Path) -> None:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return _ALLOCATOR | kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def _tail(log: Path) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -54,6 +55,9 @@ class Supply(Protocol):
     @property
     def batch_bytes(self) -> int:
         """Raw bytes that are to become one Arrow batch."""
+
+    def decoding(self) -> AbstractContextManager[None]:
+        """Held while a batch is decoded and handed over; entering waits for room for it."""
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """What arrived; none at ``until`` if there is nothing to wait for. Views live until the
@@ -106,6 +110,10 @@ class Pump:
         """See Supply."""
         if progress.leader in self._lanes:
             self._lanes[progress.leader].drop(progress)
+
+    def decoding(self) -> AbstractContextManager[None]:
+        """See Supply."""
+        return nullcontext()
 
     def next(self, until: float, deadline: float) -> list[Arrival]:
         """One broker's reply, the brokers by turns; the broker's next request has left then."""
@@ -189,11 +197,13 @@ class Reading:
         with_records = [a for a in arrivals if a.records is not None]
         for group in _grouped(with_records, self._supply.batch_bytes):
             moved = {a.progress.index: a.next_offset for a in group}
-            batch = self._decode([a.records for a in group if a.records is not None])
-            for arrival in group:
-                arrival.release()
-            if batch is not None:
-                yield Delivery(batch=batch, positions=tuple(moved.items()))
+            with self._supply.decoding():
+                batch = self._decode([a.records for a in group if a.records is not None])
+                for arrival in group:
+                    arrival.release()
+                if batch is not None:
+                    yield Delivery(batch=batch, positions=tuple(moved.items()))
+            del batch  # in a segment by now: it must not lie here until the next one is decoded
             self._note(group)
 
     def _decode(self, slices: Sequence[Slice]) -> pa.RecordBatch | None:

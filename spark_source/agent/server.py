@@ -176,12 +176,13 @@ class Server:
             cluster = Cluster(options.bootstrap, options.network)
             stack.callback(cluster.close)
             inbox = stack.enter_context(
-                contextlib.closing(Inbox(query.lane, budget, segments.look))
+                contextlib.closing(Inbox(query.lane, budget, segments.look, segments.await_room))
             )
             reading = Reading(request.ranges, options, cluster, inbox, query.tell)
             deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
             for delivery in deliveries:
                 segments.send(delivery)
+                del delivery  # or its batch would lie here while the next one is decoded
 
     def _status(self) -> Status:
         budget = self._queries.budget
@@ -205,10 +206,12 @@ class Segments:
         self._lent: dict[int, Segment] = {}
         self._charged: dict[int, Reservation] = {}
         self._made = 0
+        self._usual = 0
+        """Bytes of the segment that was made last."""
         self._sign_at = time.monotonic() + _SIGN_S
 
     def send(self, delivery: Delivery) -> None:
-        """Put a batch into free memory and tell the worker. Waits for the worker's release."""
+        """Put a batch into free memory and tell the worker. Never waits: see ``await_room``."""
         size = stream_size(delivery.batch)
         segment = self._take(size)
         segment.write(delivery.batch)
@@ -239,10 +242,17 @@ class Segments:
             self._free.clear()
             self._lent.clear()
 
-    def _take(self, size: int) -> Segment:
+    def await_room(self) -> None:
+        """Return when the next batch may be sent: the worker has given one back, if it must."""
         # A reader may always have one, and its worker gives that back: waiting for it ends.
-        while not self._free and len(self._lent) >= (_SEGMENTS if self._budget.has(size) else 1):
+        while not self._free and len(self._lent) >= self._allowed():
             self._await_release()
+
+    def _allowed(self) -> int:
+        size = max(self._budget.batch_bytes, self._usual)
+        return _SEGMENTS if self._budget.has(size) else 1
+
+    def _take(self, size: int) -> Segment:
         if self._free:
             segment = self._free.pop()
             if segment.size >= size:
@@ -251,6 +261,7 @@ class Segments:
         self._made += 1
         # A quarter more: batches of one topic differ a little, and a new segment costs page faults.
         segment = Segment.create(self._made, size + size // 4)
+        self._usual = segment.size
         self._charged[segment.number] = self._budget.charge(segment.size)
         return segment
 

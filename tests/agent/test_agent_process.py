@@ -137,7 +137,8 @@ def _dead(pid: int) -> bool:
 def test_an_agent_stands_apart_from_the_worker(
     place: Home, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its own session, no terminal, none of Spark's secrets, and none of our descriptors."""
+    """It has its own session, no terminal, none of Spark's secrets, and none of our descriptors;
+    Arrow's allocator gives pages back soon."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "hush")
     monkeypatch.setattr(sys, "path", [*sys.path, "/shipped/by/py-files.zip"])
     (place.log.parent / "ours").touch()
@@ -151,6 +152,7 @@ def test_an_agent_stands_apart_from_the_worker(
     assert agent.pid == os.getsid(agent.pid)
     assert "PYTHON_WORKER_FACTORY_SECRET" not in environment
     assert "/shipped/by/py-files.zip" in environment["PYTHONPATH"].split(os.pathsep)
+    assert "10" == environment["MIMALLOC_PURGE_DELAY"]
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(place.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}
     assert "/dev/null" == os.readlink(f"/proc/{agent.pid}/fd/0")

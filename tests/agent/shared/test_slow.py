@@ -175,3 +175,14 @@ def test_whoever_waits_for_memory_fails_in_the_end(
 def lanes_of(query: SharedQuery) -> list[Lane]:
     """Its lanes of now."""
     return [thread._lane for thread in query._lanes.values()]
+
+
+def test_one_reply_takes_a_small_part_of_the_budget(kafka: LittleKafka) -> None:
+    """A request never asks for more than an eighth of the agent's memory: the next one, and the
+    readers' segments, need the rest."""
+    given = options(kafka, kafka__fetch__max__bytes=str(50 << 20))
+    with closing(SharedQuery("q", given, Budget(8 << 20))) as query:
+        assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
+    fetches = kafka.asked(FetchRequest)
+
+    assert {1 << 20} == {request.max_bytes for request in fetches if request.topics}
