@@ -19,8 +19,9 @@ from integration.checkpoints import batches, forget_commit
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import finish
+from jobs.errors import JobsError
 from jobs.kafka import Cluster
-from jobs.offsets import act, table
+from jobs.offsets import act, backup, table
 from jobs.offsets.moves import Verb
 from jobs.offsets.plan import planned
 from jobs.offsets.target import Shifted
@@ -187,6 +188,21 @@ def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
     shop.run(APPEND, version=2)
     assert [(n, 1 if n < 4 else 2) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
     assert [(0, 0), (0, 2)] == shop.rows("dead")
+
+
+def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
+    """Where another job writes the same table, a partition's number does not tell whose row it is:
+    refused before anything is changed."""
+    shop.produce(4, at_s=0)
+    shop.run(APPEND)
+    before, text = shop.files(), APPEND.format(topic=shop.topic, version=1)
+    project = write(shop.directory, shop.kafka, one=text, two=text)
+    job = project.job("one")
+    with pytest.raises(JobsError, match="table keeps no column topic of its records"):
+        act.execute(project, job, planned(job, Verb.REPLAY, Shifted(-1), []))
+
+    assert before == shop.files()
+    assert [] == backup.every(shop.checkpoint)
 
 
 def test_a_merge_replaces_its_rows(shop: Shop) -> None:
