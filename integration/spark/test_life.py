@@ -40,23 +40,25 @@ def test_an_idle_query_plans_nothing(
     assert 1 == len({progress["sources"][0]["latestOffset"] for progress in idle})
 
 
+@pytest.mark.parametrize("partitions", [1, 8])
 def test_new_partitions_are_read_from_their_beginning(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, partitions: int
 ) -> None:
-    """Partitions that are added while a latest query runs are delivered from offset 0 on."""
-    name = topic()
+    """Partitions that are added while a latest query runs are delivered from offset 0 on: those of
+    a small topic, which metadata tells, and of a large one, which is asked what is new."""
+    name = topic(partitions)
     write(kafka, name, ["old"])
     often = {"kafka.metadata.max.age.ms": 1000}
 
     with running(kfetch(spark, kafka, subscribe=name, **often), tmp_path) as (query, delivered):
         wait_idle(query)
         with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-            admin.create_partitions({name: 3})
-        write(kafka, name, ["new-1"], partition=1)
-        write(kafka, name, ["new-2", "newer-2"], partition=2)
+            admin.create_partitions({name: partitions + 2})
+        write(kafka, name, ["new-1"], partition=partitions)
+        write(kafka, name, ["new-2", "newer-2"], partition=partitions + 1)
         wait_until(lambda: delivered.count >= 3, query)
 
-    assert [(1, 0), (2, 0), (2, 1)] == delivered.places
+    assert [(partitions, 0), (partitions + 1, 0), (partitions + 1, 1)] == delivered.places
 
 
 @pytest.mark.long

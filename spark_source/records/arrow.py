@@ -6,6 +6,7 @@ It refuses batches that int32 offsets cannot address.
 from __future__ import annotations
 
 from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,11 @@ __all__ = [
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
     "Columns",
-    "binary",
+    "Memory",
     "check_bytes",
     "check_size",
+    "column",
     "headers_list",
-    "numbers",
     "room",
     "schema_of",
     "utf8_keys",
@@ -106,47 +107,38 @@ def check_size(*, rows: int, headers: int, data_bytes: int) -> None:
         )
 
 
-def binary(
-    kind: pa.DataType,
-    offsets: np.ndarray[Any, Any],
-    data: np.ndarray[Any, Any],
-    valid: np.ndarray[Any, Any] | None,
-    nulls: int,
-) -> pa.Array:
-    """A binary or string column over buffers, without a copy."""
-    bits = pa.py_buffer(valid) if nulls and valid is not None else None
-    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers, null_count=nulls)
+class Memory:
+    """Memory for several buffers, not zeroed, from Arrow's pool at once: allocations add up.
+
+    Each buffer keeps all of it alive. What is not written costs address space only.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        *self._starts, total = accumulate((-(-size // 64) * 64 for size in sizes), initial=0)
+        self._whole = pa.allocate_buffer(total)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the buffers lie: each at a multiple of 64 bytes, as Arrow would have it."""
+        first = self._whole.address
+        return [first + start for start in self._starts]
+
+    def buffers(self, *sizes: int) -> list[pa.Buffer]:
+        """The buffers, cut down to what was written."""
+        return list(map(self._whole.slice, self._starts, sizes))
 
 
-def numbers(
-    kind: pa.DataType,
-    values: np.ndarray[Any, Any],
-    valid: np.ndarray[Any, Any] | None = None,
-    nulls: int = 0,
-) -> pa.Array:
-    """A column of numbers over a buffer, without a copy."""
-    bits = pa.py_buffer(valid) if nulls and valid is not None else None
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)], null_count=nulls)
+def column(kind: pa.DataType, rows: int, *buffers: pa.Buffer | None, nulls: int = 0) -> pa.Array:
+    """A column over its buffers, the bits of validity first, without a copy."""
+    return pa.Array.from_buffers(kind, rows, list(buffers), null_count=nulls)
 
 
 def headers_list(
-    offsets: np.ndarray[Any, Any],
-    valid: np.ndarray[Any, Any],
-    nulls: int,
-    keys: pa.Array,
-    values: pa.Array,
+    rows: int, buffers: list[pa.Buffer | None], nulls: int, element: list[pa.Array]
 ) -> pa.Array:
-    """The headers column; null where a record has none."""
-    element = pa.Array.from_buffers(_HEADER, len(keys), [None], children=[keys, values])
-    bits = pa.py_buffer(valid) if nulls else None
-    return pa.Array.from_buffers(
-        _HEADERS.type,
-        len(offsets) - 1,
-        [bits, pa.py_buffer(offsets)],
-        null_count=nulls,
-        children=[element],
-    )
+    """The headers column, null where a record has none, of the keys and the values of them all."""
+    structs = pa.Array.from_buffers(_HEADER, len(element[0]), [None], children=element)
+    return pa.Array.from_buffers(_HEADERS.type, rows, buffers, null_count=nulls, children=[structs])
 
 
 def utf8_keys(keys: pa.Array) -> pa.Array:

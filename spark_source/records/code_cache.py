@@ -1,8 +1,8 @@
 """Where compiled code is kept between processes, and whether a file there may be trusted.
 
 What it gives back is run as machine code: so only directories and files count that nobody but this
-user or root can write, and only bytes whose digest is right. It refuses to fail: without such a
-place every process compiles anew.
+user or root can write, and only bytes whose digest is right. What was used longest ago makes way.
+It refuses to fail: without such a place every process compiles anew.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ __all__ = ["read", "write"]
 _OTHERS_MAY_WRITE = 0o022
 _DIGEST_BYTES = 32
 _CODE_BYTES_MAX = 16 << 20  # it has some 20 KB
+_FILES_MAX = 16  # a home directory may serve several releases, Pythons and kinds of CPU at once
+_SUFFIX, _UNFINISHED = ".o", ".new"
+_UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: this one was killed
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -59,6 +62,8 @@ def _checked(path: Path) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             found = file.read(_CODE_BYTES_MAX) if _is_private(os.fstat(file.fileno())) else b""
+            with suppress(OSError):  # root's, or a read-only file system
+                os.utime(file.fileno())
     except OSError:
         return None
     digest, code = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
@@ -74,13 +79,14 @@ def write(name: str, code: bytes, environ: Mapping[str, str]) -> Path | None:
             directory.mkdir(mode=0o755, exist_ok=True)
             if _is_trusted(candidate) and _is_trusted(directory):
                 _replace(directory / name, hashlib.sha256(code).digest() + code)
+                _prune(directory, directory / name)
                 return directory
     return None
 
 
 def _replace(path: Path, data: bytes) -> None:
     """All of the file or none of it: processes start side by side."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=_UNFINISHED)
     try:
         with open(handle, "wb") as file:
             os.fchmod(handle, 0o644)  # an image is built by root and runs as somebody else
@@ -89,3 +95,25 @@ def _replace(path: Path, data: bytes) -> None:
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _prune(directory: Path, newest: Path) -> None:
+    """Keep as many files as there may be, this one among them: those that were used last.
+
+    Whoever is reading a file that goes has its bytes; whoever comes too late compiles anew.
+    """
+    now = _used_at(newest)
+    kept = [path for path in directory.iterdir() if path.suffix == _SUFFIX and path != newest]
+    gone = sorted(kept, key=_used_at, reverse=True)[_FILES_MAX - 1 :]
+    unfinished = directory.glob(f"*{_UNFINISHED}")
+    gone += [path for path in unfinished if now - _used_at(path) > _UNFINISHED_S_MAX]
+    for path in gone:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _used_at(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:  # another process has pruned it
+        return 0.0

@@ -7,8 +7,9 @@ to word what is wrong with a record: ``loops`` gives a number, and ``faults`` ha
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ import pyarrow as pa
 
 from spark_source.model import NO_EPOCH
 from spark_source.records import arrow, reference
-from spark_source.records.arrow import SCHEMA, Columns, room
+from spark_source.records.arrow import SCHEMA, Columns, Memory
 from spark_source.records.batch import Slice
-from spark_source.records.codecs import address_of
 from spark_source.records.faults import Fault, Unsure, failure
 from spark_source.records.layout import (
     COUNT,
@@ -36,8 +36,7 @@ from spark_source.records.layout import (
     ROWS,
     SIZE,
     SLACK,
-    SLICE,
-    TIME_TYPE,
+    TOPIC_BYTES,
     TOTALS,
     VALUE_BYTES,
     VALUE_NULLS,
@@ -49,6 +48,9 @@ from spark_source.records.table import LOOPS, Table, of_sections, of_slices
 __all__ = ["decode", "decode_slices"]
 
 Array = np.ndarray[Any, Any]
+
+TIMESTAMP = SCHEMA.field("timestamp").type
+PLACES = -1  # of headers: the last of what ``fill_rows`` writes, and no column
 
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
@@ -68,25 +70,24 @@ def decode_slices(
 
 def _decode(table: Table, columns: Columns, sections: Sequence[Section]) -> pa.RecordBatch | None:
     """With the sections, the table's, a fault is worded; without them it is Unsure."""
-    rows, totals = table.rows, np.zeros(TOTALS, np.int64)
-    buffers = _Buffers(rows)
-    code = LOOPS.fill_rows(address_of(rows), len(rows), address_of(totals), *buffers.all)
+    memory, totals = _room_for(table.rows), array("q", bytes(8 * TOTALS))
+    where = totals.buffer_info()[0]
+    code = LOOPS.fill_rows(*table.sections, table.slices, where, *memory.addresses)
     if code and not sections:
         raise Unsure
     if code:
-        raise _failure(Fault(code), sections[totals[FAULT_SECTION]], int(totals[FAULT_RECORD]))
+        raise _failure(Fault(code), sections[totals[FAULT_SECTION]], totals[FAULT_RECORD])
     counts = totals.tolist()
     if not counts[ROWS]:
         return None
-    runs = _topics(table)
-    _check_size(runs, counts, columns)
-    arrays = [*buffers.columns(counts), *_constants(table, runs, counts[ROWS])]
-    key, value, offset, time, topic, partition, time_type = arrays
-    listed = [key, value, topic, partition, offset, time, time_type]
+    _check_size(counts, columns)
+    key, value, *numbers = _columns(memory, counts)
+    topic, partition, time_type = _constants(table, counts)
+    listed = [key, value, topic, partition, *numbers, time_type]
     if columns.headers:
-        listed.append(_headers_column(rows, counts))
+        listed.append(_headers_column(table, memory.addresses[PLACES], counts))
     if columns.leader_epoch:
-        listed.append(_epochs(rows))
+        listed.append(_epochs(table.rows))
     if columns.serialized_sizes:
         listed += [_sizes(key), _sizes(value)]
     return pa.RecordBatch.from_arrays(listed, schema=arrow.schema_of(columns))
@@ -98,120 +99,88 @@ def _failure(fault: Fault, bad: Section, record: int) -> Exception:
     return failure(fault, bad.tp, bad.header.base_offset, record)
 
 
-def _bits(count: int) -> Array:
-    bits = room((count + 7) // 8, np.uint8)
-    bits[:] = 0
-    return bits
+def _bytes_of_bits(count: int) -> int:
+    return (count + 7) // 8
 
 
-class _Buffers:
-    """What ``fill_rows`` writes, large enough for whatever the sections may hold."""
-
-    def __init__(self, table: Array) -> None:
-        sizes, counts = table[:, SIZE], table[:, COUNT]
-        # A count that its bytes can't hold is a fault, but not yet found.
-        rows = int(np.minimum(counts, sizes // RECORD_BYTES_MIN + 1).sum())
-        size = int(sizes.sum())
-        arrow.check_bytes(size)
-        self.key_ends, self.value_ends = (room(rows + 1, np.int32) for _ in range(2))
-        # What is not written costs address space only.
-        self.key_data, self.value_data = (room(size + SLACK, np.uint8) for _ in range(2))
-        self.key_valid, self.value_valid = _bits(rows), _bits(rows)
-        self.offsets, self.times = (room(rows, np.int64) for _ in range(2))
-
-    @property
-    def all(self) -> tuple[int, ...]:
-        """Their addresses in the order of ``fill_rows``."""
-        buffers = (
-            *(self.key_ends, self.key_data, self.key_valid),
-            *(self.value_ends, self.value_data, self.value_valid),
-            *(self.offsets, self.times),
-        )
-        return tuple(map(address_of, buffers))
-
-    def columns(self, counts: list[int]) -> list[pa.Array]:
-        """Key, value, offset and timestamp of the rows that were written."""
-        rows = counts[ROWS]
-        key = self.key_ends[: rows + 1], self.key_data[: counts[KEY_BYTES]], self.key_valid
-        value = self.value_ends[: rows + 1], self.value_data[: counts[VALUE_BYTES]]
-        return [
-            arrow.binary(pa.binary(), *key, counts[KEY_NULLS]),
-            arrow.binary(pa.binary(), *value, self.value_valid, counts[VALUE_NULLS]),
-            arrow.numbers(pa.int64(), self.offsets[:rows]),
-            arrow.numbers(SCHEMA.field("timestamp").type, self.times[:rows]),
-        ]
+def _room_for(table: Array) -> Memory:
+    """What ``fill_rows`` writes, in its order, large enough for whatever the sections may hold."""
+    size, count = table[:, [SIZE, COUNT]].sum(axis=0).tolist()
+    arrow.check_bytes(size)
+    # A count that the bytes can't hold is a fault, but not yet found.
+    rows = min(count, size // RECORD_BYTES_MIN + len(table))
+    data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
+    return Memory(*data, *data, 8 * rows, 8 * rows, 8 * rows)
 
 
-Run = tuple[bytes, int]
-"""A topic and how many rows it has running."""
+def _columns(memory: Memory, counts: list[int]) -> list[pa.Array]:
+    """Key, value, offset and timestamp of the rows that were written."""
+    rows = counts[ROWS]
+    ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
+    sizes = (ends, counts[KEY_BYTES], bits), (ends, counts[VALUE_BYTES], bits), (numbers, numbers)
+    found = memory.buffers(*chain.from_iterable(sizes))
+    return [
+        _binary(pa.binary(), rows, found[:3], counts[KEY_NULLS]),
+        _binary(pa.binary(), rows, found[3:6], counts[VALUE_NULLS]),
+        arrow.column(pa.int64(), rows, None, found[6]),
+        arrow.column(TIMESTAMP, rows, None, found[7]),
+    ]
 
 
-def _check_size(runs: list[Run], counts: list[int], columns: Columns) -> None:
-    size = counts[KEY_BYTES] + counts[VALUE_BYTES]
-    for topic, run in runs:
-        size += len(topic) * run
+def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array:
+    ends, data, valid = buffers
+    return arrow.column(kind, rows, valid if nulls else None, ends, data, nulls=nulls)
+
+
+def _check_size(counts: list[int], columns: Columns) -> None:
+    size = counts[KEY_BYTES] + counts[VALUE_BYTES] + counts[TOPIC_BYTES]
     if columns.headers:
         size += counts[HEADER_KEY_BYTES] + counts[HEADER_VALUE_BYTES]
     headers = counts[HEADERS] if columns.headers else 0
     arrow.check_size(rows=counts[ROWS], headers=headers, data_bytes=size)
 
 
-def _topics(table: Table) -> list[Run]:
-    """The topics by turns."""
-    counts = np.zeros(len(table.tps), np.int64)
-    np.add.at(counts, table.rows[:, SLICE], table.rows[:, WANTED])
-    pairs = zip((tp.topic for tp in table.tps), counts.tolist(), strict=True)
-    runs = groupby(pairs, key=lambda pair: pair[0])
-    return [(topic.encode(), sum(count for _, count in run)) for topic, run in runs]
-
-
-def _constants(table: Table, runs: list[Run], rows: int) -> list[pa.Array]:
+def _constants(table: Table, counts: list[int]) -> list[pa.Array]:
     """Topic, partition and timestamp type, which are the same for all records of a batch."""
-    wanted = table.rows[:, WANTED]
-    lengths = np.repeat([len(topic) for topic, _ in runs], [run for _, run in runs])
-    ends = room(rows + 1, np.int32)
-    ends[0] = 0
-    np.cumsum(lengths, out=ends[1:], dtype=np.int32)
-    names = np.frombuffer(b"".join(topic * run for topic, run in runs), np.uint8)
-    partitions = np.array([tp.partition for tp in table.tps], np.int32)[table.rows[:, SLICE]]
-    time_types = table.rows[:, TIME_TYPE].astype(np.int32)
+    rows = counts[ROWS]
+    sizes = 4 * rows + 4, counts[TOPIC_BYTES], 4 * rows, 4 * rows
+    memory = Memory(*sizes)
+    LOOPS.fill_constants(*table.sections, table.slices, *memory.addresses)
+    ends, data, partitions, time_types = memory.buffers(*sizes)
     return [
-        arrow.binary(pa.string(), ends, names, None, 0),
-        arrow.numbers(pa.int32(), np.repeat(partitions, wanted)),
-        arrow.numbers(pa.int32(), np.repeat(time_types, wanted)),
+        arrow.column(pa.string(), rows, None, ends, data),
+        arrow.column(pa.int32(), rows, None, partitions),
+        arrow.column(pa.int32(), rows, None, time_types),
     ]
 
 
 def _epochs(table: Array) -> pa.Array:
     each = np.repeat(table[:, EPOCH].astype(np.int32), table[:, WANTED])
     known = each != NO_EPOCH  # pa.array(each, mask) would import pandas, for a second
-    valid = np.packbits(known, bitorder="little")
-    return arrow.numbers(pa.int32(), each, valid, len(each) - int(known.sum()))
+    nulls = len(each) - int(known.sum())
+    valid = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
+    return arrow.column(pa.int32(), len(each), valid, pa.py_buffer(each), nulls=nulls)
 
 
 def _sizes(column: pa.Array) -> pa.Array:
     """The bytes of each value; null for a null."""
     valid, ends, _ = column.buffers()
-    sizes = np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1])
-    return pa.Array.from_buffers(
-        pa.int32(), len(column), [valid, pa.py_buffer(sizes)], null_count=column.null_count
-    )
+    sizes = pa.py_buffer(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
+    return arrow.column(pa.int32(), len(column), valid, sizes, nulls=column.null_count)
 
 
-def _headers_column(table: Array, counts: list[int]) -> pa.Array:
+def _headers_column(table: Table, places: int, counts: list[int]) -> pa.Array:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
         return pa.nulls(rows, arrow.SCHEMA_WITH_HEADERS.field("headers").type)
-    lists, list_valid, value_valid = room(rows + 1, np.int32), _bits(rows), _bits(total)
-    keys, values = room(total + 1, np.int32), room(total + 1, np.int32)
-    key_data = room(counts[HEADER_KEY_BYTES], np.uint8)
-    value_data = room(counts[HEADER_VALUE_BYTES], np.uint8)
-    buffers = lists, list_valid, keys, key_data, values, value_data, value_valid
-    LOOPS.fill_headers(address_of(table), len(table), *map(address_of, buffers))
-    return arrow.headers_list(
-        lists,
-        list_valid,
-        rows - counts[HEADED_ROWS],
-        arrow.utf8_keys(arrow.binary(pa.string(), keys, key_data, None, 0)),
-        arrow.binary(pa.binary(), values, value_data, value_valid, counts[HEADER_VALUE_NULLS]),
-    )
+    ends, bits = 4 * total + 4, _bytes_of_bits(total)
+    sizes = [4 * rows + 4, _bytes_of_bits(rows)]
+    sizes += [ends, counts[HEADER_KEY_BYTES], ends, counts[HEADER_VALUE_BYTES], bits]
+    memory = Memory(*(size + SLACK for size in sizes))
+    LOOPS.fill_headers(*table.sections, places, *memory.addresses)
+    lists, valid, *key, value_ends, value_data, value_valid = memory.buffers(*sizes)
+    keys = arrow.utf8_keys(arrow.column(pa.string(), total, None, *key))
+    value = [value_ends, value_data, value_valid]
+    values = _binary(pa.binary(), total, value, counts[HEADER_VALUE_NULLS])
+    nulls = rows - counts[HEADED_ROWS]
+    return arrow.headers_list(rows, [valid if nulls else None, lists], nulls, [keys, values])

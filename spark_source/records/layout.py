@@ -24,18 +24,13 @@ CODEC, LOG_APPEND_TIME, CONTROL = 0x07, 0x08, 0x20
 MAGIC = 2
 OFFSET_MAX = 2**63 - 2  # its successor must fit too
 
-# What is counted; then, for a fault, the section and the record where it is; then one record's
-# headers, while it is read.
-ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS = 0, 1, 2, 3, 4
-HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 5, 6, 7, 8, 9
-FAULT_SECTION, FAULT_RECORD, OWN_KEY_BYTES, OWN_VALUE_BYTES, OWN_NULLS, TOTALS = (
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-)
+# The table of slices: where the topic's name lies, its bytes, the partition.
+NAME, NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
+
+# What is counted; then, for a fault, the section and the record where it is.
+ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, TOPIC_BYTES = 0, 1, 2, 3, 4, 5
+HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 6, 7, 8, 9, 10
+FAULT_SECTION, FAULT_RECORD, TOTALS = 11, 12, 13
 
 # Fault's numbers, as far as they concern records.
 MISSING, LEFTOVER, ENDS_EARLY, OVERLONG, RECORD_LENGTH, KEY_LENGTH = 1, 2, 3, 4, 5, 6
@@ -46,7 +41,7 @@ BAD_CRC = 25
 MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 RECORD_BYTES_MIN = 7  # length, attributes, time, offset, key, value, headers: a byte each
-SLACK = 32  # short fields are copied as so many bytes at once
+SLACK = 64  # fields are copied as so many bytes at once
 
 # The compiled functions and their parameters, in C's words; each gives back an int64.
 PARAMETERS = {
@@ -56,13 +51,18 @@ PARAMETERS = {
         *("int64*", "int64"),  # table, how many rows it can hold
     ),
     "fill_rows": (
-        *("int64*", "int64", "int64*"),  # table, its rows, totals
+        *("int64*", "int64", "int64*", "int64*"),  # table, its rows, slices, totals
         *("int32*", "uint8*", "uint8*"),  # keys: ends, data, valid
         *("int32*", "uint8*", "uint8*"),  # values
-        *("int64*", "int64*"),  # offsets, times
+        *("int64*", "int64*", "int64*"),  # offsets, times, places of headers
+    ),
+    "fill_constants": (
+        *("int64*", "int64", "int64*"),  # table, its rows, slices
+        *("int32*", "uint8*"),  # topics: ends, data
+        *("int32*", "int32*"),  # partitions, types of timestamp
     ),
     "fill_headers": (
-        *("int64*", "int64"),  # table, its rows
+        *("int64*", "int64", "int64*"),  # table, its rows, places of headers
         *("int32*", "uint8*"),  # lists: ends, valid
         *("int32*", "uint8*"),  # keys: ends, data
         *("int32*", "uint8*", "uint8*"),  # values

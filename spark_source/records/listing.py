@@ -51,6 +51,7 @@ from spark_source.records.layout import (
     TIME_TYPE,
     UNSURE,
     WANTED,
+    WIDTH,
 )
 from spark_source.records.pointers import address_of, bytes_from, row_of
 
@@ -131,7 +132,7 @@ def list_batches(
         elif walk[TAKEN] == room:
             return FULL
         else:
-            row = row_of(table, walk[TAKEN])
+            row = row_of(table, walk[TAKEN], WIDTH)
             _list_batch(row, batch, length, start, end, part)
             if check:
                 row[CRC] = _number(batch, CRC_AT, 4) & 0xFFFFFFFF

@@ -29,7 +29,10 @@ __all__ = ["Loops", "kept", "load"]
 Loop = Callable[..., int]
 """Addresses and counts in, an int64 out; without the GIL."""
 
-_SOURCES = ("cpu.py", "crc.py", "layout.py", "listing.py", "loops.py", "native.py", "pointers.py")
+_SOURCES = tuple(
+    f"{name}.py"
+    for name in ["cpu", "crc", "grammar", "layout", "listing", "loops", "native", "pointers"]
+)
 _C_TYPES = {"int64": ctypes.c_int64}  # the others are addresses
 
 
@@ -38,6 +41,7 @@ class Loops(NamedTuple):
 
     list_batches: Loop
     fill_rows: Loop
+    fill_constants: Loop
     fill_headers: Loop
     compiled: bool
     """Whether this process had to, for want of a cache that fits these sources and this CPU."""

@@ -11,8 +11,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from spark_source.records.layout import WIDTH
-
 __all__ = ["address_of", "bytes_at", "bytes_from", "copy", "row_of"]
 
 
@@ -27,14 +25,13 @@ def bytes_at(typing: Any, address: Any) -> Any:
 
 
 @intrinsic
-def row_of(typing: Any, table: Any, number: Any) -> Any:
-    """A row of the table."""
+def row_of(typing: Any, table: Any, number: Any, width: Any) -> Any:
+    """A row of a table that has so many columns."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        width = context.get_constant(types.int64, WIDTH)
-        return builder.gep(args[0], [builder.mul(args[1], width)])
+        return builder.gep(args[0], [builder.mul(*args[1:])])
 
-    return table(table, types.int64), generate
+    return table(table, types.int64, types.int64), generate
 
 
 @intrinsic

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from spark_source.model import TopicPartition
 from spark_source.records import cpu, layout, native
@@ -32,16 +33,33 @@ class Table(NamedTuple):
 
     rows: Array
     """int64, one row a section."""
-    tps: Sequence[TopicPartition]
-    """Whose they are, by the column SLICE."""
-    kept: Sequence[Section]
-    """Keep what was decompressed alive."""
+    names: array[int]
+    """Topic and partition of each whose sections these are, as ``layout`` has it."""
+    kept: tuple[object, ...]
+    """Keep what was decompressed, and the topics' bytes, alive."""
+
+    @property
+    def sections(self) -> tuple[int, int]:
+        """Where the rows lie, and how many they are."""
+        return address_of(self.rows), len(self.rows)
+
+    @property
+    def slices(self) -> int:
+        """Where the names lie."""
+        return self.names.buffer_info()[0]
+
+
+def _table(rows: Array, tps: Sequence[TopicPartition], kept: Sequence[Section]) -> Table:
+    topics, names = {tp.topic: pa.py_buffer(tp.topic.encode()) for tp in tps}, array("q")
+    for topic, partition in tps:
+        names.extend((topics[topic].address, topics[topic].size, partition))
+    return Table(rows, names, (kept, topics))
 
 
 def of_sections(found: Sequence[Section]) -> Table:
     """A row for each section; its number is its SLICE too."""
     rows = _rows(found, range(len(found)))
-    return Table(rows, [section.tp for section in found], found)
+    return _table(rows, [section.tp for section in found], found)
 
 
 def _rows(found: Sequence[Section], slices: Sequence[int]) -> Array:
@@ -66,7 +84,7 @@ def of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> Table:
             found = list(opener.sections(part))
             listing.extend(_rows(found, [number] * len(found)))
             kept += found
-    return Table(listing.rows, [part.tp for part in slices], kept)
+    return _table(listing.rows, [part.tp for part in slices], kept)
 
 
 class _Listing:
@@ -76,7 +94,7 @@ class _Listing:
         self._check = check_crcs
         self._taken = 0
         self._table = _empty(size // 4096 + 64)
-        self._walk = np.zeros(layout.WALK, np.int64)
+        self._walk = array("q", bytes(8 * layout.WALK))
 
     @property
     def rows(self) -> Array:
@@ -88,18 +106,19 @@ class _Listing:
             return False
         if not part.data:
             return True
-        self._walk[:] = 0, -1, self._taken
-        data = address_of(np.frombuffer(part.data, np.uint8))
-        given = data, len(part.data), part.start, part.end, number, self._check
-        walk = address_of(self._walk)
+        walk = self._walk
+        walk[layout.AT], walk[layout.BEFORE], walk[layout.TAKEN] = 0, -1, self._taken
+        data = pa.py_buffer(part.data)
+        given = data.address, data.size, part.start, part.end, number, self._check
+        where = walk.buffer_info()[0]
         while True:
             room = address_of(self._table), len(self._table)
-            ended = LOOPS.list_batches(*given, walk, *room)
+            ended = LOOPS.list_batches(*given, where, *room)
             if ended != layout.FULL:
                 break
-            self._grow(int(self._walk[layout.TAKEN]), 2 * len(self._table))
+            self._grow(walk[layout.TAKEN], 2 * len(self._table))
         if ended == layout.DONE:
-            self._taken = int(self._walk[layout.TAKEN])
+            self._taken = walk[layout.TAKEN]
         return ended == layout.DONE
 
     def extend(self, rows: Array) -> None:

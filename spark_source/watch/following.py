@@ -1,8 +1,10 @@
 """Keeping the watch in step with the cluster: metadata when it is due, positions for what is new.
 
-Metadata is asked for every ``kafka.metadata.max.age.ms``, and with back-off while a partition has
-no known leader or a broker can't be reached. Log ends are asked for when a partition is new, when
-its position is out of range, and when a snapshot wants those of now.
+Every ``kafka.metadata.max.age.ms`` the brokers are asked what is new: large topics whether they
+have grown, which is a small answer, and every tenth time for all metadata. That is asked for with
+back-off too while a partition has no known leader or a broker can't be reached. Log ends are asked
+for when a partition is new, when its position is out of range, and when a snapshot wants those of
+now.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from spark_source.wire.backoff import Backoff
 
 __all__ = ["Following"]
 
+# Whatever nobody thought of is noticed then: 5 min by default, as in Kafka's own clients.
+_ALL_EVERY = 10
+
 
 class Following:
     """Which partitions a watch has, and where they stand."""
@@ -27,7 +32,10 @@ class Following:
         self._network = network
         self._log = log
         self._watch = watch
+        self._view: ClusterView | None = None
         self._view_due = 0.0
+        self._glances = 0
+        """Looks for growth alone since ``_view``."""
         self._retry_due = 0.0
         self._backoff = Backoff(network)
         self.begun = False
@@ -36,15 +44,27 @@ class Following:
     def catch_up(self, known: Offsets) -> bool:
         """Ask for what is due, or needed. Whether metadata was asked for."""
         now = time.monotonic()
-        due = now >= self._view_due or (self._watch.unsettled and now >= self._retry_due)
+        unsettled = self._watch.unsettled
+        due = now >= self._view_due or (unsettled and now >= self._retry_due)
+        if due and not unsettled and self._as_it_was():
+            self._glances += 1
+            self._view_due = now + self._network.metadata_max_age_s
+            due = False
         if due:
             self._discover(known)
         if lost := self._watch.out_of_range:
             self.place_anew(lost)
         return due
 
+    def _as_it_was(self) -> bool:
+        """Whether a glance is enough, and shows no growth."""
+        if self._view is None or self._glances + 1 >= _ALL_EVERY:
+            return False
+        return not self._log.has_grown(self._view)
+
     def follow(self, view: ClusterView) -> None:
         """Take metadata, and give new partitions a position."""
+        self._view, self._glances = view, 0
         new = self._watch.follow(view, self._log.partitions(view))
         if self.begun:  # one without a leader yet must not hold up the others
             new = [tp for tp in new if view.leader(tp) is not None]

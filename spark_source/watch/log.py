@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# From so many partitions a topic on, asking what is new is cheaper than asking for all of it.
+_MANY_PARTITIONS = 8
 _STALE_TRIES = 3
 _STALE_PAUSE_S = 0.1
 
@@ -40,6 +42,20 @@ class Log:
             return self._patterned()
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
         return self._ask(lambda deadline: self._cluster.view(topics, deadline))
+
+    def has_grown(self, view: ClusterView) -> bool:
+        """Whether there may be news since ``view``: a partition or topic more, or less.
+
+        Asked topic by topic, of those that are named and have many partitions; else it is True,
+        because metadata costs less, or tells what no other answer does.
+        """
+        named, topics = self._options.subscription.topics, view.topics.values()
+        partitions = sum(len(topic.leaders) for topic in topics)
+        many = partitions >= _MANY_PARTITIONS * len(topics)
+        if not named or set(named) != set(view.topics) or not many:
+            return True
+        until = time.monotonic() + self._options.network.request_timeout_s
+        return any(self._cluster.has_grown(topic, until) for topic in topics)
 
     def settled_view(self, known: Collection[TopicPartition]) -> ClusterView:
         """The same, asked again while a partition that was there is not: a broker that was just

@@ -11,13 +11,14 @@ from functools import partial
 from typing import TypeVar
 
 from spark_source.errors import BrokerError, ConnectionLost
-from spark_source.model import Broker, ClusterView, TopicPartition
+from spark_source.model import Broker, ClusterView, Topic, TopicPartition
 from spark_source.options import NetworkOptions
 from spark_source.wire import codes, messages
 from spark_source.wire.backoff import retrying
 from spark_source.wire.connection import Connection
 from spark_source.wire.messages import EpochEnd, OffsetAt
 
+T = TypeVar("T")
 A = TypeVar("A", OffsetAt, EpochEnd)
 Ask = Callable[[Connection, Mapping[TopicPartition, int], float], dict[TopicPartition, A] | None]
 
@@ -37,12 +38,20 @@ class Cluster:
         names = None if topics is None else sorted(topics)
         view = retrying(
             "asking for metadata",
-            lambda: self._ask_any(names, deadline),
+            lambda: self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline),
             self._options,
             deadline,
         )
         self._brokers = view.brokers
         return view
+
+    def has_grown(self, topic: Topic, deadline: float) -> bool:
+        """Whether a topic is not as it was, or no broker can tell: then ``view`` does, or says
+        what is wrong."""
+        try:
+            return self._ask_any(lambda to, until: messages.has_grown(to, topic, until), deadline)
+        except ConnectionLost:
+            return True
 
     def offsets(
         self, wanted: Mapping[TopicPartition, int], deadline: float, *, committed: bool = False
@@ -89,8 +98,8 @@ class Cluster:
 
         return retrying(what, attempt, self._options, deadline)
 
-    def _ask_any(self, topics: list[str] | None, deadline: float) -> ClusterView:
-        """Metadata of the first broker that answers: connected ones, known ones, bootstrap.
+    def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
+        """What the first broker that can be asked says: connected ones, known ones, bootstrap.
 
         The connected ones by turns: one that lags behind must not be the only voice.
         """
@@ -99,7 +108,7 @@ class Cluster:
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
-                return messages.metadata(self._connect(address, until), topics, until)
+                return question(self._connect(address, until), until)
             except ConnectionLost as cause:
                 first = first or cause
         raise first or ConnectionLost("no broker is known")

@@ -1,4 +1,5 @@
-"""The small questions to a broker: Metadata, ListOffsets, OffsetsForLeaderEpoch.
+"""The small questions to a broker: Metadata, DescribeTopicPartitions, ListOffsets,
+OffsetsForLeaderEpoch.
 
 Each is one function from plain values to plain values over an open connection, with no retry:
 partition-level errors are given back as codes, because only the caller knows what they mean.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -62,6 +64,23 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
     }
     found = [_topic(entry, brokers, version) for entry in reply.topics if _exists(entry)]
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in found})
+
+
+def has_grown(connection: Connection, topic: Topic, deadline: float) -> bool:
+    """Whether a topic is not as it was: more partitions, another id, or gone.
+
+    The broker tells only partitions behind those that are known (DescribeTopicPartitions with a
+    cursor, KIP-966), so the answer has the same size for a thousand. True where it can't tell.
+    """
+    describe = DescribeTopicPartitionsRequest
+    if not connection.speaks(describe, 0):
+        return True
+    cursor = describe.Cursor(topic_name=topic.name, partition_index=len(topic.leaders))
+    names = [describe.TopicRequest(name=topic.name)]
+    question = describe[0](topics=names, response_partition_limit=1, cursor=cursor)
+    reply = connection.call(question, deadline)
+    told = [(found.error_code, found.topic_id, len(found.partitions)) for found in reply.topics]
+    return told != [(codes.NONE, topic.topic_id, 0)]
 
 
 def _metadata_topic(name: str, version: int) -> Any:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -18,8 +19,9 @@ CODE = b"\x7fELF and so on"
 
 
 def place(tmp_path: Path) -> dict[str, str]:
-    """Environment whose first place for code is below ``tmp_path``."""
-    return {"KFETCH_CACHE": str(tmp_path / "cache")}
+    """Environment whose first place for code is below ``tmp_path``; the CPU as in this process."""
+    cpu = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_CPU_")}
+    return cpu | {"KFETCH_CACHE": str(tmp_path / "cache")}
 
 
 def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
@@ -71,6 +73,8 @@ def test_damaged_code_is_compiled_anew(
 
 def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another CPU, other features, another llvmlite or Python: other code."""
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     names = [native._name()]
     for name, value in (("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+sse4.2")):
         monkeypatch.setenv(name, value)
@@ -141,6 +145,41 @@ def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     assert code_cache.write("loops.o", CODE, environ) is None
     assert code_cache.read("loops.o", environ) is None
+
+
+def test_old_code_makes_way(tmp_path: Path) -> None:
+    """Code that was used longest ago goes; what is read stays, whatever its age; so do other files,
+    and a file that another process is about to finish."""
+    environ, others = place(tmp_path), ["README", "young.new", "old.new"]
+    for number in range(16):
+        directory = code_cache.write(f"{number}.o", CODE, environ)
+        assert directory is not None
+        os.utime(directory / f"{number}.o", (number, number))
+    for name in others:
+        (directory / name).write_text("")
+    os.utime(directory / "old.new", (0, 0))
+    assert code_cache.read("0.o", environ) is not None
+    code_cache.write("16.o", CODE, environ)
+    code_cache.write("17.o", CODE, environ)
+
+    found = {path.name for path in directory.iterdir()}
+    assert {f"{number}.o" for number in (0, *range(3, 18))} | {"README", "young.new"} == found
+
+
+def test_pruning_side_by_side(tmp_path: Path) -> None:
+    """Many writers at once: none fails or finds damaged code, and the bound holds in the end."""
+    environ = place(tmp_path)
+
+    def write(number: int) -> bool:
+        code_cache.write(f"{number}.o", CODE, environ)
+        return code_cache.read(f"{number}.o", environ) in (None, (CODE, tmp_path / "cache/code"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(write, range(200)))
+    code_cache.write("last.o", CODE, environ)
+
+    assert code_cache.read("last.o", environ) is not None
+    assert len(list((tmp_path / "cache/code").iterdir())) == 16
 
 
 GOOD = "".join(

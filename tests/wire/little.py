@@ -14,6 +14,10 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.admin.topics import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
@@ -63,6 +67,7 @@ class LittleKafka:
         for node, broker in self.nodes.items():
             self._sessions[node] = {}
             broker.always(MetadataRequest, self._metadata)
+            broker.always(DescribeTopicPartitionsRequest, self._describe)
             broker.always(ListOffsetsRequest, self._of_node(node, self._list_offsets))
             broker.always(OffsetForLeaderEpochRequest, self._of_node(node, self._epoch_ends))
             broker.always(FetchRequest, self._of_node(node, self._fetch))
@@ -159,6 +164,25 @@ class LittleKafka:
                 for index, log in enumerate(topic.logs)
             ],
         )
+
+    def _describe(self, request: Any) -> Any:
+        """One topic's partitions from the cursor on, as ``response_partition_limit`` allows."""
+        with self.lock:
+            (name,) = [topic.name for topic in request.topics]
+            entry = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+            topic = self.topics.get(name)
+            if topic is None:
+                told = entry(error_code=UNKNOWN_TOPIC, name=name, topic_id=NO_TOPIC_ID)
+            else:
+                first = request.cursor.partition_index
+                until = min(len(topic.logs), first + request.response_partition_limit)
+                partition = entry.DescribeTopicPartitionsResponsePartition
+                partitions = [
+                    partition(partition_index=p, replica_nodes=[], isr_nodes=[])
+                    for p in range(first, until)
+                ]
+                told = entry(name=name, topic_id=topic.topic_id, partitions=partitions)
+            return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[told])
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -34,6 +35,7 @@ REQUESTS = (
     OffsetForLeaderEpochRequest,
     MetadataRequest,
     ApiVersionsRequest,
+    DescribeTopicPartitionsRequest,
 )
 _BY_KEY = {message.API_KEY: message for message in REQUESTS}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}
