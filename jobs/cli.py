@@ -63,7 +63,7 @@ def build() -> typer.Typer:
     supervising.add(app)
     looking.add(app)
     standing.add(app)
-    app.add_typer(offsets.app, name="offsets", short_help="What a job's checkpoint says.")
+    app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
     app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
     app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
     app.command(short_help="Compile the record decoder now, for images.")(tools.warm)

@@ -1,4 +1,4 @@
-"""Spark for a job: one local session with Delta, in this Python, quiet.
+"""Spark for a job: one session with Delta, in this Python, quiet; local, or on a cluster.
 
     with session(settings, log=directory / "spark.log") as spark: ...
 
@@ -56,7 +56,7 @@ def session(
     find_java()  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
-    _prepare_environment(merged["spark.master"], code)
+    _prepare_environment(merged, code)
     spark = _started(name, merged, log)
     try:
         yield spark
@@ -85,7 +85,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 def _merged(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
     """The user's settings over ours; of the JVM's options, ours and then the user's."""
-    merged = _DEFAULTS | _placed(directory) | dict(settings)
+    merged = _DEFAULTS | _placed(directory) | _elsewhere(settings) | dict(settings)
     java = (_java_options(_temporary(directory)), settings.get(_JAVA_OPTIONS, ""))
     return merged | {_JAVA_OPTIONS: " ".join(java).strip()}
 
@@ -138,13 +138,46 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.stem)
 
 
-def _prepare_environment(master: str, code: Sequence[Path]) -> None:
+def _elsewhere(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings for executors on other machines, which don't have this one's directories."""
+    if _is_local(settings):
+        return {}
+    found = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108
+    if shipped := _shipped(settings):
+        found["spark.executorEnv.PATH"] = f"./{shipped}/bin:/usr/local/bin:/usr/bin:/bin"
+    return found
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings.get("spark.master", _DEFAULTS["spark.master"]).startswith("local")
+
+
+def _shipped(settings: Mapping[str, str]) -> str:
+    """The directory into which executors unpack the environment that ``spark.archives`` names
+    first, as ``FILE#DIRECTORY``; empty without one."""
+    return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
+
+
+def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:
     """What Spark reads from the environment alone."""
-    # Else Spark's workers run whatever python3 is on the PATH, without kfetch.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = python_path(code)
-    if master.startswith("local"):
+    if not _is_local(settings) and _shipped(settings):
+        # Spark has one name for Python here and in executors: each finds its own by PATH.
+        python = "python3"
+        _prepend("PATH", [Path(sys.executable).parent])
+        # Executors get this too: with this tree in it, theirs would not be the archive's kfetch.
+        _prepend("PYTHONPATH", code)
+    else:
+        python = sys.executable  # else it is whatever python3 is on the PATH, without kfetch
+        os.environ["PYTHONPATH"] = python_path(code)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    if _is_local(settings):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _prepend(name: str, directories: Sequence[Path]) -> None:
+    """Put directories in front of those that a variable has."""
+    before = [path for path in os.environ.get(name, "").split(os.pathsep) if path]
+    os.environ[name] = os.pathsep.join([*map(str, directories), *before])
 
 
 def python_path(code: Sequence[Path] = ()) -> str:

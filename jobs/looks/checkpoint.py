@@ -17,7 +17,7 @@ from jobs.errors import JobsError
 from spark_source.errors import CheckpointError
 from spark_source.offsets import Offsets, from_json
 
-__all__ = ["Batch", "Checkpoint", "of", "read"]
+__all__ = ["Batch", "Checkpoint", "directory", "of", "read"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +77,23 @@ def _first(end: Offsets | None) -> Offsets | None:
 
 def of(job: Job) -> Checkpoint:
     """The checkpoint of a job. Raises JobsError for one on another file system, or unreadable."""
-    return read(_directory(job.checkpoint))
+    path = directory(job)
+    if path is None:
+        raise JobsError(
+            f"the checkpoint {job.checkpoint} is not on this machine, and kfetch reads those "
+            "alone: copy its directories offsets and commits here, and name the copy in the job's "
+            "file"
+        )
+    return read(path)
 
 
-def _directory(checkpoint: str) -> Path:
-    parts = urlsplit(checkpoint)
-    if "://" not in checkpoint:
-        return Path(checkpoint)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    raise JobsError(
-        f"the checkpoint {checkpoint} is not on this machine, and kfetch reads those alone: copy "
-        "its directories offsets and commits here, and name the copy in the job's file"
-    )
+def directory(job: Job) -> Path | None:
+    """Where a job's checkpoint is; None if it is on another file system."""
+    if "://" not in job.checkpoint:
+        return Path(job.checkpoint)
+    parts = urlsplit(job.checkpoint)
+    local = parts.scheme == "file" and parts.netloc in ("", "localhost")
+    return Path(unquote(parts.path)) if local else None
 
 
 def read(path: Path) -> Checkpoint:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from jobs import progress
 from jobs.config import Job, Project
@@ -14,6 +15,8 @@ from jobs.looks.checkpoint import Checkpoint
 from jobs.looks.source import Standing, look
 from jobs.run.watch import progress_file
 from spark_source.errors import KfetchError
+from spark_source.model import TopicPartition
+from spark_source.offsets import Position
 from spark_source.options import SourceOptions, Subscription, parse
 
 __all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
@@ -30,7 +33,17 @@ class SourceStanding:
     options: SourceOptions
     goes_on: bool
     """From the checkpoint; else it begins at ``startingOffsets``."""
+    known: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    """The checkpoint's positions, from which the next run goes on."""
+    known_ids: Mapping[str, UUID] = field(default_factory=dict)
     kafka: Standing
+
+    @property
+    def recreated(self) -> frozenset[str]:
+        """Topics of other ids than those that the checkpoint knows."""
+        now = self.kafka.topic_ids
+        known = self.known_ids.items()
+        return frozenset(name for name, id_ in known if now.get(name, id_) != id_)
 
     @property
     def fits(self) -> bool:
@@ -142,7 +155,14 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> S
     except KfetchError as cause:
         told = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, {_named(job, view)}: {told}") from cause
-    return SourceStanding(view=view, options=options, goes_on=start is not None, kafka=kafka)
+    return SourceStanding(
+        view=view,
+        options=options,
+        goes_on=start is not None,
+        known=start.positions if start else {},
+        known_ids=start.topic_ids if start else {},
+        kafka=kafka,
+    )
 
 
 def _named(job: Job, view: str) -> str:

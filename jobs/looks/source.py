@@ -18,7 +18,7 @@ from spark_source.watch.log import Log
 from spark_source.watch.loss import LossPolicy
 from spark_source.watch.starting import starting_positions
 
-__all__ = ["PATIENCE_S", "Partition", "Standing", "look"]
+__all__ = ["PATIENCE_S", "Partition", "Standing", "impatient", "look"]
 
 PATIENCE_S = 10.0
 """Somebody waits at the terminal: one look-up may take so long, and is not repeated."""
@@ -77,11 +77,12 @@ def look(
     ``planned`` is the end of a micro-batch that has to run again: it must fit too. Raises
     KfetchError: brokers can't be reached, or a topic of a new job doesn't exist.
     """
-    with closing(Log(_impatient(options))) as log:
+    with closing(Log(impatient(options))) as log:
         return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
 
 
-def _impatient(options: SourceOptions) -> SourceOptions:
+def impatient(options: SourceOptions) -> SourceOptions:
+    """The same options, for somebody who waits at the terminal."""
     network = options.network
     within = min(network.request_timeout_s, PATIENCE_S)
     connect = min(network.connect_timeout_s, PATIENCE_S)

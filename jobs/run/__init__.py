@@ -4,6 +4,7 @@ stream.py    sources, decoding and transform: from a job's description to a Data
 sink.py      the DataFrame into Delta, each micro-batch exactly once
 watch.py     what Spark tells of a query, kept in files
 ending.py    why a run ended, for whoever has to decide what comes next
+alone.py     one process at a time for a job
 life.py      the run itself
 """
 

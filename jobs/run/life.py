@@ -11,15 +11,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.config import Job
-from jobs.errors import JobsError
-from jobs.files import claimed
+from jobs.offsets import backup
 from jobs.run import sink
+from jobs.run.alone import alone
 from jobs.run.ending import error_from
 from jobs.run.watch import Report, Watch, listener
 from jobs.spark import session
@@ -48,7 +48,8 @@ def run(job: Job, report: Report) -> Outcome:
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
-    with _alone(job), _stop_signal() as stop:
+    with alone(job), _stop_signal() as stop:
+        backup.check_whole(job)
         with session(job.spark, name=job.name, log=log, code=job.code) as spark:
             watch = Watch(job, report)
             with _failures(job, stop, log):
@@ -63,25 +64,6 @@ def run(job: Job, report: Report) -> Outcome:
             seconds=round(time.monotonic() - started, 3),
             lag=watch.lag,
         )
-
-
-@contextmanager
-def _alone(job: Job) -> Iterator[None]:
-    """Refuse to run beside another run: two queries on one checkpoint end each other."""
-    with ExitStack() as held:
-        for path in _locks(job):
-            if not held.enter_context(claimed(path)):
-                raise JobsError(
-                    f"job {job.name} runs here already, or another on its checkpoint (process "
-                    f"{path.read_text() or '?'}): stop that run first, with SIGTERM"
-                )
-        yield
-
-
-def _locks(job: Job) -> list[Path]:
-    """The job's, and beside a local checkpoint the checkpoint's: other projects may name it."""
-    remote = "://" in job.checkpoint
-    return [job.directory / "lock", *([] if remote else [Path(f"{job.checkpoint}.lock")])]
 
 
 def _make_directories(job: Job) -> None:

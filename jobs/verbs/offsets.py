@@ -1,4 +1,4 @@
-"""``kfetch offsets``: what a job's checkpoint says."""
+"""``kfetch offsets``: what a job's checkpoint says; ``moving`` has the verbs that change it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from jobs.verbs import moving
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from jobs.verbs.text import offset, table
 
@@ -104,3 +105,6 @@ def _source_json(checkpoint: Checkpoint, number_: int) -> dict[str, Any]:
             for tp, position in sorted(ends.items())
         ],
     }
+
+
+moving.add(app)

@@ -147,7 +147,8 @@ def _spawn(home: Home, owner: Owner, memory: int) -> subprocess.Popen[bytes]:
     with home.log.open("wb") as output:
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "spark_source.agent"),
+                # From an archive it may be relative; resolved it would leave its environment.
+                *(os.path.abspath(sys.executable), "-m", "spark_source.agent"),
                 *("--socket", str(home.socket)),
                 *("--owner", str(owner)),
                 *("--memory", str(memory)),

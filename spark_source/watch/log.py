@@ -121,6 +121,13 @@ class Log:
         """Each partition's log start offset."""
         return self._positions(dict.fromkeys(partitions, EARLIEST))
 
+    def at(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, Position]:
+        """Each partition's first record of a time or later; without one it is left out."""
+        found = self._positions(dict.fromkeys(partitions, timestamp_ms))
+        return {tp: position for tp, position in found.items() if position.offset >= 0}
+
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd | None]:

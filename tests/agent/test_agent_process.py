@@ -74,6 +74,15 @@ def status(channel: Channel) -> Status:
     return told
 
 
+def test_a_python_of_a_relative_path(
+    place: Home, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where executors find Python in an unpacked archive by a relative PATH, that is its name."""
+    monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
+
+    connect(place, owner).close()
+
+
 def test_many_workers_start_one_agent(place: Home, owner: Owner) -> None:
     """Sixteen workers that ask at once get the same agent."""
     with ThreadPoolExecutor(16) as workers:

@@ -17,6 +17,7 @@ from jobs.errors import JobsError
 from jobs.looks import checkpoint, source
 from spark_source.model import TopicPartition
 from spark_source.watch import log, loss
+from tests.jobs.checkpoints import committed, job, offset, planned, write
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB, PROJECT
 
@@ -44,35 +45,6 @@ def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafk
         yield running
         # Whoever only looks opens no session: a running query's would be evicted for it.
         assert [] == running.asked(FetchRequest)
-
-
-def offset(kafka: LittleKafka, *positions: int, epoch: int = 0, **more: Any) -> dict[str, Any]:
-    """kfetch's offset of clicks."""
-    partitions = {str(n): [position, epoch] for n, position in enumerate(positions)}
-    topic = {"id": kafka.topics["clicks"].topic_id.hex, "partitions": partitions}
-    return {"version": 1, "topics": {"clicks": topic}, **more}
-
-
-def planned(number: int, *ends: dict[str, Any] | None, version: str = "v1") -> None:
-    """Write a micro-batch's plan as Spark does."""
-    lines = ["-" if end is None else json.dumps(end) for end in ends]
-    text = "\n".join([version, json.dumps({"batchTimestampMs": 1_700_000_000_000}), *lines])
-    write("offsets", number, text)
-
-
-def committed(number: int) -> None:
-    """Write a micro-batch's commit."""
-    write("commits", number, 'v1\n{"nextBatchWatermarkMs":0}')
-
-
-def write(log_name: str, number: int, text: str) -> None:
-    directory = Path("data/clicks/checkpoint") / log_name
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / str(number)).write_text(text)
-
-
-def job(text: str, name: str = "clicks") -> None:
-    (Path("conf/jobs") / f"{name}.yml").write_text(text)
 
 
 def the_job() -> Job:

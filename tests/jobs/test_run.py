@@ -212,6 +212,45 @@ def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.Mon
     assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
 
 
+ARCHIVE = {"spark.master": "spark://a:7077", "spark.archives": "/x/e.tar.gz#env,/x/more.zip#m"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "python", "path"),
+    [
+        ({"spark.master": "local[2]", "spark.archives": "e.tar.gz#env"}, sys.executable, None),
+        ({"spark.master": "spark://a:7077"}, sys.executable, None),
+        (ARCHIVE, "python3", "./env/bin:/usr/local/bin:/usr/bin:/bin"),
+        (ARCHIVE | {"spark.executorEnv.PATH": "/own"}, "python3", "/own"),
+    ],
+)
+def test_the_python_of_executors(
+    wanted: dict[str, str],
+    python: str,
+    path: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark has one name for it here and there: a path that is the same everywhere, or with an
+    archive a name, which each side finds by its PATH."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
+    merged = spark._merged(wanted, tmp_path)
+    spark._prepare_environment(merged, [])
+
+    found = spark.os.environ
+    assert (python, python, path) == (
+        found["PYSPARK_PYTHON"],
+        found["PYSPARK_DRIVER_PYTHON"],
+        merged.get("spark.executorEnv.PATH"),
+    )
+    assert python != "python3" or found["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    local = wanted["spark.master"].startswith("local")
+    assert local == ("SPARK_LOCAL_IP" in found)
+    # A directory of this machine's storage would not be there on others.
+    assert local or merged["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
 def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
     deep = Path("/", "d" * 100)

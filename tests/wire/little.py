@@ -346,6 +346,8 @@ def _key(topic: Any, request: Any) -> Any:
 
 
 def _listed(log: Log, timestamp: int, committed: bool) -> int:
+    if timestamp >= 0:
+        return log.at(timestamp)
     latest = log.stable if committed and log.stable is not None else log.end
     return log.start if timestamp == -2 else latest
 

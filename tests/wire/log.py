@@ -70,6 +70,14 @@ class Log:
             return -1, -1
         return known[-1][2], known[-1][1]
 
+    def at(self, timestamp: int) -> int:
+        """The first record of that time or later; -1 if there is none."""
+        for base, after, *_ in self.batches:
+            for at in range(base, after):
+                if T0 + at - base >= timestamp:
+                    return at
+        return -1
+
     def read(self, offset: int, max_bytes: int) -> bytes:
         data = b""
         for _, after, _, encoded in self.batches:

@@ -1,0 +1,138 @@
+"""The examples run as they are, but for triggers that end: every table is what it should be."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.streams import finish
+from jobs import config
+from jobs.config import Job
+from jobs.config.trigger import Trigger
+from jobs.kafka import Cluster
+from jobs.run import sink
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COUNT = 30
+USERS = ("ann", "bob", "eve")
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).astimezone().replace(tzinfo=None)
+"""As Python has Spark's timestamps: of this machine's zone."""
+ORDERS = range(4, COUNT, 5)
+
+
+@pytest.fixture
+def cluster(kafka_cluster: Callable[..., Cluster]) -> Cluster:
+    """Of its own: the examples' topics have plain names."""
+    return kafka_cluster(nodes=1)
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Job]]:
+    environ = {"KFETCH_BOOTSTRAP": cluster.bootstrap_servers, "KFETCH_STORAGE": str(tmp_path)}
+    project = config.load(EXAMPLES / "kfetch.yml", environ)
+    once = Trigger.model_validate({"availableNow": True})
+    yield {
+        name: replace(job, file=job.file.model_copy(update={"trigger": once}))
+        for name, job in project.check().items()
+    }
+    sys.modules.pop("transforms", None)
+    if str(EXAMPLES) in sys.path:
+        sys.path.remove(str(EXAMPLES))
+
+
+def test_every_table_is_right(
+    cluster: Cluster,
+    jobs: dict[str, Job],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Six jobs over the records of the examples' own producer, run again over nothing new."""
+    produce(cluster)
+    for _ in range(2):
+        with ThreadPoolExecutor(2) as pool:
+            # Jobs in one session would share the view `source`.
+            runs = pool.map(lambda job: finish(sink.start(spark.newSession(), job)), jobs.values())
+            assert 6 == len(list(runs))
+
+    found = {
+        path.name: [row.asDict() for row in spark.read.format("delta").load(str(path)).collect()]
+        for path in (tmp_path / "tables").iterdir()
+    }
+    assert {name: sorted(map(str, rows)) for name, rows in expected().items()} == {
+        name: sorted(str(told(row)) for row in rows) for name, rows in found.items()
+    }
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """Without where a record lies: partitions follow from keys."""
+    return {key: row[key] for key in row if key not in ("partition", "offset", "timestamp")}
+
+
+def produce(cluster: Cluster) -> None:
+    example = runpy.run_path(str(EXAMPLES / "produce.py"))
+    example["main"](cluster.bootstrap_servers, str(COUNT))
+
+
+def at(number: int) -> datetime:
+    return NOON + timedelta(seconds=10 * number)
+
+
+def user(number: int) -> str:
+    return USERS[number % 3]
+
+
+def expected() -> dict[str, list[dict[str, Any]]]:
+    """The tables, by the producer's rules and not by the jobs'."""
+    clicks = [{"id": n, "user": user(n), "page": f"/{n % 2}", "at": at(n)} for n in range(COUNT)]
+    orders = [
+        {"id": n, "user": user(n), "amount": Decimal(f"{n}.50"), "at": at(n) + timedelta(seconds=5)}
+        for n in ORDERS
+    ]
+    return {
+        "clicks": clicks,
+        "revenue": [order | {"day": date(2026, 11, 21)} for order in orders],
+        "users": [
+            {"user": "ann", "city": "Oslo", "gone": None},
+            {"user": "bob", "city": "Cusco", "gone": None},
+        ],
+        # The watermark is two minutes behind the last click, 12:04:50: two minutes are complete.
+        "visits": [
+            {"minute": at(6 * minute), "page": page, "count": 3}
+            for minute in range(2)
+            for page in ("/0", "/1")
+        ],
+        "clicks_dead": [
+            {
+                "topic": "clicks",
+                "error": "value is not JSON of the fields id BIGINT, user STRING, page STRING, "
+                "at TIMESTAMP",
+                "key": b"ann",
+                "value": b"not JSON",
+            }
+        ],
+        "sales": [
+            order | {"page": click["page"], "clicked": click["at"]}
+            for order in orders
+            for click in clicks
+            if click["user"] == order["user"] and click["at"] <= order["at"]
+        ],
+        "activity": [
+            {"topic": topic, "user": row["user"], "at": row["at"]}
+            for topic, rows in (("clicks", clicks), ("orders", orders))
+            for row in rows
+        ]
+        + [{"topic": "clicks", "user": None, "at": None}],
+    }

@@ -1,0 +1,230 @@
+"""``kfetch offsets reset``, ``replay`` and ``undo`` on a real Kafka, Spark and Delta: what is said
+comes again, every table has each row once, and all of it can be undone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from integration.checkpoints import batches, forget_commit
+from integration.running.commands import Project
+from integration.running.project import write
+from integration.streams import finish
+from jobs.errors import JobsError
+from jobs.kafka import Cluster
+from jobs.offsets import act, backup, table
+from jobs.offsets.moves import Verb
+from jobs.offsets.plan import planned
+from jobs.offsets.target import Shifted
+from jobs.run import sink
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+T0 = 1_750_000_000_000
+APPEND = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  decode: {{fields: id BIGINT}}
+  options: {{startingOffsets: earliest}}
+transform:
+  sql: SELECT event.id, partition, offset, {version} AS version FROM source
+sink:
+  path: table
+  deadLetters: {{path: dead}}
+trigger: availableNow
+"""
+MERGE = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  options: {{startingOffsets: earliest}}
+transform:
+  sql: SELECT offset * 2 + partition AS id, partition, offset, {version} AS version FROM source
+sink: {{path: table, mode: merge, keys: id}}
+trigger: availableNow
+"""
+COUNTS = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  options: {{startingOffsets: earliest}}
+transform:
+  sql: SELECT partition, count(*) AS seen FROM source GROUP BY partition
+sink: {{path: table, mode: merge, keys: partition, latestBy: seen}}
+trigger: availableNow
+"""
+
+
+class Shop:
+    """A project with one job, whose runs share the tests' Spark; commands are processes."""
+
+    def __init__(self, directory: Path, kafka: Cluster, topic: str, spark: SparkSession) -> None:
+        self.directory, self.kafka, self.topic, self.spark = directory, kafka, topic, spark
+        self.produced = 0
+
+    def produce(self, count: int, *, at_s: int) -> None:
+        """Records of one time, by turns to both partitions; the first is no JSON."""
+        producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap_servers)
+        for number in range(self.produced, self.produced + count):
+            value = b'{"id": %d}' % number if number > self.produced else b"broken"
+            when = T0 + at_s * 1000
+            producer.send(self.topic, value, partition=number % 2, timestamp_ms=when).get(30)
+        producer.close()
+        self.produced += count
+
+    def run(self, text: str, version: int = 1) -> None:
+        """The job over all that there is; its rows tell which version of it wrote them."""
+        self.project = write(
+            self.directory, self.kafka, one=text.format(topic=self.topic, version=version)
+        )
+        finish(sink.start(self.spark, self.project.job("one")))
+
+    def offsets(self, *words: str, code: int = 0) -> Any:
+        said = Project(self.directory, self.kafka).kfetch(
+            "offsets", words[0], "one", *words[1:], "--json", code=code
+        )
+        return json.loads(said) if code == 0 else None
+
+    def rows(self, name: str = "table") -> list[tuple[Any, ...]]:
+        rows = self.spark.read.format("delta").load(str(self.directory / name)).collect()
+        if name == "dead":
+            return sorted((row.partition, row.offset) for row in rows)
+        return sorted((row.id, row.version) for row in rows)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "storage" / "one" / "checkpoint"
+
+    def files(self) -> dict[str, bytes]:
+        """The checkpoint, byte by byte."""
+        return {
+            str(file.relative_to(self.checkpoint)): file.read_bytes()
+            for file in self.checkpoint.rglob("*")
+            if file.is_file()
+        }
+
+
+@pytest.fixture
+def shop(tmp_path: Path, kafka: Cluster, topic: Callable[..., str], spark: SparkSession) -> Shop:
+    return Shop(tmp_path, kafka, topic(2, retention_ms=-1), spark)
+
+
+@pytest.fixture
+def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves offsets in this process does it with the tests' Spark, not with one of its own."""
+
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(table, "session", session)
+
+
+def at(seconds: int) -> str:
+    return datetime.fromtimestamp(T0 / 1000 + seconds, UTC).isoformat()
+
+
+def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
+    """From a time on: exactly those that the plan names, with their dead letters, each once in the
+    table; undone, the table and the position are what they were."""
+    shop.produce(12, at_s=0)
+    shop.produce(8, at_s=60)
+    shop.run(APPEND)
+    first = [(n, 1) for n in range(20) if n not in (0, 12)]
+    assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
+
+    plan = shop.offsets("replay", "--to-datetime", at(60))
+    assert (8, 0, False) == (plan["again"], plan["skipped"], plan["executed"])
+    assert [(10, 6), (10, 6)] == [(each["from"], each["to"]) for each in plan["partitions"]]
+    done = shop.offsets("replay", "--to-datetime", at(60), "--execute")
+    assert {"table": 7, "dead": 1} == {Path(name).name: n for name, n in done["deleted"].items()}
+    assert first[:11] == shop.rows()
+
+    shop.produce(2, at_s=120)
+    shop.run(APPEND, version=2)
+    assert first[:11] + [(n, 2) for n in range(13, 22) if n != 20] == shop.rows()
+    assert [(0, 0), (0, 6), (0, 10)] == shop.rows("dead")
+
+    job = shop.project.job("one")
+    undoing = act.undoing(job)
+    assert not undoing.exact
+    act.undo(job, undoing)
+    assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
+    shop.run(APPEND, version=3)
+    assert [*first, (21, 3)] == shop.rows()
+    assert [(0, 0), (0, 6), (0, 10)] == shop.rows("dead")
+
+
+def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
+    """Its rows are in the table, its commit is lost: a replay has them once; a reset, which would
+    bring them twice, refuses. What is undone before a run is as it was, to the byte."""
+    shop.produce(4, at_s=0)
+    shop.run(APPEND)
+    shop.produce(4, at_s=60)
+    shop.run(APPEND)
+    forget_commit(shop.checkpoint, max(batches(shop.checkpoint, "commits")))
+    before = shop.files()
+
+    shop.offsets("reset", "--to-earliest", "--execute", code=2)
+    shop.offsets("reset", "--to-earliest", "--execute", "--give-up-batch")
+    assert before != shop.files()
+    assert shop.offsets("undo", "--execute")["exact"]
+    assert before == shop.files()
+
+    job = shop.project.job("one")
+    with act.at_rest(shop.project, job):
+        plan = planned(job, Verb.REPLAY, Shifted(0), [])
+        assert [3, 1] == [*act.execute(shop.project, job, plan).deleted.values()]
+    shop.run(APPEND, version=2)
+    assert [(n, 1 if n < 4 else 2) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
+    assert [(0, 0), (0, 2)] == shop.rows("dead")
+
+
+def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
+    """Where another job writes the same table, a partition's number does not tell whose row it is:
+    refused before anything is changed."""
+    shop.produce(4, at_s=0)
+    shop.run(APPEND)
+    before, text = shop.files(), APPEND.format(topic=shop.topic, version=1)
+    project = write(shop.directory, shop.kafka, one=text, two=text)
+    job = project.job("one")
+    with pytest.raises(JobsError, match="table keeps no column topic of its records"):
+        act.execute(project, job, planned(job, Verb.REPLAY, Shifted(-1), []))
+
+    assert before == shop.files()
+    assert [] == backup.every(shop.checkpoint)
+
+
+def test_a_merge_replaces_its_rows(shop: Shop) -> None:
+    """Nothing is deleted, and no batch is passed over: all rows are of the new version, once."""
+    shop.produce(6, at_s=0)
+    shop.run(MERGE)
+    assert {} == shop.offsets("replay", "--to-earliest", "--execute")["deleted"]
+    shop.run(MERGE, version=2)
+    assert [(n, 2) for n in range(6)] == shop.rows()
+
+    assert 4 == shop.offsets("reset", "--shift-by", "-2", "--execute")["again"]
+    shop.run(MERGE, version=3)
+    assert [(n, 2 if n < 2 else 3) for n in range(6)] == shop.rows()
+
+
+def test_state_is_not_moved(shop: Shop) -> None:
+    """Rows that come again would count twice in it."""
+    shop.produce(6, at_s=0)
+    shop.run(COUNTS)
+
+    shop.offsets("reset", "--to-earliest", code=1)
+    assert [(0, 3), (1, 3)] == sorted(
+        (row.partition, row.seen)
+        for row in shop.spark.read.format("delta").load(str(shop.directory / "table")).collect()
+    )

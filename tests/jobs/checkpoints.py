@@ -1,0 +1,40 @@
+"""Checkpoints of the job ``clicks`` as Spark writes them, below this process's directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wire.little import LittleKafka
+
+CHECKPOINT = Path("data/clicks/checkpoint")
+
+
+def offset(kafka: LittleKafka, *positions: int, epoch: int = 0, **more: Any) -> dict[str, Any]:
+    """kfetch's offset of clicks."""
+    partitions = {str(n): [position, epoch] for n, position in enumerate(positions)}
+    topic = {"id": kafka.topics["clicks"].topic_id.hex, "partitions": partitions}
+    return {"version": 1, "topics": {"clicks": topic}, **more}
+
+
+def planned(number: int, *ends: dict[str, Any] | None, version: str = "v1") -> None:
+    """Write a micro-batch's plan as Spark does."""
+    lines = ["-" if end is None else json.dumps(end) for end in ends]
+    text = "\n".join([version, json.dumps({"batchTimestampMs": 1_700_000_000_000}), *lines])
+    write("offsets", number, text)
+
+
+def committed(number: int) -> None:
+    """Write a micro-batch's commit."""
+    write("commits", number, 'v1\n{"nextBatchWatermarkMs":0}')
+
+
+def write(log_name: str, number: int, text: str) -> None:
+    directory = CHECKPOINT / log_name
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / str(number)).write_text(text)
+
+
+def job(text: str, name: str = "clicks") -> None:
+    (Path("conf/jobs") / f"{name}.yml").write_text(text)
