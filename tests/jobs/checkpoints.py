@@ -8,6 +8,9 @@ from typing import Any
 
 from wire.little import LittleKafka
 
+from jobs.looks import checkpoint
+from spark_source.model import TopicPartition
+
 CHECKPOINT = Path("data/clicks/checkpoint")
 
 
@@ -38,3 +41,15 @@ def write(log_name: str, number: int, text: str) -> None:
 
 def job(text: str, name: str = "clicks") -> None:
     (Path("conf/jobs") / f"{name}.yml").write_text(text)
+
+
+def stands() -> dict[TopicPartition, tuple[int, int]]:
+    """Where the next run goes on."""
+    read = checkpoint.read(CHECKPOINT)
+    assert not read.pending
+    start = read.start(0)
+    return {tp: (at.offset, at.leader_epoch) for tp, at in start.positions.items()} if start else {}
+
+
+def files() -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in CHECKPOINT.rglob("*") if file.is_file()}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from wire.little import LittleKafka
 
+from spark_source.watch import log as kafka_log
+from spark_source.watch import loss
+from tests.jobs.checkpoints import committed, offset, planned
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB, PROJECT
 
@@ -34,3 +41,33 @@ def shop(kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert 0 == kfetch("init", str(tmp_path / "shop"))[0]
     monkeypatch.chdir(tmp_path / "shop")
     return tmp_path / "shop"
+
+
+@pytest.fixture
+def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafka]:
+    """clicks-0 with ten records, a millisecond apart from T0 on, clicks-1 with four; and a job that
+    has read 6 and 4 of them by micro-batch 7."""
+    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(kafka_log, "_STALE_PAUSE_S", 0.0)
+    with LittleKafka(2) as running:
+        first, second = running.create("clicks", 2)
+        first.append(*[b"a"] * 10)
+        second.append(*[b"x"] * 4)
+        monkeypatch.setenv("SERVERS", running.bootstrap)
+        planned(6, offset(running, 3, 2))
+        planned(7, offset(running, 6, 4))
+        committed(6)
+        committed(7)
+        yield running
+
+
+@pytest.fixture
+def asked(kfetch: Told, kafka: LittleKafka) -> Callable[..., Any]:
+    """``asked("reset", "--to-latest")``: what it says as JSON; its error if ``code`` is one."""
+
+    def ask(verb: str, *words: str, code: int = 0) -> Any:
+        left, out, said = kfetch("offsets", verb, "clicks", *words, "--json")
+        assert code == left, said
+        return said if code else json.loads(out)
+
+    return ask

@@ -5,7 +5,7 @@ a little Kafka, and checkpoints as Spark writes them. Delta's part is in integra
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +20,11 @@ from jobs.offsets import backup, log
 from jobs.supervise.machine import Phase, State
 from jobs.supervise.store import Incumbent, Store
 from spark_source.model import TopicPartition
-from spark_source.watch import log as kafka_log
-from spark_source.watch import loss
-from tests.jobs.checkpoints import CHECKPOINT, committed, job, offset, planned
+from tests.jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB
 
 MERGE = JOB.replace("format: delta", "mode: merge\n  keys: key\n  latestBy: offset")
-
-
-@pytest.fixture
-def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafka]:
-    """clicks-0 with ten records, a millisecond apart from T0 on, clicks-1 with four; and a job that
-    has read 6 and 4 of them by micro-batch 7."""
-    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(kafka_log, "_STALE_PAUSE_S", 0.0)
-    with LittleKafka(2) as running:
-        first, second = running.create("clicks", 2)
-        first.append(*[b"a"] * 10)
-        second.append(*[b"x"] * 4)
-        monkeypatch.setenv("SERVERS", running.bootstrap)
-        planned(6, offset(running, 3, 2))
-        planned(7, offset(running, 6, 4))
-        committed(6)
-        committed(7)
-        yield running
-
-
-@pytest.fixture
-def asked(kfetch: Told, kafka: LittleKafka) -> Callable[..., Any]:
-    """``asked("reset", "--to-latest")``: what it says as JSON; its error if ``code`` is one."""
-
-    def ask(verb: str, *words: str, code: int = 0) -> Any:
-        left, out, said = kfetch("offsets", verb, "clicks", *words, "--json")
-        assert code == left, said
-        return said if code else json.loads(out)
-
-    return ask
 
 
 Ask = Callable[..., Any]
@@ -64,18 +32,6 @@ Ask = Callable[..., Any]
 
 def to(told: Any) -> list[tuple[int, int]]:
     return [(each["from"], each["to"]) for each in told["partitions"]]
-
-
-def stands() -> dict[TopicPartition, tuple[int, int]]:
-    """Where the next run goes on."""
-    read = checkpoint.read(CHECKPOINT)
-    assert not read.pending
-    start = read.start(0)
-    return {tp: (at.offset, at.leader_epoch) for tp, at in start.positions.items()} if start else {}
-
-
-def files() -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in CHECKPOINT.rglob("*") if file.is_file()}
 
 
 FILE = {"clicks": {"1": 3}}
