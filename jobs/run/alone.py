@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.config import Job
 from jobs.errors import JobsError
 from jobs.files import claimed
+from jobs.looks import checkpoint as checkpoints
 
 __all__ = ["alone"]
 
@@ -28,5 +29,5 @@ def alone(job: Job) -> Iterator[None]:
 
 def _locks(job: Job) -> list[Path]:
     """The job's, and beside a local checkpoint the checkpoint's: other projects may name it."""
-    remote = "://" in job.checkpoint
-    return [job.directory / "lock", *([] if remote else [Path(f"{job.checkpoint}.lock")])]
+    path = checkpoints.directory(job)
+    return [job.directory / "lock", *([Path(f"{path}.lock")] if path else [])]
