@@ -19,6 +19,7 @@ from jobs.errors import ConfigError, JobsError
 from jobs.files import write_json
 from jobs.looks import checkpoint as checkpoints
 from jobs.looks.checkpoint import Checkpoint
+from jobs.offsets.moves import Range
 
 __all__ = ["Backup", "Stage", "Table", "check_whole", "every", "last", "make"]
 
@@ -38,7 +39,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A Delta table before rows were deleted from it."""
+    """A Delta table, before rows were deleted from it."""
 
     name: str
     """Its path, or its name in the catalog."""
@@ -57,6 +58,8 @@ class Backup:
     """The micro-batch by which the job was moved."""
     stage: Stage
     tables: tuple[Table, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    """Of a replay: what comes again."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -73,7 +76,12 @@ class Backup:
 
 
 def make(
-    checkpoint: Checkpoint, verb: str, batch: int, tables: Sequence[Table], now_s: float
+    checkpoint: Checkpoint,
+    verb: str,
+    batch: int,
+    tables: Sequence[Table],
+    now_s: float,
+    ranges: Sequence[Range] = (),
 ) -> Backup:
     """Copy a checkpoint before it is changed."""
     home = _home(checkpoint.path)
@@ -81,7 +89,13 @@ def make(
     path = home / f"{stamp}-{batch}"
     shutil.copytree(checkpoint.path, path)
     made = Backup(
-        path=path, verb=verb, at_s=now_s, batch=batch, stage=Stage.BEGUN, tables=tuple(tables)
+        path=path,
+        verb=verb,
+        at_s=now_s,
+        batch=batch,
+        stage=Stage.BEGUN,
+        tables=tuple(tables),
+        ranges=tuple(ranges),
     ).at(Stage.BEGUN)
     for old in every(checkpoint.path)[:-KEPT_MAX]:
         shutil.rmtree(old.path)
@@ -111,7 +125,8 @@ def check_whole(job: Job) -> None:
         raise ConfigError(
             f"job {job.name}: {what} kfetch offsets {found.verb} was interrupted, and its "
             f"checkpoint and table may not fit each other: kfetch offsets undo {job.name} "
-            "--execute puts back what was"
+            "--execute puts back what was; where that can't be any more, put checkpoint and table "
+            f"right by hand and move {found.path} away"
         )
 
 
@@ -123,7 +138,9 @@ def _read(path: Path) -> Backup:
     try:
         told = json.loads((path / _RECORD).read_text())
         tables = tuple(Table(**table) for table in told.pop("tables"))
-        return Backup(**told | {"path": path, "stage": Stage(told["stage"]), "tables": tables})
+        ranges = tuple(Range(**each) for each in told.pop("ranges", ()))
+        known = {"path": path, "stage": Stage(told["stage"]), "tables": tables, "ranges": ranges}
+        return Backup(**told | known)
     except (OSError, ValueError, KeyError, TypeError) as cause:
         raise JobsError(
             f"{path / _RECORD} can't be used ({cause}): move the directory away if its backup is "

@@ -63,7 +63,11 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
     there = {each.tp for source in stands.sources for each in source.kafka.partitions}
     meant = chosen(choices, there)
     whole = meant == there
-    parts = [_part(job, verb, target, meant, each) for each in stands.sources]
+    lasts = [_last(checkpoint, places[each.view]) for each in stands.sources]
+    parts = [
+        _part(job, verb, target, meant, source, last)
+        for source, last in zip(stands.sources, lasts, strict=True)
+    ]
     ends: list[Offsets | None] = [*checkpoint.planned.sources] if checkpoint.planned else []
     dropped: list[TopicPartition] = []
     for source, part in zip(stands.sources, parts, strict=True):
@@ -87,6 +91,12 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         ranges=tuple(each for part in parts for each in part.ranges),
         tables=tuple(str(place) for place in affected(job)),
     )
+
+
+def _last(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:
+    """Where the last planned micro-batch ends: the table may have all before that."""
+    end = None if place is None else checkpoint.end(place)
+    return end.positions if end else {}
 
 
 def _movable(job: Job, stands: JobStanding) -> Checkpoint:
@@ -121,27 +131,40 @@ class _Part:
 
 
 def _part(
-    job: Job, verb: Verb, target: Target, meant: Collection[TopicPartition], source: SourceStanding
+    job: Job,
+    verb: Verb,
+    target: Target,
+    meant: Collection[TopicPartition],
+    source: SourceStanding,
+    last: Mapping[TopicPartition, Position],
 ) -> _Part:
     _check_fits(job, verb, target, meant, source)
-    here = [each for each in source.kafka.partitions if verb is Verb.RESET or not each.new]
+    here = source.kafka.partitions
     try:
         marks = _Marks.of(source, target, [each.tp for each in here])
     except KfetchError as cause:
         told = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, source {source.view}: {told}") from cause
     stands = {each.tp: marks.stand(each, source) for each in here}
-    moves = tuple(move(verb, target, stand) for tp, stand in stands.items() if tp in meant)
+    # A replay leaves new partitions to the next run, but a batch without its commit may have begun.
+    moving = {each.tp for each in here if verb is Verb.RESET or not each.new} & {*meant}
+    moves = tuple(move(verb, target, stand) for tp, stand in stands.items() if tp in moving)
     after = {each.tp: each.after for each in moves}
-    begins = {tp: after.get(tp, stand.before) for tp, stand in stands.items()}
-    ranges = (
-        Range(topic=tp.topic, partition=tp.partition, begin=begin, end=stands[tp].log_end)
-        for tp, begin in begins.items()
-    )
+    ranges = (_behind(stand, after.get(tp), last.get(tp)) for tp, stand in stands.items())
     return _Part(
         moves=moves,
         positions={tp: Position(at, marks.ends[tp].leader_epoch) for tp, at in after.items()},
         ranges=tuple(each for each in ranges if each.begin < each.end),
+    )
+
+
+def _behind(stand: Stand, after: int | None, last: Position | None) -> Range:
+    """What will be read of a partition, and what has been: logs may tell less than was written."""
+    return Range(
+        topic=stand.tp.topic,
+        partition=stand.tp.partition,
+        begin=stand.before if after is None else after,
+        end=max(stand.log_end, stand.before, last.offset if last else 0),
     )
 
 
@@ -195,11 +218,14 @@ class _Marks:
         before = source.known.get(tp, Position(partition.position or 0))
         if tp.topic in source.recreated:
             before = Position(0)  # the old topic's offset says nothing of this one
+        end = self.ends[tp].offset
+        if not partition.lost:  # an open transaction or a new leader may hide what was read
+            end = max(end, before.offset)
         return Stand(
             tp=tp,
             before=before.offset,
             log_start=self.starts[tp].offset,
-            log_end=self.ends[tp].offset,
+            log_end=end,
             timed=self.times[tp].offset if tp in self.times else None,
         )
 

@@ -7,10 +7,10 @@ as the source gives them. Delta keeps what is deleted, as versions of the table,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.config import Job, Place
 from jobs.errors import JobsError
@@ -20,11 +20,10 @@ from jobs.spark import cause_of, session
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Rows", "affected", "opened", "restore"]
+__all__ = ["Rows", "affected", "columns", "opened"]
 
-_PLACE = ("topic", "partition", "offset")
 _WHOLE = {"byte", "short", "integer", "long"}
 _RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
@@ -36,29 +35,86 @@ def affected(job: Job) -> list[Place]:
 
 
 class Rows:
-    """The affected tables of a job that are there, each with the columns that it needs."""
+    """The affected tables of a job that are there, by their path or name."""
 
     def __init__(self, spark: SparkSession, job: Job, by_topic: bool) -> None:
         """``by_topic``: a partition's number alone does not tell a row's origin."""
         self._spark = spark
-        self._tables = [
-            (place, table, _columns(job, place, table, by_topic))
-            for place in affected(job)
-            if (table := _table(spark, place)) is not None
-        ]
+        self._job = job
+        self._by_topic = by_topic
+        found = {str(place): _table(spark, place) for place in affected(job)}
+        self._tables = {name: table for name, table in found.items() if table is not None}
+        self._named = {str(place) for place in affected(job) if place.table}
 
-    def versions(self) -> list[Table]:
-        """The tables as they are now."""
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the tables that are there."""
+        return frozenset(self._tables)
+
+    def any(self, name: str) -> bool:
+        """Whether a table has a row."""
+        return not self._tables[name].toDF().isEmpty()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise JobsError if a table lacks the columns that tell its rows' places."""
+        for name in names:
+            self._columns(name)
+
+    def found(self, ranges: Sequence[Range]) -> dict[str, int]:
+        """How many rows of these offsets each table has."""
+        self.check(self._tables)
+        wanted = self._wanted(ranges)
+        return {
+            name: table.toDF()
+            .alias("t")
+            .join(wanted.alias("r"), _matches(self._columns(name)), "leftsemi")
+            .count()
+            for name, table in self._tables.items()
+        }
+
+    def versions(self, names: Collection[str]) -> list[Table]:
+        """Tables as they are now."""
         return [
-            Table(name=str(place), by_name=place.table is not None, version=_version(table))
-            for place, table, _ in self._tables
+            Table(name=name, by_name=name in self._named, version=_version(table))
+            for name, table in self._tables.items()
+            if name in names
         ]
 
-    def delete(self, ranges: Sequence[Range]) -> dict[str, int]:
-        """Delete the rows of these offsets; how many there were in each table."""
+    def delete(self, ranges: Sequence[Range], names: Collection[str]) -> dict[str, int]:
+        """Delete the rows of these offsets from tables; how many there were in each."""
+        if not ranges or not names:
+            return {}
+        wanted = self._wanted(ranges)
+        return {name: self._delete(name, wanted) for name in sorted(names)}
+
+    def version(self, table: Table) -> int:
+        """Which one a table is at. Raises JobsError if it is not there any more."""
+        return _version(self._restorable(table))
+
+    def restore(self, table: Table) -> None:
+        """Take a table back to its version, as a new one: nothing of its history is lost."""
+        self._restorable(table).restoreToVersion(table.version)
+
+    def _restorable(self, table: Table) -> DeltaTable:
+        name = table.name
+        place = Place(path=None, table=name) if table.by_name else Place(path=name, table=None)
+        if (there := _table(self._spark, place)) is None:
+            raise JobsError(f"{name} is no Delta table any more: restore it by hand")
+        return there
+
+    def _wanted(self, ranges: Sequence[Range]) -> DataFrame:
         rows = [(each.topic, each.partition, each.begin, each.end) for each in ranges]
-        wanted = self._spark.createDataFrame(rows, _RANGES)
-        return {str(place): _delete(table, wanted, by) for place, table, by in self._tables}
+        return self._spark.createDataFrame(rows, _RANGES)
+
+    def _delete(self, name: str, wanted: DataFrame) -> int:
+        by = _matches(self._columns(name))
+        merge = self._tables[name].alias("t").merge(wanted.alias("r"), by)
+        return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
+
+    def _columns(self, name: str) -> tuple[str, ...]:
+        fields = self._tables[name].toDF().schema.fields
+        types = {field.name.lower(): field.dataType.typeName() for field in fields}
+        return columns(self._job.name, name, types, self._by_topic)
 
 
 @contextmanager
@@ -66,19 +122,6 @@ def opened(job: Job, by_topic: bool) -> Iterator[Rows]:
     """Spark with the job's settings, for its tables. Raises JobsError for what Delta objects to."""
     with _spark(job) as spark:
         yield Rows(spark, job, by_topic)
-
-
-def restore(job: Job, tables: Sequence[Table]) -> None:
-    """Take tables back to their versions, as new versions: nothing of their history is lost."""
-    with _spark(job) as spark:
-        for each in tables:
-            place = Place(
-                path=None if each.by_name else each.name, table=each.name if each.by_name else None
-            )
-            table = _table(spark, place)
-            if table is None:
-                raise JobsError(f"{each.name} is no Delta table any more: restore it by hand")
-            table.restoreToVersion(each.version)
 
 
 @contextmanager
@@ -111,28 +154,28 @@ def _version(table: DeltaTable) -> int:
     return int(table.history(1).collect()[0]["version"])
 
 
-def _columns(job: Job, place: Place, table: DeltaTable, by_topic: bool) -> tuple[str, ...]:
-    """The columns by which rows are found; only what is sure to be the record's place will do."""
-    types = {field.name.lower(): field.dataType.typeName() for field in table.toDF().schema.fields}
+def columns(job: str, place: str, types: Mapping[str, str], by_topic: bool) -> tuple[str, ...]:
+    """The columns by which rows are found; only what is sure to be the record's place will do.
+
+    ``types`` are Spark's of the table's columns. A column ``topic`` that is not needed is none of
+    ours: it may be a field of the records' values.
+    """
     fits = {name for name in ("partition", "offset") if types.get(name) in _WHOLE}
     fits |= {"topic"} & {name for name, kind in types.items() if kind == "string"}
-    needed = {"partition", "offset"} | ({"topic"} if by_topic else set())
-    if missing := sorted(needed - fits):
+    needed = ("topic", "partition", "offset") if by_topic else ("partition", "offset")
+    if missing := sorted({*needed} - fits):
         raise JobsError(
-            f"job {job.name}: {place} keeps no column {' and '.join(missing)} of its records, so "
+            f"job {job}: {place} keeps no column {' and '.join(missing)} of its records, so "
             "nobody can tell which of its rows would be there twice: delete them yourself and use "
             "kfetch offsets reset, which leaves the table alone"
         )
-    return tuple(name for name in _PLACE if name in fits)
+    return needed
 
 
-def _delete(table: DeltaTable, ranges: Any, by: Sequence[str]) -> int:
+def _matches(by: Sequence[str]) -> Column:
     from pyspark.sql import functions as f
 
     row, offset = f.col, f.col("t.offset")
     same = [row(f"t.{name}") == row(f"r.{name}") for name in by if name != "offset"]
     found = [*same, offset >= row("r.begin"), offset < row("r.end")]
-    condition = reduce(lambda left, right: left & right, found)
-    table.alias("t").merge(ranges.alias("r"), condition).whenMatchedDelete().execute()
-    metrics = table.history(1).collect()[0]["operationMetrics"]
-    return int(metrics.get("numTargetRowsDeleted", 0))
+    return reduce(lambda left, right: left & right, found)

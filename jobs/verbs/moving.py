@@ -17,7 +17,9 @@ from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, projec
 from jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from jobs.offsets.act import Done, Undoing
+    from jobs.config import Job
+    from jobs.offsets.act import Done
+    from jobs.offsets.back import Undoing
     from jobs.offsets.moves import Move, Verb
     from jobs.offsets.plan import Plan
     from jobs.offsets.target import Target
@@ -98,7 +100,7 @@ def reset(
     from jobs.offsets.moves import Verb
 
     target = _target(to_earliest, to_latest, to_datetime, by_duration, shift_by, from_file)
-    asked = _Asked(job, Verb.RESET, target, topic or [], give_up_batch, execute)
+    asked = _Asked(job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch)
     _move(asked, project, environment, partitions, as_json)
 
 
@@ -110,6 +112,13 @@ def replay(
     shift_by: Shift = None,
     from_file: File = None,
     topic: Topics = None,
+    several_rows: Annotated[
+        bool,
+        typer.Option(
+            "--several-rows",
+            help="A record may have several rows: delete more than there are offsets.",
+        ),
+    ] = False,
     partitions: Every = False,
     execute: Execute = False,
     project: ProjectFile = None,
@@ -120,7 +129,8 @@ def replay(
 
     Partitions only go back. From an append table, and from the dead letters, the rows of these
     offsets are deleted first: they are found by the columns partition and offset, and topic where
-    there are several, which the transform must keep. A merge replaces its rows by itself. With
+    there are several, which the transform must keep. Other jobs that write the same table must
+    rest, and none of them read the same topic. A merge replaces its rows by itself. With
     --execute Spark is started for that; else the plan is shown. What Kafka has no longer
     (retention, compaction) does not come again. The checkpoint is copied first: offsets undo.
 
@@ -133,7 +143,7 @@ def replay(
     from jobs.offsets.moves import Verb
 
     target = _target(to_earliest, False, to_datetime, by_duration, shift_by, from_file)
-    asked = _Asked(job, Verb.REPLAY, target, topic or [], False, execute)
+    asked = _Asked(job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows)
     _move(asked, project, environment, partitions, as_json)
 
 
@@ -145,8 +155,9 @@ class _Asked:
     verb: Verb
     target: Target
     topics: Sequence[str]
-    give_up_batch: bool
     execute: bool
+    give_up_batch: bool = False
+    several_rows: bool = False
 
 
 def _target(
@@ -178,21 +189,30 @@ def _move(
     asked: _Asked, project: Path | None, environment: str | None, every: bool, as_json: bool
 ) -> None:
     from jobs.offsets.act import at_rest, execute
-    from jobs.offsets.moves import Choice
+    from jobs.offsets.moves import Choice, Verb
+    from jobs.offsets.neighbours import neighbours
     from jobs.offsets.plan import planned
 
     found = project_of(project, environment)
     job = found.job(asked.job)
     choices = [Choice.of(text) for text in asked.topics]
     done: Done | None = None
-    with at_rest(found, job) if asked.execute else nullcontext():
+    others = neighbours(found, job) if asked.verb is Verb.REPLAY else []
+    with at_rest(found, job, *others) if asked.execute else nullcontext():
         plan = planned(job, asked.verb, asked.target, choices)
         if not as_json:
             _show(plan, every)
+            _show_others(others)
         if asked.execute:
-            done = execute(found, job, plan, give_up_batch=asked.give_up_batch)
+            done = execute(
+                found,
+                job,
+                plan,
+                give_up_batch=asked.give_up_batch,
+                several_rows=asked.several_rows,
+            )
     if as_json:
-        typer.echo(json.dumps(_json(plan, done)))
+        typer.echo(json.dumps(_json(plan, done, others)))
     elif done is None:
         typer.echo("nothing was changed: --execute does it, while the job is paused or stopped")
     else:
@@ -221,6 +241,11 @@ def _show(plan: Plan, every: bool) -> None:
             typer.echo(f"rows of what is read behind the move are deleted from {name} first")
         elif plan.again:
             typer.echo(f"{name} will have what comes again twice: kfetch offsets replay deletes it")
+
+
+def _show_others(others: Sequence[Job]) -> None:
+    for other in others:
+        typer.echo(f"job {other.name} writes to the same table: it must not run meanwhile")
 
 
 def _size(move: Move) -> tuple[int, Any]:
@@ -252,7 +277,7 @@ def _show_done(plan: Plan, done: Done) -> None:
     )
 
 
-def _json(plan: Plan, done: Done | None) -> dict[str, Any]:
+def _json(plan: Plan, done: Done | None, others: Sequence[Job]) -> dict[str, Any]:
     pending = plan.checkpoint.planned.number if plan.checkpoint.planned else None
     return {
         "job": plan.job,
@@ -265,6 +290,7 @@ def _json(plan: Plan, done: Done | None) -> dict[str, Any]:
         "again": plan.again,
         "skipped": plan.skipped,
         "tables": list(plan.tables),
+        "shared_with": [other.name for other in others],
         "dropped": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.dropped],
         "partitions": [
             {
@@ -291,25 +317,30 @@ def undo(
     """Put back what was before the last reset or replay that was not undone.
 
     If the job has not run since, its checkpoint becomes what it was. Else it goes on where it stood
-    then. Tables from which a replay has deleted rows go back to their versions of then; other
-    tables keep what was written since. Nothing is changed without --execute.
+    then. Tables from which a replay has deleted rows go back to their versions of then, and from
+    its others the job's rows since then are deleted; after a reset they keep them. Other jobs that
+    write these tables must rest. Nothing is changed without --execute.
 
     \b
     Example:
       kfetch offsets undo clicks --execute
     """
-    from jobs.offsets import act
+    from jobs.offsets import back
+    from jobs.offsets.act import at_rest
+    from jobs.offsets.neighbours import neighbours
 
     found = project_of(project, environment)
     the_job = found.job(job)
-    with act.at_rest(found, the_job) if execute else nullcontext():
-        plan = act.undoing(the_job)
+    others = neighbours(found, the_job) if back.undoing(the_job).rewrites else []
+    with at_rest(found, the_job, *others) if execute else nullcontext():
+        plan = back.undoing(the_job)
         if not as_json:
             _show_undoing(plan, partitions)
+            _show_others(others)
         if execute:
-            act.undo(the_job, plan)
+            back.undo(found, the_job, plan)
     if as_json:
-        typer.echo(json.dumps(_undoing_json(plan, execute)))
+        typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
         typer.echo("done" if execute else "nothing was changed: --execute does it")
 
@@ -321,6 +352,8 @@ def _show_undoing(plan: Undoing, every: bool) -> None:
         typer.echo("  the job has run since: it goes on where it stood then")
     for each in plan.backup.tables:
         typer.echo(f"  {each.name} goes back to version {each.version}; what came later is gone")
+    for tp in plan.kept[: None if every else _LINES_MAX]:
+        typer.echo(f"  {tp} has come since: it stays where it is")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
     shown = rows if every else rows[:_LINES_MAX]
     if shown:
@@ -333,7 +366,7 @@ def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:
     return [each for each in plan.positions() if each[1] != each[2]]
 
 
-def _undoing_json(plan: Undoing, executed: bool) -> dict[str, Any]:
+def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
     return {
         "job": plan.job,
         "undoes": plan.backup.verb,
@@ -341,6 +374,8 @@ def _undoing_json(plan: Undoing, executed: bool) -> dict[str, Any]:
         "executed": executed,
         "exact": plan.exact,
         "tables": {each.name: each.version for each in plan.backup.tables},
+        "shared_with": [other.name for other in others],
+        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.kept],
         "partitions": [
             {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
             for tp, here, there in plan.positions()
