@@ -30,6 +30,7 @@ Location = tuple[str | int, ...]
 
 _TELLING = 3
 """Shorter texts are hidden only where they are quoted: they are parts of any sentence."""
+_TELLING_LINE = 8
 _SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
@@ -50,7 +51,8 @@ class Document:
     filled: dict[str, str] = field(default_factory=dict, repr=False)
     """What ``${…}`` brought, and how it was written."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of these, what came from a file, or stands under a key that sounds like a secret."""
+    """Of these, what came from a file, or stands under a key that sounds like a secret; and each
+    line of what has several, since a log may be read from the middle of it."""
 
     def hidden(self, sentence: str) -> str:
         """A sentence about this file, with what ``${…}`` brought as it was written."""
@@ -77,6 +79,11 @@ def _hidden(sentence: str, written: Mapping[str, str]) -> str:
         if len(text) >= _TELLING:
             sentence = sentence.replace(text, written[text])
     return sentence
+
+
+def _tells(line: str) -> bool:
+    """Whether a line can be hidden by itself: a brace or a number is a part of any log."""
+    return len(line) >= _TELLING_LINE
 
 
 def display(path: Path) -> str:
@@ -179,7 +186,8 @@ class _Filler:
         if found:
             self._document.filled[found] = f"${{{reference}}}"
             if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
-                self._document.secrets[found] = f"${{{reference}}}"
+                for text in (found, *filter(_tells, map(str.strip, found.splitlines()))):
+                    self._document.secrets[text] = f"${{{reference}}}"
         return found
 
     def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:
