@@ -21,6 +21,7 @@ BATCH_BYTES = 4 << 20
 # parts of the budget for each reader all of it fits.
 _PARTS = 8
 _BATCH_BYTES_MIN = 64 << 10
+_DECODERS_MIN = 2
 # Of the limit: one reply leaves room for the next one, and for the segments of the readers.
 _FRAME_PART = 8
 
@@ -43,9 +44,10 @@ class Budget:
         # Who waits, in order of arrival: a small request that overtook would starve a large one.
         self._line: dict[object, None] = {}
         self._changed = threading.Condition()
-        # A batch lies in memory of its own until it is in a segment, which no account knows: more
-        # at once than there are processors would be no faster.
-        self._decoders = threading.BoundedSemaphore(os.cpu_count() or 1)
+        # While a batch is decoded no account knows its memory. More at once than there are
+        # processors would be no faster, and more than fit into a part of the limit too much.
+        places = min(_processors(), max(_DECODERS_MIN, limit // (_PARTS * BATCH_BYTES)))
+        self._decoders = threading.BoundedSemaphore(places)
 
     @property
     def used(self) -> int:
@@ -192,6 +194,11 @@ class Budget:
         with self._changed:
             self._segments -= size
             self._changed.notify_all()
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 class Reservation:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from spark_source.agent.budget import Budget
@@ -38,7 +38,6 @@ class Inbox:
 
     ``lane`` gives a broker's thread, ``budget`` the size of batches. ``look`` is called now and
     then by ``next`` while nothing arrives: it tells whether the task's worker has gone.
-    ``await_room`` returns when the worker can be given another batch.
     """
 
     def __init__(
@@ -46,12 +45,10 @@ class Inbox:
         lane: Callable[[Broker], LaneOfOne],
         budget: Budget,
         look: Callable[[], bool],
-        await_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._lane = lane
         self._budget = budget
         self._look = look
-        self._await_room = await_room
         self._arrived: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
         self._arrived = queue.SimpleQueue()
         self._failed: AgentError | None = None
@@ -79,12 +76,9 @@ class Inbox:
         """See Supply."""
         return self._budget.batch_bytes
 
-    @contextlib.contextmanager
-    def decoding(self) -> Iterator[None]:
-        """See Supply. Raises Gone."""
-        self._await_room()
-        with self._budget.decoding():
-            yield
+    def decoding(self) -> AbstractContextManager[None]:
+        """See Supply."""
+        return self._budget.decoding()
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """One reply's arrivals; none at ``until``. Raises Gone if the worker is, and AgentError."""

@@ -57,7 +57,7 @@ class Supply(Protocol):
         """Raw bytes that are to become one Arrow batch."""
 
     def decoding(self) -> AbstractContextManager[None]:
-        """Held while a batch is decoded and handed over; entering waits for room for it."""
+        """Held while a batch is decoded: entering waits for one of few places."""
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """What arrived; none at ``until`` if there is nothing to wait for. Views live until the
@@ -199,10 +199,10 @@ class Reading:
             moved = {a.progress.index: a.next_offset for a in group}
             with self._supply.decoding():
                 batch = self._decode([a.records for a in group if a.records is not None])
-                for arrival in group:
-                    arrival.release()
-                if batch is not None:
-                    yield Delivery(batch=batch, positions=tuple(moved.items()))
+            for arrival in group:
+                arrival.release()
+            if batch is not None:
+                yield Delivery(batch=batch, positions=tuple(moved.items()))
             del batch  # in a segment by now: it must not lie here until the next one is decoded
             self._note(group)
 

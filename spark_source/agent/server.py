@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 # Two: one is read by Spark while the next is decoded. More would only hold memory.
 _SEGMENTS = 2
+# So many times as large as its next batch, and not small either, a segment is made anew.
+_LARGE, _LARGE_BYTES = 4, 8 << 20
 _GREETING_S = 10.0
 # How often a worker that waits is told that its agent lives: a third of what client adds to the
 # poll timeout before it takes an agent for a hung one. A read may wait for memory much longer.
@@ -176,7 +178,7 @@ class Server:
             cluster = Cluster(options.bootstrap, options.network)
             stack.callback(cluster.close)
             inbox = stack.enter_context(
-                contextlib.closing(Inbox(query.lane, budget, segments.look, segments.await_room))
+                contextlib.closing(Inbox(query.lane, budget, segments.look))
             )
             reading = Reading(request.ranges, options, cluster, inbox, query.tell)
             deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
@@ -206,15 +208,18 @@ class Segments:
         self._lent: dict[int, Segment] = {}
         self._charged: dict[int, Reservation] = {}
         self._made = 0
-        self._usual = 0
-        """Bytes of the segment that was made last."""
         self._sign_at = time.monotonic() + _SIGN_S
 
     def send(self, delivery: Delivery) -> None:
-        """Put a batch into free memory and tell the worker. Never waits: see ``await_room``."""
+        """Put a batch into free memory and tell the worker. Waits for the worker's release."""
         size = stream_size(delivery.batch)
-        segment = self._take(size)
-        segment.write(delivery.batch)
+        # While it waits it lies in memory of its own.
+        batch = self._budget.charge(size)
+        try:
+            segment = self._take(size)
+            segment.write(delivery.batch)
+        finally:
+            batch.release()
         descriptors = [] if segment.sent else [segment.descriptor]
         message = Batch(segment=segment.number, size=size, positions=delivery.positions)
         self._lent[segment.number] = segment
@@ -242,26 +247,19 @@ class Segments:
             self._free.clear()
             self._lent.clear()
 
-    def await_room(self) -> None:
-        """Return when the next batch may be sent: the worker has given one back, if it must."""
-        # A reader may always have one, and its worker gives that back: waiting for it ends.
-        while not self._free and len(self._lent) >= self._allowed():
-            self._await_release()
-
-    def _allowed(self) -> int:
-        size = max(self._budget.batch_bytes, self._usual)
-        return _SEGMENTS if self._budget.has(size) else 1
-
     def _take(self, size: int) -> Segment:
+        # A reader may always have one, and its worker gives that back: waiting for it ends.
+        while not self._free and len(self._lent) >= (_SEGMENTS if self._budget.has(size) else 1):
+            self._await_release()
         if self._free:
             segment = self._free.pop()
-            if segment.size >= size:
+            # One huge batch must not hold so much memory for all those that follow.
+            if size <= segment.size <= max(_LARGE * size, _LARGE_BYTES):
                 return segment
             self._close(segment)
         self._made += 1
         # A quarter more: batches of one topic differ a little, and a new segment costs page faults.
         segment = Segment.create(self._made, size + size // 4)
-        self._usual = segment.size
         self._charged[segment.number] = self._budget.charge(segment.size)
         return segment
 

@@ -1,7 +1,7 @@
 """Numbers that the compiled loops and their caller share: the table of sections, the sums, faults.
 
 Free of numba, so that a process which finds compiled code in its cache needs none. It refuses to
-import: what is compiled depends on this file and on ``loops`` alone, and the cache on their bytes.
+import: what is compiled depends on the files that ``native`` names, and the cache on their bytes.
 """
 
 # Columns of the table of sections, one row each. CRC: what the batch's bytes must have, or CHECKED;

@@ -42,15 +42,14 @@ class Following:
         """Whether every partition has been given a position once."""
 
     def catch_up(self, known: Offsets) -> bool:
-        """Ask for what is due, or needed. Whether metadata was asked for."""
+        """Ask for what is due, or needed. Whether it was time to look what is new."""
         now = time.monotonic()
         unsettled = self._watch.unsettled
         due = now >= self._view_due or (unsettled and now >= self._retry_due)
         if due and not unsettled and self._as_it_was():
             self._glances += 1
             self._view_due = now + self._network.metadata_max_age_s
-            due = False
-        if due:
+        elif due:
             self._discover(known)
         if lost := self._watch.out_of_range:
             self.place_anew(lost)
@@ -60,16 +59,18 @@ class Following:
         """Whether a glance is enough, and shows no growth."""
         if self._view is None or self._glances + 1 >= _ALL_EVERY:
             return False
-        return not self._log.has_grown(self._view)
+        return not self._log.may_have_changed(self._view)
 
     def follow(self, view: ClusterView) -> None:
         """Take metadata, and give new partitions a position."""
-        self._view, self._glances = view, 0
         new = self._watch.follow(view, self._log.partitions(view))
         if self.begun:  # one without a leader yet must not hold up the others
             new = [tp for tp in new if view.leader(tp) is not None]
         self._place(new, {tp: view.leader(tp) for tp in new})
         self.begun = True
+        # A glance does not tell of one that was left out, but metadata does.
+        led = all(leader for topic in view.topics.values() for leader in topic.leaders.values())
+        self._view, self._glances = view if led else None, 0
 
     def place_anew(self, partitions: list[TopicPartition]) -> None:
         """Watch partitions that have leaders already from their log ends of now on."""

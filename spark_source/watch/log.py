@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 # From so many partitions a topic on, asking what is new is cheaper than asking for all of it.
 _MANY_PARTITIONS = 8
+_FEW_TOPICS = 8  # each takes a round trip, for which a micro-batch waits
 _STALE_TRIES = 3
 _STALE_PAUSE_S = 0.1
 
@@ -43,19 +44,18 @@ class Log:
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
         return self._ask(lambda deadline: self._cluster.view(topics, deadline))
 
-    def has_grown(self, view: ClusterView) -> bool:
+    def may_have_changed(self, view: ClusterView) -> bool:
         """Whether there may be news since ``view``: a partition or topic more, or less.
 
-        Asked topic by topic, of those that are named and have many partitions; else it is True,
+        Asked topic by topic, of a few that are named and have many partitions; else it is True,
         because metadata costs less, or tells what no other answer does.
         """
         named, topics = self._options.subscription.topics, view.topics.values()
-        partitions = sum(len(topic.leaders) for topic in topics)
-        many = partitions >= _MANY_PARTITIONS * len(topics)
-        if not named or set(named) != set(view.topics) or not many:
+        large = all(len(topic.leaders) >= _MANY_PARTITIONS for topic in topics)
+        if not 0 < len(named) <= _FEW_TOPICS or set(named) != set(view.topics) or not large:
             return True
         until = time.monotonic() + self._options.network.request_timeout_s
-        return any(self._cluster.has_grown(topic, until) for topic in topics)
+        return any(self._cluster.may_have_changed(topic, until) for topic in topics)
 
     def settled_view(self, known: Collection[TopicPartition]) -> ClusterView:
         """The same, asked again while a partition that was there is not: a broker that was just

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from spark_source.errors import BrokerError, ConnectionLost
+from spark_source.errors import BrokerError, ConnectionLost, WireError
 from spark_source.model import Broker, ClusterView, Topic, TopicPartition
 from spark_source.options import NetworkOptions
 from spark_source.wire import codes, messages
@@ -31,11 +31,12 @@ class Cluster:
         self._options = options
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
-        self._views = 0
+        self._turns = 0
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
         names = None if topics is None else sorted(topics)
+        self._turns += 1
         view = retrying(
             "asking for metadata",
             lambda: self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline),
@@ -45,13 +46,18 @@ class Cluster:
         self._brokers = view.brokers
         return view
 
-    def has_grown(self, topic: Topic, deadline: float) -> bool:
+    def may_have_changed(self, topic: Topic, deadline: float) -> bool:
         """Whether a topic is not as it was, or no broker can tell: then ``view`` does, or says
-        what is wrong."""
+        what is wrong. It is the same broker's turn then: another one may lag behind."""
+        self._turns += 1
         try:
-            return self._ask_any(lambda to, until: messages.has_grown(to, topic, until), deadline)
-        except ConnectionLost:
-            return True
+            changed = self._ask_any(
+                lambda to, until: messages.may_have_changed(to, topic, until), deadline
+            )
+        except (ConnectionLost, BrokerError, WireError):
+            changed = True
+        self._turns -= changed
+        return changed
 
     def offsets(
         self, wanted: Mapping[TopicPartition, int], deadline: float, *, committed: bool = False
@@ -104,7 +110,6 @@ class Cluster:
         The connected ones by turns: one that lags behind must not be the only voice.
         """
         first: ConnectionLost | None = None
-        self._views += 1
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
@@ -115,7 +120,7 @@ class Cluster:
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
-        turn = self._views % max(1, len(connected))
+        turn = self._turns % max(1, len(connected))
         connected = connected[turn:] + connected[:turn]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))

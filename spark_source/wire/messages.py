@@ -66,7 +66,7 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in found})
 
 
-def has_grown(connection: Connection, topic: Topic, deadline: float) -> bool:
+def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> bool:
     """Whether a topic is not as it was: more partitions, another id, or gone.
 
     The broker tells only partitions behind those that are known (DescribeTopicPartitions with a
