@@ -163,9 +163,12 @@ def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> N
     if not _is_local(settings) and _shipped(settings):
         # Spark has one name for Python here and in executors: each finds its own by PATH.
         python = "python3"
-        _prepend("PATH", [Path(sys.executable).parent])
-        # Executors get this too: with this tree in it, theirs would not be the archive's kfetch.
-        _prepend("PYTHONPATH", code)
+        here = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([here, *_directories("PATH")])
+        # Executors get this too: with this tree in it, which a supervisor puts there, theirs would
+        # not be the archive's kfetch.
+        others = [path for path in _directories("PYTHONPATH") if path != _tree()]
+        os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *others])
     else:
         python = sys.executable  # else it is whatever python3 is on the PATH, without kfetch
         os.environ["PYTHONPATH"] = python_path(code)
@@ -174,17 +177,20 @@ def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> N
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
-def _prepend(name: str, directories: Sequence[Path]) -> None:
-    """Put directories in front of those that a variable has."""
-    before = [path for path in os.environ.get(name, "").split(os.pathsep) if path]
-    os.environ[name] = os.pathsep.join([*map(str, directories), *before])
+def _directories(name: str) -> list[str]:
+    """Those that a variable has."""
+    return [path for path in os.environ.get(name, "").split(os.pathsep) if path]
+
+
+def _tree() -> str:
+    """Where this package is, installed or not."""
+    return str(Path(__file__).resolve().parents[1])
 
 
 def python_path(code: Sequence[Path] = ()) -> str:
     """PYTHONPATH with this tree in front, which need not be installed, then a project's code."""
-    tree = str(Path(__file__).resolve().parents[1])
-    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return os.pathsep.join(dict.fromkeys([tree, *map(str, code), *others]))
+    others = _directories("PYTHONPATH")
+    return os.pathsep.join(dict.fromkeys([_tree(), *map(str, code), *others]))
 
 
 @contextmanager

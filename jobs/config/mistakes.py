@@ -1,16 +1,39 @@
-"""From pydantic's findings to sentences with file, line and a suggestion."""
+"""From pydantic's findings, and from what nobody foresaw, to sentences with a suggestion."""
 
 from __future__ import annotations
 
+import logging
+import traceback
 import types
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["sentences"]
+__all__ = ["sentences", "unforeseen"]
+
+log = logging.getLogger("kfetch.config")
+
+
+def unforeseen(job: str, error: Exception) -> str:
+    """The sentence for what only a bug of ours raises over a job's file; its trace is logged.
+
+    The sentence has no words of the error's, which may quote a secret.
+    """
+    _log_once(job, "".join(traceback.format_exception(error, limit=-20)))
+    return (
+        f"job {job} cannot be read: {type(error).__name__}: this is a bug of kfetch: the log has "
+        "its trace; undo what was last changed in its file"
+    )
+
+
+@lru_cache(maxsize=64)
+def _log_once(job: str, trace: str) -> None:
+    """A page looks every second: the log would hold nothing else."""
+    log.error("job %s cannot be read: %s", job, trace)
 
 
 def sentences(model: type[BaseModel], document: Document, error: ValidationError) -> list[str]:

@@ -147,6 +147,8 @@ class Project:
                 jobs[name] = self.job(name)
             except ConfigError as error:
                 found += error.mistakes
+            except Exception as error:  # at night the other jobs go on without it
+                found.append(mistakes.unforeseen(name, error))
         # Among the right ones alone: a job with a mistake is no reason to call others' names wrong.
         return jobs, found or whole.mistakes(jobs)
 

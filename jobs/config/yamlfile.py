@@ -30,8 +30,10 @@ Location = tuple[str | int, ...]
 
 _TELLING = 3
 """Shorter texts are hidden only where they are quoted: they are parts of any sentence."""
+_TELLING_LINE = 8
 _SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?P<path>.+)")
 _FILE_BYTES_MAX = 64 << 10
@@ -50,7 +52,8 @@ class Document:
     filled: dict[str, str] = field(default_factory=dict, repr=False)
     """What ``${…}`` brought, and how it was written."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of these, what came from a file, or stands under a key that sounds like a secret."""
+    """Of these, what came from a file, or stands under a key that sounds like a secret; and each
+    line of what has several, since a log may be read from the middle of it."""
 
     def hidden(self, sentence: str) -> str:
         """A sentence about this file, with what ``${…}`` brought as it was written."""
@@ -79,6 +82,11 @@ def _hidden(sentence: str, written: Mapping[str, str]) -> str:
     return sentence
 
 
+def _tells(line: str) -> bool:
+    """Whether a line can be hidden by itself: a brace or a number is a part of any log."""
+    return len(line) >= _TELLING_LINE
+
+
 def display(path: Path) -> str:
     """The path as a person would type it here."""
     inside = path.is_relative_to(Path.cwd())
@@ -95,27 +103,34 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Document:
-    """Parse a file; ``names`` are further references, as ``${storage}``."""
+    """Parse a file; ``names`` are further references, as ``${storage}``. Raises ConfigError."""
     try:
         loader = yaml.SafeLoader(path.read_text())
         root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigError(
+                f"{display(path)}:1: expected keys with values, as in `storage: data`"
+            )
+        document = Document(path=path, value={})
+        document.value.update(_Filler(document, loader, environ, names).value(root, ()))
     except OSError as cause:
         raise ConfigError(f"{display(path)} cannot be read: {cause.strerror}") from cause
     except UnicodeDecodeError as cause:
         raise ConfigError(f"{display(path)} is not UTF-8 text: {cause.reason}") from cause
     except yaml.YAMLError as cause:
         raise ConfigError(_not_yaml(path, cause)) from cause
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{display(path)}:1: expected keys with values, as in `storage: data`")
-    document = Document(path=path, value={})
-    document.value.update(_Filler(document, loader, environ, names).mapping(root, ()))
+    except RecursionError:
+        raise ConfigError(f"{display(path)} is nested too deeply: make it flatter") from None
+    except (OverflowError, ValueError) as cause:  # PyYAML's, for numbers in escapes and directives
+        raise ConfigError(f"{display(path)} is not YAML: {cause}: correct it") from cause
     return document
 
 
 def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
     mark = getattr(cause, "problem_mark", None)
     line = mark.line + 1 if mark else 1
-    return f"{display(path)}:{line}: not YAML: {getattr(cause, 'problem', None) or cause}"
+    problem = getattr(cause, "problem", None) or str(cause).splitlines()[0]
+    return f"{display(path)}:{line}: not YAML: {problem}"
 
 
 class _Filler:
@@ -128,8 +143,25 @@ class _Filler:
         self._loader = loader
         self._environ = environ
         self._names = names
+        self._open: set[yaml.Node] = set()
 
-    def mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
+    def value(self, node: yaml.Node, at: Location) -> Any:
+        """What a node holds. Raises ConfigError for what it can't hold."""
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, at)
+        if node in self._open:
+            raise ConfigError(
+                f"{self._named(at)} is an alias of what it stands in: write out what is meant"
+            )
+        self._open.add(node)
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, at)
+            return [self._item(item, (*at, index)) for index, item in enumerate(node.value)]
+        finally:
+            self._open.discard(node)
+
+    def _mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
@@ -140,24 +172,30 @@ class _Filler:
                 raise ConfigError(
                     f"{display(self._document.path)}:{line}: {key} stands here a second time"
                 )
-            found[key] = self._value(value_node, here)
+            found[key] = self.value(value_node, here)
         return found
 
-    def _value(self, node: yaml.Node, at: Location) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, at)
-        if isinstance(node, yaml.SequenceNode):
-            return [self._item(item, (*at, index)) for index, item in enumerate(node.value)]
-        if node.tag != "tag:yaml.org,2002:str":
-            try:
-                return self._loader.construct_object(node)
-            except (yaml.YAMLError, ValueError) as cause:
-                raise ConfigError(f"{self._document.place(at)}: {cause}") from cause
-        return self._filled(node.value, at)
+    def _scalar(self, node: yaml.ScalarNode, at: Location) -> Any:
+        if node.tag == f"{_TAG}str":
+            return self._filled(node.value, at)
+        if node.tag not in self._loader.yaml_constructors:
+            raise ConfigError(
+                f"{self._named(at)} has the tag {node.tag}, which is not known: leave it out"
+            )
+        try:
+            return self._loader.construct_object(node)
+        except Exception as cause:  # whatever Python says of such a text: PyYAML doesn't translate
+            raise ConfigError(
+                f"{self._named(at)} is no {node.tag.removeprefix(_TAG)}: correct it, or put it in "
+                "quotes if it is text"
+            ) from cause
+
+    def _named(self, at: Location) -> str:
+        return f"{self._document.place(at)}: {'.'.join(map(str, at))}"
 
     def _item(self, node: yaml.Node, at: Location) -> Any:
         self._document.lines[at] = node.start_mark.line + 1
-        return self._value(node, at)
+        return self.value(node, at)
 
     def _filled(self, text: str, at: Location) -> str:
         filled = _REFERENCE.sub(lambda match: self._lookup(match[1], at), text)
@@ -179,7 +217,8 @@ class _Filler:
         if found:
             self._document.filled[found] = f"${{{reference}}}"
             if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
-                self._document.secrets[found] = f"${{{reference}}}"
+                for text in (found, *filter(_tells, map(str.strip, found.splitlines()))):
+                    self._document.secrets[text] = f"${{{reference}}}"
         return found
 
     def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:
@@ -202,6 +241,8 @@ class _Filler:
             raise ConfigError(f"{place}: {path} cannot be read: {cause.strerror}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{place}: {path} is not UTF-8 text") from None
+        except ValueError:
+            raise ConfigError(f"{place}: {name!r} cannot name a file: correct it") from None
         if len(content) > _FILE_BYTES_MAX:
             raise ConfigError(f"{place}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
         return text.removesuffix("\n").removesuffix("\r")

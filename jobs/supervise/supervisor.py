@@ -24,6 +24,7 @@ from threading import Event
 import psutil
 
 from jobs.config import Job, Project
+from jobs.config.mistakes import unforeseen
 from jobs.errors import ConfigError, SupervisorError
 from jobs.files import claimed
 from jobs.run import ending
@@ -205,6 +206,8 @@ class Supervisor:
                 self._reread(name)
             except ConfigError as error:
                 return str(error)
+            except Exception as error:  # the others have to go on
+                return unforeseen(name, error)
         supervised = self._jobs.get(name)
         if supervised is None:
             return f"job {name} is not supervised: it has no file, or enabled: false"

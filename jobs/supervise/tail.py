@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobs.errors import JobsError
@@ -17,16 +17,20 @@ _BYTES_MAX = 1 << 20
 _LOOK_S = 0.25
 
 
-def last(path: Path, lines: int) -> list[str]:
-    """The last lines. Raises JobsError if there is no such log."""
+def last(path: Path, lines: int, redacted: Callable[[str], str] = str) -> list[str]:
+    """The last lines, as ``redacted`` leaves the text. Raises JobsError if there is no such log."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _BYTES_MAX))
+            if file.seek(max(0, size - _BYTES_MAX)):
+                file.readline()  # nobody would recognize the second half of a secret
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         raise JobsError(f"there is no log {path} yet") from None
-    return list(deque(text.splitlines(), maxlen=lines))
+    if size and not text:
+        text = f"(its last line is longer than {_BYTES_MAX >> 20} MiB)"
+    # Before it is split: a secret may have several lines.
+    return list(deque(redacted(text).splitlines(), maxlen=lines))
 
 
 def added(path: Path) -> Iterator[str]:

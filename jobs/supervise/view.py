@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jobs.config import Job, Project
+from jobs.config.mistakes import unforeseen
 from jobs.config.models import Health
 from jobs.errors import ConfigError
 from jobs.kafka.process import find
@@ -102,14 +103,20 @@ def overview(project: Project, store: Store, now: float) -> Overview:
 
 def _view(project: Project, name: str, state: State | None, run: Run | None, now: float) -> JobView:
     try:
-        job = project.job(name)
+        return _right(project.job(name), project, state, run, now)
     except ConfigError as error:
-        return JobView(name=name, mistake=str(error), unhealthy=(str(error),), **_told(state))
+        mistake = str(error)
+    except Exception as error:  # of one job, and all others are to be seen
+        mistake = unforeseen(name, error)
+    return JobView(name=name, mistake=mistake, unhealthy=(mistake,), **_told(state))
+
+
+def _right(job: Job, project: Project, state: State | None, run: Run | None, now: float) -> JobView:
     pulse = read_pulse(pulse_file(job)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # of an earlier run
     return JobView(
-        name=name,
+        name=job.name,
         description=job.file.description,
         enabled=job.file.enabled,
         trigger=str(job.file.trigger),

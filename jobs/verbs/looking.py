@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -199,9 +200,11 @@ def logs(
 
     found = project_of(project, environment)
     path = log_file(found.storage)
+    redacted: Callable[[str], str] = str
     if job is not None:
-        path = found.job(job).directory / ("spark.log" if spark else "run.log")
-    for line in last(path, lines):
+        its = found.job(job)
+        path, redacted = its.directory / ("spark.log" if spark else "run.log"), its.redacted
+    for line in last(path, lines, redacted):
         typer.echo(line)
     for line in added(path) if follow else ():
-        typer.echo(line)
+        typer.echo(redacted(line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import time
@@ -9,16 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from jobs.web.html import page
-from jobs.web.login import COOKIE, LASTS_S, Logins, fields, inside
+from jobs.web.login import LASTS_S, Logins, cookie_name, fields, inside
 
 __all__ = ["Forms", "sent"]
 
 _BODY_BYTES_MAX = 4096
+_WITHIN_S = 5.0
+"""Nobody types meanwhile: a form is sent whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Forms:
             return page("login.html", 403, wrong=True, on=on)
         answer = RedirectResponse(on, 303)
         answer.set_cookie(
-            COOKIE,
+            _cookie(request),
             self.logins.cookie(self.clock()),
             max_age=LASTS_S,
             httponly=True,
@@ -70,15 +73,23 @@ class Forms:
         if not self.ours(await sent(request)):
             raise HTTPException(403, "This form is not from a page of this supervisor.")
         answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return answer
 
 
+def _cookie(request: Request) -> str:
+    return cookie_name(request.headers.get("host", ""))
+
+
 async def sent(request: Request) -> dict[str, str]:
-    """The fields of a small form. Raises HTTPException (413) for a large one."""
+    """The fields of a small form. Raises HTTPException (413, 408) for a large or a slow one."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _BODY_BYTES_MAX:
-            raise HTTPException(413, "This is larger than any form of this page.")
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_BYTES_MAX:
+                    raise HTTPException(413, "This is larger than any form of this page.")
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(408, "The form has not come in time: send it again.") from None
     return fields(body)

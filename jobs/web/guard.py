@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobs.web.address import refusal
-from jobs.web.login import COOKIE, Logins, foreign
+from jobs.web.login import Logins, cookie_name, foreign
 
 __all__ = ["HEADERS", "Guard"]
 
@@ -53,17 +53,18 @@ class Guard:
 
     def _refused(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]
+        host = headers.get("host", "")
         told = refusal(
             self._logins,
             self._clock(),
-            host=headers.get("host", ""),
+            host=host,
             authorization=headers.get("authorization", ""),
-            cookie=cookie_parser(headers.get("cookie", "")).get(COOKIE, ""),
+            cookie=cookie_parser(headers.get("cookie", "")).get(cookie_name(host), ""),
         )
         if told is not None and not (told[0] == 401 and path.startswith(_OPEN)):
             return _refusal(scope["method"], path, headers, *told)
         if scope["method"] not in ("GET", "HEAD") and foreign(
-            headers.get("host", ""), headers.get("origin", ""), headers.get("sec-fetch-site", "")
+            host, headers.get("origin", ""), headers.get("sec-fetch-site", "")
         ):
             return PlainTextResponse("this comes from another site's page\n", 403)
         return None

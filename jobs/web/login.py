@@ -14,11 +14,11 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["COOKIE", "LASTS_S", "Logins", "fields", "foreign", "inside"]
+__all__ = ["LASTS_S", "Logins", "cookie_name", "fields", "foreign", "inside"]
 
-COOKIE = "kfetch_login"
 LASTS_S = 12 * 3600
 _FIELDS_MAX = 8
+_PORT = re.compile(r":(\d{1,5})")
 _INSIDE = re.compile(r"/(?:jobs/[A-Za-z0-9_-]+)?")
 
 
@@ -47,6 +47,13 @@ class Logins:
     def _signed(self, until: str) -> str:
         text = f"kfetch page until {until}".encode(errors="replace")
         return hmac.digest(self.token.encode(), text, "sha256").hex()
+
+
+def cookie_name(host: str) -> str:
+    """The cookie's name for a ``Host`` header: a browser keeps cookies of all its ports together,
+    and two supervisors there would log each other's users out."""
+    port = _PORT.fullmatch(host[host.rfind(":") :])
+    return f"kfetch_login_{port[1]}" if port else "kfetch_login"
 
 
 def _same(one: str, other: str) -> bool:

@@ -158,7 +158,7 @@ class Pages:
         try:
             # Spark's traces have whole query plans, with the options of their sources.
             redacted = self._project.job(job.name).redacted
-            lines, trouble = [redacted(line) for line in tail.last(path, _LOG_LINES)], ""
+            lines, trouble = tail.last(path, _LOG_LINES, redacted), ""
         except ConfigError:
             lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
         except (JobsError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jobs.config import Project
 from jobs.errors import SupervisorError
@@ -23,6 +25,10 @@ log = logging.getLogger("kfetch.web")
 NOWHERE = "none"
 _CONNECTIONS_MAX = 128
 """At one moment, and a browser has six of them for each of its tabs; others get 503."""
+_OPEN_MAX = 2 * _CONNECTIONS_MAX
+"""Others are closed at once: jobs need file descriptors too."""
+_REQUEST_WITHIN_S = 10.0
+"""From the connection, or the answer before, to the end of a request."""
 _END_WITHIN_S = 5.0
 
 
@@ -65,6 +71,39 @@ def _bound(address: Address) -> socket.socket:
     return made
 
 
+class _Timely(H11Protocol):
+    """Waits for a request so long and no longer: anybody can connect, before any login."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > _OPEN_MAX:
+            transport.abort()
+        else:
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._expect_nothing()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self.cycle or self.cycle.response_complete or self.cycle.more_body:
+            self._expect()
+        else:
+            self._expect_nothing()
+
+    def _expect(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(_REQUEST_WITHIN_S, self.transport.close)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
 @contextmanager
 def serving(
     project: Project, bound: socket.socket | None, token: str, stepped_s: Callable[[], float]
@@ -77,7 +116,7 @@ def serving(
         uvicorn.Config(
             application(project, token, stepped_s),
             loop="asyncio",
-            http="h11",
+            http=_Timely,
             ws="none",
             lifespan="off",
             log_config=None,

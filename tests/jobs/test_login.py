@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.web.login import LASTS_S, Logins, fields, foreign, inside
+from jobs.web.login import LASTS_S, Logins, cookie_name, fields, foreign, inside
 
 TOKEN = "0123456789abcdef"
 NOW = 1_700_000_000.0
@@ -37,6 +37,22 @@ def test_no_other_cookie_is_valid(one: str, other: str) -> None:
         assert not OURS.right(cookie) or cookie == TOKEN
     assert not Logins("").right("")
     assert not Logins("").valid(Logins("").cookie(NOW), NOW)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:4747", "kfetch_login_4747"),
+        ("[::1]:80", "kfetch_login_80"),
+        ("kfetch.example", "kfetch_login"),
+        ("[::1]", "kfetch_login"),
+        ("h:1=x; a", "kfetch_login"),
+        ("", "kfetch_login"),
+    ],
+)
+def test_each_port_has_its_cookie(host: str, name: str) -> None:
+    """A browser sends a host's cookies to all of its ports: supervisors must not share a name."""
+    assert name == cookie_name(host)
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,24 @@ def test_a_log_tells_no_secret(shop: Project) -> None:
         assert "nobody knows what is secret" in client.get("/jobs/clicks/log").text
 
 
+def test_a_log_tells_no_secret_of_several_lines(shop: Project) -> None:
+    """Not where it stands whole, nor where the part that is read begins inside it."""
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqh\nkiG9w0BAQEFAASCB\nQ==\n-----END KEY-----"
+    (shop.path.parent / "key.pem").write_text(f"{key}\n")
+    file = shop.path.parent / "jobs" / "clicks.yml"
+    file.write_text(f"{JOB}spark:\n  spark.x: ${{file:../key.pem}}\n")
+    log = shop.storage / "clicks" / "run.log"
+    with browser(shop) as client:
+        log.write_text(f"options: {key}, then\n")
+        assert "options: ${file:../key.pem}, then" in Html(client.get("/jobs/clicks/log").text).text
+        for begun_at in (25, 45):
+            rest = f"{key[begun_at:]}\n"
+            log.write_text(key[:begun_at] + rest + "x" * ((1 << 20) - len(rest) - 6) + "\nlast\n")
+            shown = client.get("/jobs/clicks/log").text
+            assert "last" in Html(shown).text
+            assert not [part for part in ("DANB", "gkqh", "w0BA", "ASCB") if part in shown]
+
+
 def test_no_job_yet(shop: Project) -> None:
     """An empty project is told what to write."""
     (shop.path.parent / "jobs" / "clicks.yml").unlink()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from pathlib import Path
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from jobs.config import Project
 from jobs.supervise import control
 from jobs.supervise.machine import Order, Phase, State
 from jobs.supervise.store import Store
-from jobs.web import pages
+from jobs.web import forms, pages
 from tests.jobs.pages import Html, browser, loaded, supervised
 
 TOKEN = "0123456789abcdef"
@@ -190,6 +194,39 @@ def test_logging_in_and_out(shop: Project) -> None:
         left = client.post("/logout", data=fields(client))
         assert (303, "/login") == (left.status_code, left.headers["Location"])
         assert 303 == client.get("/").status_code
+
+
+def test_two_supervisors_of_a_host(shop: Project) -> None:
+    """Who logs in at one, or out of it, stays logged in at the other: a browser keeps the cookies
+    of all ports of a host together."""
+    other = TOKEN[::-1]
+    with (
+        browser(shop, TOKEN, "kfetch.example:1") as one,
+        browser(shop, other, "kfetch.example:2") as two,
+    ):
+        two.cookies.jar = one.cookies.jar
+        for client, token in ((one, TOKEN), (two, other)):
+            assert 303 == client.post("/login", data={"token": token}).status_code
+        assert [200, 200] == [client.get("/").status_code for client in (one, two)]
+        two.post("/logout", data=fields(two))
+        assert [200, 303] == [client.get("/").status_code for client in (one, two)]
+
+
+def test_a_form_that_does_not_come(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not here in time, or whose sender has left, is answered; none is waited for."""
+    monkeypatch.setattr(forms, "_WITHIN_S", 0.02)
+
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    for receive in (never, gone):
+        request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        with pytest.raises(HTTPException, match="408"):
+            asyncio.run(asyncio.wait_for(forms.sent(request), 20))
 
 
 def test_a_login_from_another_site(shop: Project) -> None:

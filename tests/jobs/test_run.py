@@ -251,6 +251,25 @@ def test_the_python_of_executors(
     assert local or merged["spark.python.unix.domain.socket.dir"] == "/tmp"
 
 
+@pytest.mark.parametrize("given", ["", "/own"])
+def test_a_supervisors_jobs_ship_what_a_plain_run_does(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor starts each job with this tree in PYTHONPATH; executors, who have the archive's,
+    get the project's code and the user's own directories alone, as from ``kfetch run``."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    merged = spark._merged(ARCHIVE, tmp_path)
+    paths = []
+    for supervised in (False, True):
+        monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
+        if supervised:
+            spark.os.environ["PYTHONPATH"] = spark.python_path()
+        spark._prepare_environment(merged, [Path("/code")])
+        paths.append(spark.os.environ["PYTHONPATH"])
+
+    assert [":".join(filter(None, ("/code", given)))] * 2 == paths
+
+
 def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
     deep = Path("/", "d" * 100)

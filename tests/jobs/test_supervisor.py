@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from jobs import config
-from jobs.config import Project
+from jobs.config import Project, yamlfile
 from jobs.errors import ConfigError, SupervisorError
 from jobs.run.kinds import Kind
 from jobs.supervise import control
@@ -329,6 +330,40 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
             first
         )
         assert str(store.answer_of(second)).startswith("conf/jobs/a.yml:14: the key a is not known")
+
+
+def test_a_bug_over_one_file_costs_its_own_job_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The overview shows it as that job's mistake, an order is answered with it, the others go on;
+    its trace is logged, once however often somebody looks."""
+
+    def read(path: Path, *more: Any) -> yamlfile.Document:
+        if path.stem == "odd":
+            raise KeyError("hunter42")
+        return yamlfile.read(path, *more)
+
+    stage.job("good", CONTINUOUS, UNTIL_TERM)
+    stage.job("odd", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "good", "odd")
+        monkeypatch.setattr("jobs.config.project.read", read)
+        asked = store.ask("odd", Order.RESTART, stage.now)
+        supervisor.step(stage.now)
+        answer = str(store.answer_of(asked))
+        for _ in range(9):
+            good, odd = overview(stage.project, store, stage.now).jobs
+
+        assert answer.startswith(
+            "job odd cannot be read: KeyError: this is a bug of kfetch: the lo"
+        )
+        assert ((answer,), answer, Phase.RUNNING) == (odd.unhealthy, odd.mistake, odd.phase)
+        assert ((), Phase.RUNNING) == (good.unhealthy, good.phase)
+        assert [answer] == stage.project.checked()[1]
+        assert "hunter42" not in answer
+        assert {"in _take": 1, "in _view": 1, "in checked": 1} == {
+            place: caplog.text.count(place) for place in ("in _take", "in _view", "in checked")
+        }
 
 
 def test_what_is_shown(stage: Stage) -> None:

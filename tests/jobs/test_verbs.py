@@ -14,6 +14,7 @@ from jobs.supervise import tail
 from jobs.supervise.store import Store
 from jobs.verbs import text
 from tests.jobs.commands import Told
+from tests.jobs.projects import JOB
 
 
 def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
@@ -121,6 +122,9 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
         tail.last(path, 1)
     path.write_text("one\ntwo\nthree\n")
     assert ["two", "three"] == tail.last(path, 2)
+    assert ["one", "2 and 3"] == tail.last(
+        path, 2, lambda text: text.replace("two\nthree", "2 and 3")
+    )
 
     lines = tail.added(path)
     got: list[str] = []
@@ -135,6 +139,29 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     reading.join(10)
     assert "four" == got[0]
     assert got[1] in ("four", "anew")
+
+
+def test_a_log_of_one_line(tmp_path: Path) -> None:
+    """A line whose beginning is out of reach is not shown in part, and that is told."""
+    path = tmp_path / "run.log"
+    path.write_text("")
+    assert [] == tail.last(path, 9)
+    path.write_text("x" * ((1 << 20) + 1))
+    assert ["(its last line is longer than 1 MiB)"] == tail.last(path, 9)
+
+
+def test_logs_tell_no_secret(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job takes as a secret from a file is shown as its file has it."""
+    (project / "conf" / "key").write_text("swordfish\nof the second line\n")
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(f"{JOB}spark:\n  spark.x: ${{file:../key}}\n")
+    monkeypatch.setenv("SERVERS", "127.0.0.1:9092")
+    directory = project / "data" / "clicks"
+    directory.mkdir(parents=True)
+    for name in ("run.log", "spark.log"):
+        (directory / name).write_text("x=swordfish\nof the second line, then\n")
+    for more in ((), ("--spark",), ("-n", "1")):
+        assert "x=${file:../key}, then\n" == kfetch("logs", "clicks", *more)[1]
 
 
 def test_the_shell_completes(

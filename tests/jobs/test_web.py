@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -137,6 +138,70 @@ def test_a_token_is_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert TOKEN_VARIABLE not in os.environ
         assert (401, "Bearer") == _get(address)[:2]
         assert 200 == _get(address, Authorization=f"Bearer {TOKEN}")[0]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost:",
+        b"GET /login HTTP/1.1\r\nHost: x\r\n\r\nGET",
+        b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\ntoken",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\ntoken",
+    ],
+)
+def test_who_sends_no_whole_request_is_left(
+    project: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """The connection is closed after a while, though a byte comes now and then; others go on."""
+    monkeypatch.setattr("jobs.web.serve._REQUEST_WITHIN_S", 0.3)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as bound,
+        serving(loaded, bound, TOKEN, time.time) as address,
+        socket.create_connection(bound.getsockname()) as slow,
+    ):
+        slow.sendall(sent)
+        slow.settimeout(0.05)
+        deadline, ended = time.monotonic() + 20, False
+        while not ended:
+            assert time.monotonic() < deadline
+            try:
+                slow.sendall(b"x" if sent else b"")
+                ended = not slow.recv(65536)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                ended = True
+        monkeypatch.setattr("jobs.web.serve._REQUEST_WITHIN_S", 20.0)
+        assert 200 == _get(address, Authorization=f"Bearer {TOKEN}")[0]
+
+
+def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that ask for nothing: the supervisor needs its file descriptors for jobs."""
+    monkeypatch.setattr("jobs.web.serve._OPEN_MAX", 3)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with (
+        ExitStack() as opened,
+        socket.create_server(("127.0.0.1", 0)) as bound,
+        serving(loaded, bound, "", time.time) as address,
+    ):
+        kept = [
+            opened.enter_context(socket.create_connection(bound.getsockname())) for _ in range(3)
+        ]
+        with socket.create_connection(bound.getsockname(), timeout=20) as more:
+            assert b"" == more.recv(1)
+        kept.pop().close()
+        deadline = time.monotonic() + 20
+        while not _answers(address):
+            assert time.monotonic() < deadline
+
+
+def _answers(address: Address | None) -> bool:
+    try:
+        return _get(address)[0] == 200
+    except OSError:
+        return False
 
 
 def test_a_port_that_is_taken(
