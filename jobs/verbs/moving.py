@@ -230,8 +230,7 @@ def _show(plan: Plan, every: bool) -> None:
         typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
     moving = [each for each in plan.moves if each.moves]
     _table(moving if every else sorted(moving, key=_size)[:_LINES_MAX])
-    if not every and len(moving) > _LINES_MAX:
-        typer.echo(f"  and {len(moving) - _LINES_MAX:,} more: --partitions shows all")
+    _show_rest(0 if every else len(moving) - _LINES_MAX)
     typer.echo(
         f"{len(moving):,} of {len(plan.moves):,} partitions move: {plan.again:,} offsets come "
         f"again, {plan.skipped:,} are skipped"
@@ -241,6 +240,11 @@ def _show(plan: Plan, every: bool) -> None:
             typer.echo(f"rows of what is read behind the move are deleted from {name} first")
         elif plan.again:
             typer.echo(f"{name} will have what comes again twice: kfetch offsets replay deletes it")
+
+
+def _show_rest(left_out: int) -> None:
+    if left_out > 0:
+        typer.echo(f"  and {left_out:,} more: --partitions shows all")
 
 
 def _show_others(others: Sequence[Job]) -> None:
@@ -358,8 +362,7 @@ def _show_undoing(plan: Undoing, every: bool) -> None:
     shown = rows if every else rows[:_LINES_MAX]
     if shown:
         table(("  partition", "from", "to"), shown)
-    if len(rows) > len(shown):
-        typer.echo(f"  and {len(rows) - len(shown):,} more: --partitions shows all")
+    _show_rest(len(rows) - len(shown))
 
 
 def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:

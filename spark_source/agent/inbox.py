@@ -41,10 +41,7 @@ class Inbox:
     """
 
     def __init__(
-        self,
-        lane: Callable[[Broker], LaneOfOne],
-        budget: Budget,
-        look: Callable[[], bool],
+        self, lane: Callable[[Broker], LaneOfOne], budget: Budget, look: Callable[[], bool]
     ) -> None:
         self._lane = lane
         self._budget = budget

@@ -36,13 +36,12 @@ class Cluster:
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
         names = None if topics is None else sorted(topics)
-        self._turns += 1
-        view = retrying(
-            "asking for metadata",
-            lambda: self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline),
-            self._options,
-            deadline,
-        )
+
+        def attempt() -> ClusterView:
+            self._turns += 1
+            return self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline)
+
+        view = retrying("asking for metadata", attempt, self._options, deadline)
         self._brokers = view.brokers
         return view
 

@@ -168,6 +168,28 @@ def test_topic_error_is_asked_again(kafka: LittleKafka, cluster: Cluster) -> Non
     assert cluster.view(["t"], soon()).exists(T1)
 
 
+def test_a_broker_that_can_not_tell_is_not_the_only_voice(
+    kafka: LittleKafka, cluster: Cluster
+) -> None:
+    """Metadata that one connected broker keeps refusing is asked of another one meanwhile."""
+    cluster.offsets({T0: -1, T1: -1}, soon())  # now both are connected
+    refused = MetadataResponse.MetadataResponseTopic
+
+    def refuse(request: Any) -> MetadataResponse:
+        reply = kafka._metadata(request)
+        topic = refused(version=request.API_VERSION, name="t", partitions=[])
+        topic.error_code = LEADER_NOT_AVAILABLE
+        reply.topics = [topic]
+        return reply
+
+    for node in kafka.nodes:  # whoever would be asked first
+        kafka.nodes[1].always(MetadataRequest, kafka._metadata)
+        kafka.nodes[2].always(MetadataRequest, kafka._metadata)
+        kafka.nodes[node].always(MetadataRequest, refuse)
+
+        assert {0, 1} == {*cluster.view({"t"}, soon(1)).topics["t"].leaders}
+
+
 def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
     """The next bootstrap broker is asked when the first is down."""
     with ScriptedBroker() as dead:
