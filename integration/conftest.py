@@ -40,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", pardon)
 
 
+AUTHORIZER: dict[str, object] = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow_everyone_if_no_acl_found": True,
+}
+"""Properties of a broker where everybody may do everything to topics that no rule is about."""
+
+
 class TopicFactory(Protocol):
     def __call__(
         self,
@@ -54,7 +61,8 @@ class TopicFactory(Protocol):
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One node with test settings, for all tests of the run."""
-    with Cluster.start(tmp_path_factory.mktemp("kafka")) as cluster:
+    directory = tmp_path_factory.mktemp("kafka")
+    with Cluster.start(directory, properties=_dotted(AUTHORIZER)) as cluster:
         yield cluster
 
 

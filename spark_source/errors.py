@@ -11,6 +11,7 @@
     │   ├── PartitionGone      the partition or its topic no longer exists
     │   └── OffsetBeyondLog    the position is past the log's end, and no epoch explains why
     ├── BrokerError            the broker answered with an error code
+    │   └── AccessRefused      it refuses the log-in, or its ACLs what is asked
     ├── WireError              bytes that do not follow the protocol
     │   ├── UnsupportedVersion no version of an API that both sides speak
     │   └── CorruptBatch       a record batch that fails its checks
@@ -92,6 +93,10 @@ class OffsetBeyondLog(DataLoss):
 
 class BrokerError(KfetchError):
     """The broker answered with an error code. ``code`` int, ``retriable`` bool."""
+
+
+class AccessRefused(BrokerError):
+    """The broker refuses who asks, or what: asking again does not help."""
 
 
 class WireError(KfetchError):

@@ -22,20 +22,22 @@ from jobs.supervise.processes import MARK
 class Project:
     """A directory in which commands are given."""
 
-    def __init__(self, directory: Path, kafka: Cluster) -> None:
+    def __init__(self, directory: Path, kafka: Cluster, **environ: str) -> None:
         self.directory = directory
         self._environ = os.environ | {
             "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
             "PYTHONPATH": python_path(),
+            **environ,
         }
 
     def kfetch(self, *words: str, code: int = 0) -> str:
         """One command; what it printed."""
-        done = self._run(*words)
+        done = self.run(*words)
         assert code == done.returncode, done.stdout + done.stderr
         return done.stdout
 
-    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One command, however it ends."""
         return subprocess.run(
             [sys.executable, "-P", "-m", "jobs.cli", *words],
             cwd=self.directory,
@@ -50,7 +52,7 @@ class Project:
 
     def jobs(self) -> dict[str, Any]:
         """All jobs by name, however healthy they are."""
-        told = json.loads(self._run("status", "--json").stdout)
+        told = json.loads(self.run("status", "--json").stdout)
         return {job["name"]: job for job in told["jobs"]}
 
     def job(self) -> Any:

@@ -8,20 +8,26 @@ import random
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ACLOperation
 from pyspark.sql import SparkSession
 
+from integration.acls import deny
+from integration.conftest import AUTHORIZER
 from integration.running import project as files
 from integration.running.commands import Project
 from integration.streams import PATIENCE_S
 from jobs import progress
 from jobs.kafka import Cluster
+from jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -42,6 +48,16 @@ sink: {{path: "${{storage}}/tables/{name}"{sink}}}
 trigger: {trigger}
 restart: {{initial: 1 second, max: 5 seconds}}
 {more}
+"""
+PASSWORD = "not-the-right-horse"
+PROTECTED = """\
+  protected:
+    bootstrap.servers: 127.0.0.1:1
+    security.protocol: SASL_PLAINTEXT
+    sasl.mechanism: PLAIN
+    sasl.jaas.config: >-
+      org.apache.kafka.common.security.plain.PlainLoginModule required
+      username="night" password="${env:NIGHT_PASSWORD}";
 """
 CODE = """\
 import random
@@ -72,8 +88,8 @@ def text(name: str, topic: str, trigger: str, **over: str) -> str:
 
 @pytest.fixture
 def kafka_of_the_night(kafka_cluster: Callable[..., Cluster]) -> Cluster:
-    """One broker, to be bounced."""
-    return kafka_cluster(nodes=1)
+    """One broker, to be bounced, that denies what rules say."""
+    return kafka_cluster(nodes=1, **AUTHORIZER)
 
 
 @contextmanager
@@ -119,13 +135,15 @@ def test_in_the_morning_all_is_there_once(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    """Supervisor killed twice, jobs at random, the broker bounced: every table has each record
-    once, the job with lost data was given up at its first word of it, the history is true, and
-    nothing is left running."""
+    """Eight jobs, the supervisor killed twice, jobs at random, the broker bounced: every table has
+    each record once; the jobs that lost data, or are denied their topic, were given up at their
+    first word of it; the one with a password never began, and the password is nowhere; the history
+    is true, and nothing is left running."""
     kafka = kafka_of_the_night
-    live, lost = topic(2, cluster=kafka), topic(1, cluster=kafka)
+    live, lost, denied = (topic(count, cluster=kafka) for count in (2, 1, 1))
     expire(kafka, lost)
-    shop = Project(tmp_path / "shop", kafka)
+    deny(kafka, denied, ACLOperation.READ)
+    shop = Project(tmp_path / "shop", kafka, NIGHT_PASSWORD=PASSWORD)
     shop.directory.mkdir()
     (shop.directory / "night.py").write_text(CODE)
     always, every_minute = "{processingTime: 1 second}", '{cron: "* * * * *"}'
@@ -138,12 +156,18 @@ def test_in_the_morning_all_is_there_once(
         once=text("once", live, "availableNow"),
         merged=text("merged", live, "continuous", sink=", mode: merge, keys: id"),
         lossy=text("lossy", lost, always, start=f"""'{{"{lost}":{{"0":0}}}}'"""),
+        denied=text("denied", denied, always),
     )
+    with (shop.directory / "kfetch.yml").open("a") as file:
+        file.write(PROTECTED)
+    page = f"127.0.0.1:{free_ports(1)[0]}"
     try:
         with producing(kafka, live) as sent:
-            shop.kfetch("up", "--detach")
-            kills = disturb(shop, kafka)
+            shop.kfetch("up", "--detach", "--listen", page)
+            told = protect(shop)
+            kills = disturb(shop, kafka, page)
         settle(shop, sent[0])
+        told += everything_told(shop, page)
     finally:
         shop.kfetch("down")
 
@@ -154,10 +178,51 @@ def test_in_the_morning_all_is_there_once(
         found = sorted(row.id for row in table.select("id").collect())
         missing, twice = sorted(set(range(sent[0])) - set(found)), len(found) - len(set(found))
         assert ([], 0, sent[0]) == (missing[:10], twice, len(found)), name
-    check_history(shop)
+    check_history(shop, denied)
+    assert PASSWORD not in told
+    assert [] == [path for path in written(shop) if PASSWORD.encode() in path.read_bytes()]
 
 
-def disturb(shop: Project, kafka: Cluster) -> int:
+def protect(shop: Project) -> str:
+    """A job for a cluster with a log-in comes along, and is refused; what was said of it."""
+    job = text("protected", "orders", "continuous").replace("cluster: main", "cluster: protected")
+    (shop.directory / "jobs" / "protected.yml").write_text(job)
+    told = ""
+    for code, *words in ((2, "validate"), (2, "run", "protected"), (1, "start", "protected")):
+        done = shop.run(*words)
+        told += done.stdout + done.stderr
+        assert (code, True) == (done.returncode, "SASL" in done.stderr), done.stderr
+    return told
+
+
+def everything_told(shop: Project, page: str) -> str:
+    """What commands and pages say."""
+    words = ("status", "history", "list", "lag")
+    told = [shop.run(word, "--json").stdout for word in words]
+    for job in ("protected", "denied", "always"):
+        told += [shop.run("logs", job, "-n", "9999").stdout]
+        told += [answered(f"http://{page}/jobs/{job}")]
+    told += [shop.run("logs", "-n", "9999").stdout, answered(f"http://{page}/metrics")]
+    found = "".join([*told, answered(f"http://{page}/")])
+    assert "kfetch speaks PLAINTEXT only so far" in found
+    return found
+
+
+def answered(url: str) -> str:
+    """A page, or the sentence that it does not exist."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+    except HTTPError as refused:
+        return refused.read().decode()
+
+
+def written(shop: Project) -> Iterator[Path]:
+    """All files of the project, its storage with logs and the supervisor's database."""
+    return (path for path in shop.directory.rglob("*") if path.is_file())
+
+
+def disturb(shop: Project, kafka: Cluster, page: str) -> int:
     """Kill now this, now that; how often."""
     chance, kills = random.Random(7), 0
     deadline = time.monotonic() + SECONDS
@@ -167,7 +232,7 @@ def disturb(shop: Project, kafka: Cluster) -> int:
         left = deadline - time.monotonic()
         if supervisors < 2 and left < SECONDS * (0.7 - 0.4 * supervisors):
             os.kill(shop_status(shop)["supervisor"], signal.SIGKILL)
-            shop.kfetch("up", "--detach")
+            shop.kfetch("up", "--detach", "--listen", page)
             supervisors += 1
         elif not bounced and left < SECONDS / 2:
             kafka.node(1).kill()
@@ -184,7 +249,7 @@ def disturb(shop: Project, kafka: Cluster) -> int:
 
 
 def shop_status(shop: Project) -> Any:
-    return json.loads(shop._run("status", "--json").stdout)
+    return json.loads(shop.run("status", "--json").stdout)
 
 
 def settle(shop: Project, sent: int) -> None:
@@ -210,14 +275,18 @@ def settle(shop: Project, sent: int) -> None:
         time.sleep(1)
 
 
-def check_history(shop: Project) -> None:
-    """Each run has an end; only the job that lost data was given up, and that at once."""
+def check_history(shop: Project, denied: str) -> None:
+    """Each run has an end; only who lost data, or was denied it, was given up, and that at once."""
     runs = json.loads(shop.kfetch("history", "-n", "1000", "--json"))
     assert all(run["ended_s"] and run["kind"] for run in runs)
     kinds = {name: [run["kind"] for run in runs if run["job"] == name] for name in shop.jobs()}
-    # Newest first: nothing came after the word of lost data, whatever was killed before it.
-    assert "data_loss" == kinds["lossy"][0]
-    assert set(kinds["lossy"][1:]) <= {"killed"}
+    # Newest first: nothing came after the last word, whatever was killed before it.
+    for name, last in (("lossy", "data_loss"), ("denied", "auth")):
+        assert last == kinds[name][0]
+        assert set(kinds[name][1:]) <= {"killed"}
+    (why,) = [run["sentence"] for run in runs if run["kind"] == "auth"]
+    assert f"read topic {denied}: add Read and Describe with kafka-acls.sh" in why
+    assert [] == kinds["protected"]
     assert "killed" in {kind for of_job in kinds.values() for kind in of_job}
     for name in ("always", "merged"):
         assert set(kinds[name]) <= {"killed", "failed", "stopped"}, kinds[name]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from kafka.admin import ACLOperation
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from integration.acls import deny
 from integration.conftest import TopicFactory
-from integration.streams import drain, kfetch
+from integration.streams import PATIENCE_S, drain, kfetch
 from jobs.kafka import Cluster
+from jobs.run.ending import error_from, kind_of
+from jobs.run.kinds import Kind
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +122,30 @@ def test_starting_offsets_must_name_every_partition(
         "OptionError: option startingOffsets must name every subscribed partition and no other: "
         f"it lacks {name}-1 (use -1 in the offset field for latest, -2 for earliest)"
     ) in failure(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("operation", "asking"), [("READ", "watching {}-0 at"), ("DESCRIBE", "asking for topic {}")]
+)
+def test_a_topic_that_the_broker_denies(
+    spark: SparkSession,
+    kafka: Cluster,
+    topic: TopicFactory,
+    tmp_path: Path,
+    operation: str,
+    asking: str,
+) -> None:
+    """A rule of a real broker ends the query at its first word, with the topic and what to do."""
+    name = topic()
+    deny(kafka, name, ACLOperation[operation])
+    began = time.monotonic()
+    told = failure(kfetch(spark, kafka, subscribe=name, startingOffsets="earliest"), tmp_path)
+
+    assert f"AccessRefused: {asking.format(name)}" in told
+    assert "TOPIC_AUTHORIZATION_FAILED (29)" in told
+    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in told
+    assert time.monotonic() - began < PATIENCE_S / 3  # no look-up was tried again and again
+    assert Kind.AUTH is kind_of(error_from(RuntimeError(told), "failed", tmp_path))
 
 
 def failure(source: object, checkpoint: Path) -> str:

@@ -51,12 +51,6 @@ def read(path: Path) -> Ending:
 
 
 _CLASS = re.compile(r"\bspark_source\.errors\.(?P<name>\w+): ")
-_REFUSALS = re.compile(
-    r"\b(?:SASL_AUTHENTICATION_FAILED|ILLEGAL_SASL_STATE|UNSUPPORTED_SASL_MECHANISM"
-    r"|(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED)\b"
-)
-"""Names of Kafka's error codes 58, 34, 33, 29, 30, 31 and 53."""
-
 
 UNDECODED = "cannot decode "
 """How the sentence about a value that is not of the job's fields begins."""
@@ -79,7 +73,7 @@ def _class_for(name: str, text: str) -> type[JobsError]:
     found = getattr(source_errors, name, source_errors.KfetchError)
     if issubclass(found, source_errors.DataLoss):
         return RecordsLost
-    if name.startswith("Auth") or _REFUSALS.search(text):
+    if issubclass(found, source_errors.AccessRefused):
         return RefusedByBroker
     # A checkpoint that cannot be used is as unusable at the next attempt.
     wrong = (source_errors.OptionError, source_errors.CheckpointError)

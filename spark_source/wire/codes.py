@@ -6,9 +6,11 @@ code means. The table of codes is kafka-python's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafka.errors import for_code
 
-from spark_source.errors import BrokerError
+from spark_source.errors import AccessRefused, BrokerError
 
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
@@ -26,10 +28,14 @@ _TOPIC_CHANGED = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONS
 _EPOCH_BEHIND = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
 
 
+# Refusals of SASL 33, 34, 58; by ACLs 29, 30, 31, 53, 65.
+_TOPIC_AUTHORIZATION_FAILED = 29
+_ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
+
+
 def name(code: int) -> str:
-    """The protocol's name of a code, e.g. ``NOT_LEADER_OR_FOLLOWER``-like, for messages."""
-    known: str = for_code(code).__name__
-    return f"{known.removesuffix('Error')} ({code})"
+    """The protocol's name of a code and its number, as brokers' logs have it."""
+    return f"{for_code(code).message} ({code})"
 
 
 def retriable(code: int) -> bool:
@@ -39,9 +45,19 @@ def retriable(code: int) -> bool:
 
 def error(code: int, what: str, **context: object) -> BrokerError:
     """The exception for a code: ``what`` says which request to whom about what."""
-    return BrokerError(
-        f"{what}: the broker answered {name(code)}: {for_code(code).description}",
+    kind = AccessRefused if code in _ACCESS else BrokerError
+    return kind(
+        f"{what}: the broker answered {name(code)}: {_meaning(code, context)}",
         code=code,
         retriable=retriable(code),
         **context,
     )
+
+
+def _meaning(code: int, context: Mapping[str, object]) -> str:
+    if code == _TOPIC_AUTHORIZATION_FAILED and "topic" in context:
+        return (
+            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
+            f"{context['topic']}: add Read and Describe with kafka-acls.sh"
+        )
+    return str(for_code(code).description)

@@ -10,6 +10,7 @@ from jobs.errors import ConfigError, JobsError, SparkError
 from jobs.run import ending
 from jobs.run.ending import Ending
 from jobs.run.kinds import Kind
+from spark_source.wire import codes
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -26,8 +27,7 @@ spark_source.errors.{name}: what happened
         (TRACE.format(name="OptionError"), Kind.CONFIG),
         (TRACE.format(name="CheckpointError"), Kind.CONFIG),
         (TRACE.format(name="BrokerError"), Kind.FAILED),
-        (TRACE.format(name="AuthenticationFailed"), Kind.AUTH),
-        (TRACE.format(name="BrokerError") + " TOPIC_AUTHORIZATION_FAILED", Kind.AUTH),
+        (TRACE.format(name="AccessRefused"), Kind.AUTH),
         (TRACE.format(name="ConnectionLost"), Kind.FAILED),
         (TRACE.format(name="NoSuchError"), Kind.FAILED),
         ("[USER_RAISED_EXCEPTION] cannot decode t-0, offset 1: value is not JSON", Kind.CONFIG),
@@ -42,6 +42,17 @@ def test_kinds(cause: str, kind: Kind) -> None:
     assert kind is ending.kind_of(error)
     assert str(error).startswith("job a failed: ")
     assert str(error).endswith("(see spark.log)")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(29, Kind.AUTH), (31, Kind.AUTH), (58, Kind.AUTH), (6, Kind.FAILED)]
+)
+def test_what_a_broker_answers(code: int, kind: Kind) -> None:
+    """A refusal for good is known in Spark's text by the error that the source raises for it."""
+    told = codes.error(code, "watching clicks-0", topic="clicks")
+    text = TRACE.replace("what happened", str(told)).format(name=type(told).__name__)
+
+    assert kind is ending.kind_of(ending.error_from(RuntimeError(text), "failed", Path("log")))
 
 
 @pytest.mark.parametrize("error", [ConfigError("a.yml:1: wrong"), SparkError("no Java")])

@@ -139,7 +139,7 @@ def test_authorization_is_final(kafka: LittleKafka, cluster: Cluster) -> None:
 
     broker = kafka.nodes[1].broker
     assert str(caught.value).startswith(
-        f"listing offsets of t-0 at {broker}: the broker answered TopicAuthorizationFailed (29)"
+        f"listing offsets of t-0 at {broker}: the broker answered TOPIC_AUTHORIZATION_FAILED (29)"
     )
     assert 1 == len(kafka.nodes[1].asked(ListOffsetsRequest))
 

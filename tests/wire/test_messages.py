@@ -11,7 +11,7 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from spark_source.errors import BrokerError
+from spark_source.errors import AccessRefused, BrokerError
 from spark_source.model import NO_TOPIC_ID, TopicPartition
 from spark_source.options import NetworkOptions
 from spark_source.wire import codes, messages
@@ -173,3 +173,20 @@ def test_codes(code: int, retriable: bool) -> None:
     assert str(told).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
     assert (code, retriable, "t") == (told.code, told.retriable, told.topic)
     assert f"({code})" in codes.name(code)
+
+
+@pytest.mark.parametrize("code", [29, 30, 31, 33, 34, 53, 58, 65])
+def test_refusals_are_a_class_of_their_own(code: int) -> None:
+    """Who may not ask is told so by class: nobody has to look for words in the sentence."""
+    told = codes.error(code, "fetching t-0", topic="t")
+    assert type(told) is AccessRefused
+    assert not told.retriable
+
+
+def test_a_denied_topic() -> None:
+    """The sentence has Kafka's own name for the error, the topic, and what to do."""
+    assert str(codes.error(29, "watching t-0", topic="t")) == (
+        "watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): its ACLs don't let "
+        "this user (User:ANONYMOUS where there is no log-in) read topic t: add Read and Describe "
+        "with kafka-acls.sh"
+    )
