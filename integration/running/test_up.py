@@ -50,7 +50,7 @@ def test_a_project_survives_kills(
     assert "no mistakes" in project.kfetch("validate")
     produce(project, kafka, 0)
     listen = f"127.0.0.1:{free_ports(1)[0]}"
-    project.kfetch("up", "--detach", "--listen", listen)
+    assert f"page: http://{listen}/\n" in project.kfetch("up", "--detach", "--listen", listen)
     first = project.until(lambda job: job["lag"] == 0 and job["batch"] is not None)
 
     os.kill(project.status()["supervisor"], signal.SIGKILL)

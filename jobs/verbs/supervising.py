@@ -50,7 +50,10 @@ def up(
     project: ProjectFile = None,
     environment: Environment = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Go to the background once it supervises.")
+        bool,
+        typer.Option(
+            "--detach", help="Go to the background once it supervises, and tell where the page is."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as lines of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file alone.")] = False,
@@ -77,22 +80,26 @@ def up(
         return
     from jobs.supervise.supervisor import Supervisor
     from jobs.web.serve import listening, serving
+    from jobs.web.where import leave
 
     with (
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
-        listening(listen) as (bound, token),
+        listening(listen) as (bound, token, closed),
         Supervisor.take(found) as supervisor,
-        serving(found, bound, token, lambda: supervisor.stepped_s),
+        serving(found, bound, token, lambda: supervisor.stepped_s) as address,
     ):
+        leave(found.storage, address, token=bool(token), closed=closed)
         supervisor.run(stop, hurry)
 
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from jobs.supervise.background import start_in_background
+    from jobs.web.where import page_of
 
     pid = start_in_background(project, environment, listen)
     typer.echo(f"supervising (process {pid}); end it with: kfetch down")
+    typer.echo(page_of(project.storage, pid))
 
 
 @contextmanager

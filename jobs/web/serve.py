@@ -33,8 +33,9 @@ _END_WITHIN_S = 5.0
 
 
 @contextmanager
-def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str]]:
-    """A socket at ``HOST:PORT`` and the token of the environment; no socket for ``none``.
+def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str, str]]:
+    """A socket at ``HOST:PORT``, the token of the environment, and an empty sentence; for ``none``
+    no socket, and the sentence why.
 
     Without a word it is the default address, and no socket if that is taken: jobs run without it.
     The token is taken out of the environment, or every job would have it. Raises ConfigError for an
@@ -42,7 +43,7 @@ def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str]]:
     """
     token = os.environ.pop(TOKEN_VARIABLE, "")
     if listen == NOWHERE:
-        yield None, token
+        yield None, token, "--listen none"
         return
     address = Address.parse(listen or DEFAULT, token)
     try:
@@ -52,10 +53,10 @@ def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str]]:
         if listen:
             raise SupervisorError(f"{sentence}: name another with --listen") from cause
         log.warning("%s: no page and no metrics; name another address with --listen", sentence)
-        yield None, token
+        yield None, token, f"{sentence}: name another address with --listen"
         return
     with bound:
-        yield bound, token
+        yield bound, token, ""
 
 
 def _bound(address: Address) -> socket.socket:

@@ -111,7 +111,7 @@ def test_metrics_are_served(project: Path, caplog: pytest.LogCaptureFixture) -> 
     """In the form that is asked for, to who may ask; afterwards nobody listens there."""
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     caplog.set_level(logging.INFO)
-    with listening("127.0.0.1:0") as (bound, token):
+    with listening("127.0.0.1:0") as (bound, token, _):
         with serving(loaded, bound, token, time.time) as address:
             status, form, text = _get(address)
             assert (200, True) == (status, form.startswith("text/plain; version="))
@@ -132,7 +132,7 @@ def test_a_token_is_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
-        listening("127.0.0.1:0") as (bound, token),
+        listening("127.0.0.1:0") as (bound, token, _),
         serving(loaded, bound, token, time.time) as address,
     ):
         assert TOKEN_VARIABLE not in os.environ
@@ -217,10 +217,13 @@ def test_a_port_that_is_taken(
         ):
             pass
         monkeypatch.setattr("jobs.web.serve.DEFAULT", taken)
-        with listening(None) as (bound, token), serving(loaded, bound, token, time.time) as address:
+        with (
+            listening(None) as (bound, token, _),
+            serving(loaded, bound, token, time.time) as address,
+        ):
             assert address is None
     assert "no page and no metrics; name another address with --listen" in caplog.text
-    with listening("none") as (bound, _):
+    with listening("none") as (bound, _, _):
         assert bound is None
 
 
@@ -229,7 +232,7 @@ def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("jobs.newest._FRESH_S", 0.0)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
-        listening("127.0.0.1:0") as (bound, token),
+        listening("127.0.0.1:0") as (bound, token, _),
         serving(loaded, bound, token, time.time) as address,
         Store.of(loaded.storage) as store,
         store._together(),
