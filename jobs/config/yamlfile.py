@@ -38,6 +38,11 @@ _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*
 _FILE = re.compile(r"file:(?P<path>.+)")
 _FILE_BYTES_MAX = 64 << 10
 """A secret is short; whoever names a log or a device by mistake is told."""
+_YAML_BYTES_MAX = 1 << 20
+_VALUES_MAX = 20_000
+"""Aliases are written out here: ten lines of them can stand for more than any memory holds."""
+_TEXT_MAX = 4 << 20
+"""Characters, for the same reason: what ``${file:…}`` brings can be repeated, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Document:
     """Parse a file; ``names`` are further references, as ``${storage}``. Raises ConfigError."""
     try:
-        loader = yaml.SafeLoader(path.read_text())
+        loader = yaml.SafeLoader(_text(path))
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             raise ConfigError(
@@ -126,6 +131,17 @@ def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Do
     return document
 
 
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(_YAML_BYTES_MAX + 1)
+    if len(content) > _YAML_BYTES_MAX:
+        raise ConfigError(
+            f"{display(path)}:1: the file is longer than {_YAML_BYTES_MAX >> 20} MiB: "
+            "no file of a project is"
+        )
+    return content.decode()
+
+
 def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
     mark = getattr(cause, "problem_mark", None)
     line = mark.line + 1 if mark else 1
@@ -144,9 +160,13 @@ class _Filler:
         self._environ = environ
         self._names = names
         self._open: set[yaml.Node] = set()
+        self._values = 0
+        self._characters = 0
 
     def value(self, node: yaml.Node, at: Location) -> Any:
         """What a node holds. Raises ConfigError for what it can't hold."""
+        self._values += 1
+        self._check_size(self._values, _VALUES_MAX, "values", at)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, at)
         if node in self._open:
@@ -161,10 +181,18 @@ class _Filler:
         finally:
             self._open.discard(node)
 
+    def _check_size(self, size: int, most: int, unit: str, at: Location) -> None:
+        """Raise for a file that grows too large, at the outermost key: all within is another's."""
+        if size > most:
+            raise ConfigError(
+                f"{self._named(at[:1])}: with its aliases written out, the file has more than "
+                f"{most:,} {unit}: write fewer"
+            )
+
     def _mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(key_node.value)
+            key = self._key(key_node)
             here = (*at, key)
             self._document.lines.setdefault(here, key_node.start_mark.line + 1)
             if key in found:
@@ -174,6 +202,14 @@ class _Filler:
                 )
             found[key] = self.value(value_node, here)
         return found
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise ConfigError(
+                f"{display(self._document.path)}:{node.start_mark.line + 1}: a key must be text, "
+                "and this is a list or has keys of its own: correct it"
+            )
+        return str(node.value)
 
     def _scalar(self, node: yaml.ScalarNode, at: Location) -> Any:
         if node.tag == f"{_TAG}str":
@@ -199,6 +235,8 @@ class _Filler:
 
     def _filled(self, text: str, at: Location) -> str:
         filled = _REFERENCE.sub(lambda match: self._lookup(match[1], at), text)
+        self._characters += len(filled)
+        self._check_size(self._characters, _TEXT_MAX, "characters", at)
         if filled != text:
             self._document.written[at] = text
         return filled
