@@ -7,11 +7,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["claimed", "locked", "write_json"]
+__all__ = ["claimed", "locked", "private", "write_json"]
 
 
 @contextmanager
@@ -44,6 +44,14 @@ def claimed(path: Path) -> Iterator[bool]:
         file.write(str(os.getpid()))
         file.flush()
         yield True
+
+
+def private(path: str, flags: int) -> int:
+    """An ``opener`` for files that only their owner may read, those that were there before too."""
+    handle = os.open(path, flags, 0o600)
+    with suppress(PermissionError):  # another user's, who lets us write
+        os.fchmod(handle, 0o600)
+    return handle
 
 
 def write_json(path: Path, value: Any, indent: int | None = 2) -> None:

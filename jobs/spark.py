@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.errors import JobsError, SparkError
 from jobs.kafka.java import find_java
 from jobs.maven import jars
+from jobs.redact import pumped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,33 +48,40 @@ _DEFAULTS = {
 
 @contextmanager
 def session(
-    settings: Mapping[str, str], *, name: str, log: Path, code: Sequence[Path] = ()
+    settings: Mapping[str, str],
+    *,
+    name: str,
+    log: Path,
+    code: Sequence[Path] = (),
+    redacted: Callable[[str], str] = str,
 ) -> Iterator[SparkSession]:
     """A Spark session that ends with the block. ``settings`` have the last word.
 
-    ``code`` is where Spark's Python workers find the modules of a project.
+    ``code`` is where Spark's Python workers find the modules of a project; ``log`` has what they
+    and the JVM say, as ``redacted`` leaves it.
     """
     find_java()  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
     _prepare_environment(merged, code)
-    spark = _started(name, merged, log)
-    try:
-        yield spark
-    finally:
-        # A signal to the process group ends the JVM too, perhaps before this.
-        with suppress(Exception):
-            spark.stop()
-        _end_jvm()
+    with pumped(log, redacted) as output:
+        spark = _started(name, merged, log, output)
+        try:
+            yield spark
+        finally:
+            # A signal to the process group ends the JVM too, perhaps before this.
+            with suppress(Exception):
+                spark.stop()
+            _end_jvm()
 
 
-def _started(name: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _stderr_to(log):  # the JVM inherits it, and from the JVM the Python workers
+    with _output_to(output):  # the JVM inherits it, and from the JVM the Python workers
         try:
             return builder.getOrCreate()
         except Exception as cause:
@@ -194,17 +202,19 @@ def python_path(code: Sequence[Path] = ()) -> str:
 
 
 @contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """Point file descriptor 2 at a file, for what is started meanwhile."""
+def _output_to(output: int) -> Iterator[None]:
+    """Point the file descriptors 1 and 2 elsewhere, for what is started meanwhile."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+        for number in kept:
+            os.dup2(output, number)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
 
 
 def _end_jvm() -> None:

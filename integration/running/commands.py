@@ -24,7 +24,7 @@ class Project:
 
     def __init__(self, directory: Path, kafka: Cluster, **environ: str) -> None:
         self.directory = directory
-        self._environ = os.environ | {
+        self.environ = os.environ | {
             "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
             "PYTHONPATH": python_path(),
             **environ,
@@ -41,7 +41,7 @@ class Project:
         return subprocess.run(
             [sys.executable, "-P", "-m", "jobs.cli", *words],
             cwd=self.directory,
-            env=self._environ,
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=300,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import urllib.request
 
 import pytest
@@ -17,6 +18,47 @@ from jobs.kafka import Cluster
 from jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+
+SECRET = "hunter2-of-the-shop"
+INDISCREET = """\
+import os
+import sys
+
+from pyspark.sql import functions as f
+
+
+@f.udf("bigint")
+def told(number):
+    print("a worker says", os.environ["SHOP_SECRET"], file=sys.stderr, flush=True)
+    return number
+
+
+def clicks(source):
+    print("the driver says", os.environ["SHOP_SECRET"])
+    return source.select(told("event.id").alias("id"), "timestamp", "partition", "offset")
+"""
+
+
+def tell_secrets(project: Project) -> None:
+    """From now on the job's code tells what the project's file says is a secret."""
+    (project.directory / "transforms.py").write_text(INDISCREET)
+    file = project.directory / "kfetch.yml"
+    setting = "spark:\n  spark.hadoop.shop.password: ${env:SHOP_SECRET}\n"
+    file.write_text(file.read_text().replace("spark:\n", setting))
+    project.environ["SHOP_SECRET"] = SECRET
+
+
+def check_discreet(project: Project) -> None:
+    """Logs have what the code has said, without the secret, for their owner alone."""
+    storage = project.directory / ".kfetch" / "storage"
+    logs = storage / "clicks"
+    assert "the driver says ${env:SHOP_SECRET}" in (logs / "run.log").read_text()
+    assert "a worker says ${env:SHOP_SECRET}" in (logs / "spark.log").read_text()
+    private = [*storage.glob("*/*.log"), *storage.glob(".supervisor/kfetch.db*")]
+    assert {0o600} == {stat.S_IMODE(file.stat().st_mode) for file in private}
+    for file in storage.rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
 
 
 def check_metrics(url: str) -> None:
@@ -44,9 +86,10 @@ def test_a_project_survives_kills(
     supervised_project: Project, kafka: Cluster, spark: SparkSession
 ) -> None:
     """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
-    killed and started again; all is in the table once, history and metrics are true, and nothing is
-    left."""
+    killed and started again; all is in the table once, history and metrics are true, no log has a
+    secret, and nothing is left."""
     project = supervised_project
+    tell_secrets(project)
     assert "no mistakes" in project.kfetch("validate")
     produce(project, kafka, 0)
     listen = f"127.0.0.1:{free_ports(1)[0]}"
@@ -73,6 +116,7 @@ def test_a_project_survives_kills(
     assert (0, True, lag["planned"]) == (lag["behind"], lag["fits"], lag["committed"])
 
     assert [] == project.processes()
+    check_discreet(project)
     assert project.status(code=3)["supervisor"] is None
     kinds = [run["kind"] for run in json.loads(project.kfetch("history", "--json"))]
     assert ["stopped", "killed"] == kinds

@@ -16,7 +16,7 @@ from jobs.config.functions import code_directories
 from jobs.config.functions import mistake as function_mistake
 from jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Source, Target
 from jobs.config.values import Options
-from jobs.config.yamlfile import Document, display, read, suggestion
+from jobs.config.yamlfile import Document, display, hidden, read, suggestion
 from jobs.errors import ConfigError
 from spark_source.errors import OptionError
 from spark_source.options import parse
@@ -94,6 +94,8 @@ class Project:
     environment: Document | None = None
     """The file of ``env/`` that counts."""
     storage: Path
+    secrets: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """What was read so far, in jobs' files too: whoever logs for all of them must not tell it."""
 
     @property
     def path(self) -> Path:
@@ -104,6 +106,10 @@ class Project:
     def environment_name(self) -> str | None:
         """Its file's name without ``.yml``."""
         return self.environment.path.stem if self.environment else None
+
+    def redacted(self, sentence: str) -> str:
+        """A sentence without the secrets of any file that was read."""
+        return hidden(sentence, dict(self.secrets))  # a copy: other threads read files
 
     def jobs(self) -> list[str]:
         """The names of all jobs."""
@@ -122,6 +128,7 @@ class Project:
                 f"{display(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
             )
         document = read(path, self.environ, {"storage": str(self.storage)})
+        self.secrets.update(document.secrets)
         file = _validated(JobFile, document)
         found = list(self._unknown_clusters(file, document))
         if not found:
@@ -273,7 +280,12 @@ def load(
     _check_local(file, special if special and "storage" in special.value else document)
     storage = (document.path.parent / file.storage).resolve()
     return Project(
-        document=document, environ=environ, file=file, environment=special, storage=storage
+        document=document,
+        environ=environ,
+        file=file,
+        environment=special,
+        storage=storage,
+        secrets=document.secrets | (special.secrets if special else {}),
     )
 
 

@@ -24,7 +24,7 @@ import yaml
 
 from jobs.errors import ConfigError
 
-__all__ = ["Document", "Location", "display", "read", "suggestion"]
+__all__ = ["Document", "Location", "display", "hidden", "read", "suggestion"]
 
 Location = tuple[str | int, ...]
 
@@ -62,11 +62,11 @@ class Document:
 
     def hidden(self, sentence: str) -> str:
         """A sentence about this file, with what ``${…}`` brought as it was written."""
-        return _hidden(sentence, self.filled)
+        return hidden(sentence, self.filled)
 
     def redacted(self, sentence: str) -> str:
         """A sentence about something else: addresses may show, secrets may not."""
-        return _hidden(sentence, self.secrets)
+        return hidden(sentence, self.secrets)
 
     def line(self, location: Location) -> int:
         """The line of a part, or of the nearest part around it."""
@@ -79,7 +79,8 @@ class Document:
         return f"{display(self.path)}:{self.line(location)}"
 
 
-def _hidden(sentence: str, written: Mapping[str, str]) -> str:
+def hidden(sentence: str, written: Mapping[str, str]) -> str:
+    """A sentence in which texts stand as they were written."""
     for text in sorted(written, key=len, reverse=True):
         sentence = sentence.replace(repr(text), repr(written[text]))
         if len(text) >= _TELLING:

@@ -127,7 +127,7 @@ def opened(job: Job, by_topic: bool) -> Iterator[Rows]:
 @contextmanager
 def _spark(job: Job) -> Iterator[SparkSession]:
     log = job.directory / "offsets.log"
-    with session(job.spark, name=f"{job.name}-offsets", log=log) as spark:
+    with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
         try:
             yield spark
         except JobsError:

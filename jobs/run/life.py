@@ -50,7 +50,9 @@ def run(job: Job, report: Report) -> Outcome:
     log = job.directory / "spark.log"
     with alone(job), _stop_signal() as stop:
         backup.check_whole(job)
-        with session(job.spark, name=job.name, log=log, code=job.code) as spark:
+        with session(
+            job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
+        ) as spark:
             watch = Watch(job, report)
             with _failures(job, stop, log):
                 spark.streams.addListener(listener(watch))

@@ -6,31 +6,47 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.config import Project
 from jobs.errors import ConfigError, JobsError, SupervisorError
+from jobs.files import private
 from jobs.spark import python_path
 from jobs.supervise.log import log_file
 from jobs.supervise.store import Store, directory
 
-__all__ = ["start_in_background"]
+__all__ = ["Background", "start_in_background"]
 
 _UP_WITHIN_S = 60.0
 _LOOK_S = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A supervisor that was started here, and supervises."""
+
+    child: subprocess.Popen[bytes]
+    first_words: Path
+    log: Path
+
+    def check(self) -> None:
+        """Raise what it said, if it has ended."""
+        if self.child.poll() is not None:
+            raise _error(self.child.returncode, self.first_words.read_text(), self.log)
+
+
 def start_in_background(
     project: Project, environment: str | None, listen: str | None = None
-) -> int:
-    """Start it; its process id once it supervises. Raises what it says when it can't."""
+) -> Background:
+    """Start it, until it supervises. Raises what it says when it can't."""
     first_words = directory(project.storage) / "up.log"
     first_words.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "jobs.cli", "up", "--quiet"]
     command += ["--project", str(project.path)]
     command += ["--env", environment] if environment else []
     command += ["--listen", listen] if listen else []
-    with first_words.open("wb") as output:
+    with open(first_words, "wb", opener=private) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -39,14 +55,16 @@ def start_in_background(
             start_new_session=True,
             env=os.environ | {"PYTHONPATH": python_path()},
         )
+    started = Background(child, first_words, log_file(project.storage))
     deadline = time.monotonic() + _UP_WITHIN_S
     with Store.of(project.storage) as store:
-        while child.poll() is None and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            started.check()
             incumbent = store.incumbent()
             if incumbent and incumbent.pid == child.pid and incumbent.ended_s is None:
-                return child.pid
+                return started
             time.sleep(_LOOK_S)
-    raise _error(child.poll(), first_words.read_text(), log_file(project.storage))
+    raise _error(None, first_words.read_text(), started.log)
 
 
 def _error(code: int | None, said: str, log: Path) -> JobsError:

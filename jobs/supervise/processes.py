@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from jobs.files import private
 from jobs.kafka.process import find
 
 __all__ = ["MARK", "Process", "adopt", "launch", "marked"]
@@ -87,7 +88,7 @@ def launch(
     log.parent.mkdir(parents=True, exist_ok=True)
     for path in (log, log.with_name("spark.log")):
         _begin_anew(path)
-    with log.open("ab") as output:
+    with open(log, "ab", opener=private) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

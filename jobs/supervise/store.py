@@ -7,9 +7,10 @@ runs or not. Times are seconds since 1970. The file is in the project's storage,
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -107,6 +108,16 @@ class Incumbent:
     """None while it runs, and after a death without a word."""
 
 
+def _make_private(path: Path) -> None:
+    """Nobody else's to read. Never opened here if it is there: closing it would drop the locks that
+    other connections of this process have on it."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        with suppress(PermissionError):
+            path.chmod(0o600)
+
+
 class Store:
     """The database of one project. Not for use by several threads."""
 
@@ -114,6 +125,7 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._told():
+            _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._db.row_factory = sqlite3.Row
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -135,7 +147,7 @@ class Store:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as cause:
+        except (sqlite3.Error, OSError) as cause:
             raise SupervisorError(f"{self._path} cannot be used: {cause}") from cause
 
     @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -200,7 +199,7 @@ def logs(
 
     found = project_of(project, environment)
     path = log_file(found.storage)
-    redacted: Callable[[str], str] = str
+    redacted = found.redacted
     if job is not None:
         its = found.job(job)
         path, redacted = its.directory / ("spark.log" if spark else "run.log"), its.redacted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import typer
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
+    from jobs.config import Job
     from jobs.progress import Batch
     from jobs.run import Outcome
 
@@ -35,11 +37,17 @@ def run(
       kfetch broker start --port 9092
       KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
     """
+    from jobs.redact import words
+
+    redacted: Callable[[str], str] = str
     try:
-        outcome = _run(job, project, environment)
+        found = project_of(project, environment).job(job)
+        redacted = found.redacted
+        with words(redacted):
+            outcome = _run(found)
     except Exception as error:
         if ending:
-            _leave_error(ending, error)
+            _leave_error(ending, error, redacted)
         raise
     if ending:
         _leave(ending, outcome)
@@ -47,11 +55,10 @@ def run(
         typer.echo(json.dumps(asdict(outcome)))
 
 
-def _run(job: str, project: Path | None, environment: str | None) -> Outcome:
+def _run(found: Job) -> Outcome:
     from jobs.run import run as run_job
 
-    found = project_of(project, environment).job(job)
-    typer.echo(f"job {job}: {found.target} (log: {found.directory / 'spark.log'})", err=True)
+    typer.echo(f"job {found.name}: {found.target} (log: {found.directory / 'spark.log'})", err=True)
     outcome = run_job(found, _print_batch)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
@@ -78,9 +85,9 @@ def _leave(path: Path, outcome: Outcome) -> None:
     write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
 
 
-def _leave_error(path: Path, error: Exception) -> None:
+def _leave_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
     from jobs.errors import JobsError
     from jobs.run.ending import Ending, kind_of, write
 
     told = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
-    write(path, Ending(kind=kind_of(error), sentence=told))
+    write(path, Ending(kind=kind_of(error), sentence=redacted(told)))

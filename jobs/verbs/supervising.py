@@ -78,11 +78,13 @@ def up(
     if detach:
         _detach(found, environment, listen)
         return
+    from jobs.redact import words
     from jobs.supervise.supervisor import Supervisor
     from jobs.web.serve import listening, serving
     from jobs.web.where import leave
 
     with (
+        words(found.redacted),
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
         listening(listen) as (bound, token, closed),
@@ -97,9 +99,10 @@ def _detach(project: Project, environment: str | None, listen: str | None) -> No
     from jobs.supervise.background import start_in_background
     from jobs.web.where import page_of
 
-    pid = start_in_background(project, environment, listen)
-    typer.echo(f"supervising (process {pid}); end it with: kfetch down")
-    typer.echo(page_of(project.storage, pid))
+    started = start_in_background(project, environment, listen)
+    pid = started.child.pid
+    page = page_of(project.storage, pid, started.check)
+    typer.echo(f"supervising (process {pid}); end it with: kfetch down\n{page}")
 
 
 @contextmanager
@@ -125,7 +128,7 @@ def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
 
     logger = logging.getLogger("kfetch")
     logger.setLevel(logging.INFO)
-    made = handlers(project.storage, as_json=as_json, quiet=quiet)
+    made = handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
     for handler in made:
         logger.addHandler(handler)
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
@@ -59,11 +60,15 @@ def leave(storage: Path, address: Address | None, *, token: bool, closed: str) -
     write_json(_file(storage), asdict(note))
 
 
-def page_of(storage: Path, pid: int) -> str:
-    """Where the page of this supervisor is, once it answers, or why there is none: a sentence."""
+def page_of(storage: Path, pid: int, check: Callable[[], None]) -> str:
+    """Where the page of this supervisor is, once it answers, or why there is none: a sentence.
+
+    ``check`` is called meanwhile; it may raise.
+    """
     deadline = time.monotonic() + _WITHIN_S
     told = "the supervisor has not said where"
     while time.monotonic() < deadline:
+        check()
         note = _left(storage, pid)
         if note is not None:
             told = f"http://{note.address}/ does not answer"

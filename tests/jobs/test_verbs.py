@@ -71,6 +71,18 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
     assert "there is no log" in said
 
 
+BROKEN = """
+import sys
+
+def traced(frame, event, argument):
+    if frame.f_code.co_name == "leave" and frame.f_code.co_filename.endswith("where.py"):
+        raise RuntimeError("a bug")
+
+sys.setprofile(traced)
+"""
+"""A supervisor with this ends between its taking office and its word about the page."""
+
+
 def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> None:
     """A mistake is told by the command that starts it in the background, with its code."""
     file = shop / "jobs" / "clicks.yml"
@@ -81,6 +93,18 @@ def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> Non
         "",
         "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled?\n",
     ) == (kfetch("up", "--detach"))
+
+
+def test_a_supervisor_that_ends_at_once(
+    kfetch: Told, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the page of a supervisor that is gone; what it said last is told."""
+    (shop / "sitecustomize.py").write_text(BROKEN)
+    monkeypatch.setenv("PYTHONPATH", str(shop))
+    code, out, said = kfetch("up", "--detach", "--listen", "none")
+
+    assert (1, "") == (code, out)
+    assert "the supervisor did not come up: RuntimeError: a bug" in said
 
 
 def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:

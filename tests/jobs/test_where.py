@@ -18,6 +18,10 @@ TOKEN = "0123456789abcdef"
 ME = os.getpid()
 
 
+def alive() -> None:
+    """The supervisor has not ended."""
+
+
 @pytest.fixture
 def storage(project: Path) -> Path:
     """Of a project with a supervisor's directory."""
@@ -40,7 +44,7 @@ def test_a_page_that_answers(
     ):
         where.leave(storage, address, token=bool(given), closed=closed)
         assert address is not None
-        assert f"page: http://127.0.0.1:{address.port}/{hint}" == where.page_of(storage, ME)
+        assert f"page: http://127.0.0.1:{address.port}/{hint}" == where.page_of(storage, ME, alive)
 
 
 def test_a_page_for_everybody(
@@ -50,7 +54,7 @@ def test_a_page_for_everybody(
     monkeypatch.setattr(where, "_answers", lambda address: address.host == "127.0.0.1")
     where.leave(storage, Address("0.0.0.0", 4747), token=True, closed="")
 
-    assert where.page_of(storage, ME) == (
+    assert where.page_of(storage, ME, alive) == (
         "page: http://127.0.0.1:4747/, elsewhere at port 4747 of this machine; "
         "log in with the token in KFETCH_TOKEN"
     )
@@ -67,7 +71,7 @@ def test_there_is_none(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             with listening(listen) as (_, _, closed):
                 where.leave(storage, None, token=False, closed=closed)
-            assert where.page_of(storage, ME).startswith(f"no page: {why}")
+            assert where.page_of(storage, ME, alive).startswith(f"no page: {why}")
 
 
 def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +81,8 @@ def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(where, "_ANSWER_WITHIN_S", 0.05)
         address = Address("127.0.0.1", silent.getsockname()[1])
         where.leave(storage, address, token=False, closed="")
-        silence = where.page_of(storage, ME)
-        another = where.page_of(storage, ME + 1)
+        silence = where.page_of(storage, ME, alive)
+        another = where.page_of(storage, ME + 1, alive)
 
     log = storage / ".supervisor" / "supervisor.log"
     assert silence == f"no page after 0 s: http://{address}/ does not answer (see {log})"
