@@ -6,7 +6,7 @@ export PYTHON ?= python3
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 
-.PHONY: help setup demo test lint types browser integration faults bench fuzz clean
+.PHONY: help setup demo test lint types browser prometheus integration faults bench fuzz clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -42,6 +42,11 @@ browser: ## The browser in which the integration tests look at the page
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver >/dev/null; } \
 	  || { echo "the page's test needs the programs chromium and chromedriver: as root, apt-get install chromium chromium-driver"; exit 2; }
+
+prometheus: ## The Prometheus that the integration tests give our metrics, alerts and dashboard
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends prometheus >/dev/null; } \
+	  || { echo "the tests of metrics need the programs prometheus and promtool: as root, apt-get install prometheus"; exit 2; }
 
 integration: setup ## The tests against a real Kafka and a real Spark
 	@$(PY) -m pytest integration -m "not long" $(ARGS)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import urllib.request
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
+from integration.running.prometheus import program, scraping
 from jobs.kafka import Cluster
 from jobs.kafka.ready import free_ports
 
@@ -62,13 +64,18 @@ def check_discreet(project: Project) -> None:
 
 
 def check_metrics(url: str) -> None:
-    """They tell what the second supervisor has seen: its job was killed once, and read on."""
+    """They tell what the second supervisor has seen: its job was killed once, and read on; and
+    Prometheus' own linter has nothing to say of them."""
     with urllib.request.urlopen(url, timeout=30) as answer:
-        told = {
-            (sample.name, *sorted(set(sample.labels.values()) - {"clicks"})): sample.value
-            for family in text_string_to_metric_families(answer.read().decode())
-            for sample in family.samples
-        }
+        text = answer.read().decode()
+    told = {
+        (sample.name, *sorted(set(sample.labels.values()) - {"clicks"})): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    lint = [program("promtool"), "check", "metrics"]
+    linted = subprocess.run(lint, input=text, capture_output=True, text=True, timeout=60)
+    assert (0, "") == (linted.returncode, linted.stderr)
     # What the adopted job read before this supervisor came does not count.
     assert EACH <= told["kfetch_job_rows_total",] <= 2 * EACH
     assert 1 == told["kfetch_job_runs_ended_total", "killed"]
@@ -86,8 +93,8 @@ def test_a_project_survives_kills(
     supervised_project: Project, kafka: Cluster, spark: SparkSession
 ) -> None:
     """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
-    killed and started again; all is in the table once, history and metrics are true, no log has a
-    secret, and nothing is left."""
+    killed and started again; all is in the table once, history and metrics are true, Prometheus
+    takes them, no log has a secret, and nothing is left."""
     project = supervised_project
     tell_secrets(project)
     assert "no mistakes" in project.kfetch("validate")
@@ -110,6 +117,8 @@ def test_a_project_survives_kills(
     project.until(lambda job: job["phase"] == "running" and job["batch"] is not None)
     project.until(lambda job: job["lag"] == 0)
     check_metrics(f"http://{listen}/metrics")
+    with scraping(project.directory.parent / "prometheus", listen) as prometheus:
+        prometheus.check()
     assert "clicks: stopped" in project.kfetch("stop", "clicks")
     project.kfetch("down")
     (lag,) = json.loads(project.kfetch("lag", "--json"))
