@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -65,6 +66,10 @@ class Person:
     def press(self, label: str) -> None:
         """Press a button of the job's page."""
         self.driver.find_element(By.XPATH, f"//button[starts-with(., '{label}')]").click()
+
+    def type(self, selector: str, text: str) -> None:
+        """Type into a field."""
+        self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(text)
 
     def complaints(self) -> list[str]:
         """What the browser says of the page: refused scripts, errors, files that are missing."""
@@ -129,3 +134,46 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     person.sees(".runs tbody", "config")
     assert [] == person.complaints()
     assert person.driver.title.startswith("broken given up")
+
+
+TOKEN = "a-token-of-the-shop-1"
+
+
+def test_who_comes_from_elsewhere_logs_in(supervised_project: Project, person: Person) -> None:
+    """Where others reach the page: a wrong token is told so, the right one leads to what was asked
+    for, in a cookie that no script and no other site gets; logged out, it is needed again."""
+    project = supervised_project
+    file = project.directory / "jobs" / "clicks.yml"
+    file.write_text(f"enabled: false\n{file.read_text()}")
+    project.environ["KFETCH_TOKEN"] = TOKEN
+    port = free_ports(1)[0]
+    told = project.kfetch("up", "--detach", "--listen", f"0.0.0.0:{port}")
+    assert f"page: http://127.0.0.1:{port}/, elsewhere at port {port} of this machine; log" in told
+
+    page = f"http://127.0.0.1:{port}"
+    person.driver.get(f"{page}/jobs/clicks")
+    person.sees("h1", "Log in")
+    assert [] == person.complaints()
+    person.type("#token", "not-the-token-of-the-shop")
+    person.press("Log in")
+    person.sees("#wrong", "That is not the token.")
+    (refused,) = person.complaints()
+    assert "403" in refused
+    assert [] == person.driver.get_cookies()
+
+    person.type("#token", TOKEN)
+    person.press("Log in")
+    person.sees("h1", "clicks")
+    assert f"{page}/jobs/clicks" == person.driver.current_url
+    (cookie,) = person.driver.get_cookies()
+    assert (True, "Strict") == (cookie["httpOnly"], cookie["sameSite"])
+    assert 11 * 3600 < cookie["expiry"] - time.time() <= 12 * 3600
+    assert "" == person.driver.execute_script("return document.cookie")
+    assert TOKEN not in person.driver.page_source + cookie["value"]
+
+    person.press("log out")
+    person.sees("h1", "Log in")
+    assert [] == person.driver.get_cookies()
+    person.driver.get(f"{page}/")
+    person.sees("h1", "Log in")
+    assert [] == person.complaints()

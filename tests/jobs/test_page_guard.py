@@ -176,7 +176,7 @@ def test_logging_in_and_out(shop: Project) -> None:
         part = client.get("/", headers={"HX-Request": "true"})
         assert (401, "/login") == (part.status_code, part.headers["HX-Redirect"])
         form = fields(client, away.headers["Location"])
-        assert {"next": "/jobs/clicks", "token": ""} == form
+        assert {"next": "/jobs/clicks", "user": "kfetch", "token": ""} == form
         assert 200 == client.get("/static/page.css").status_code
 
         wrong = client.post("/login", data=form | {"token": TOKEN[::-1]})
