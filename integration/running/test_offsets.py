@@ -238,3 +238,88 @@ def test_state_is_not_moved(shop: Shop) -> None:
         (row.partition, row.seen)
         for row in shop.spark.read.format("delta").load(str(shop.directory / "table")).collect()
     )
+
+
+def replayed(shop: Shop, **said: bool) -> dict[str, int]:
+    """The last record of each partition is to come again; how many rows of each table went."""
+    job = shop.project.job("one")
+    with act.at_rest(shop.project, job):
+        plan = planned(job, Verb.REPLAY, Shifted(-1), [])
+        done = act.execute(shop.project, job, plan, **said)
+    return {Path(name).name: count for name, count in done.deleted.items()}
+
+
+def vacuum(shop: Shop, name: str) -> None:
+    """Delta forgets all versions of a table but the last."""
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    shop.spark.conf.set(check, "false")
+    try:
+        shop.spark.sql(f"VACUUM delta.`{shop.directory / name}` RETAIN 0 HOURS")
+    finally:
+        shop.spark.conf.unset(check)
+
+
+def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
+    """Undoing is refused with the table and the reason, nothing is changed, and the job goes on."""
+    shop.produce(6, at_s=0)
+    shop.run(APPEND)
+    assert {"table": 2, "dead": 0} == replayed(shop)
+    shop.run(APPEND, version=2)
+    vacuum(shop, "table")
+    before, job = (shop.files(), shop.rows(), shop.rows("dead")), shop.project.job("one")
+
+    with pytest.raises(JobsError) as refused:
+        back.undo(shop.project, job, back.undoing(job))
+    assert f"{shop.directory}/table has lost files of its version" in str(refused.value)
+    assert "(VACUUM)" in str(refused.value)
+    assert before == (shop.files(), shop.rows(), shop.rows("dead"))
+    shop.produce(2, at_s=60)
+    shop.run(APPEND, version=3)
+    assert [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (7, 3)] == shop.rows()
+
+
+def test_a_table_of_several_jobs(
+    shop: Shop, shared: None, topic: Callable[..., str], kafka: Cluster
+) -> None:
+    """Rows of another topic stay; once their job has written again, nothing of it is undone; and
+    where another job reads the same topic, nothing is deleted."""
+    text = APPEND.replace("event.id", "event.id, topic")
+    other = Shop(shop.directory, kafka, topic(2), shop.spark)
+    for one in (shop, other):
+        one.produce(4, at_s=0)
+    jobs = {"one": shop.topic, "two": other.topic, "three": shop.topic}
+    texts = {name: text.format(topic=read, version=1) for name, read in jobs.items()}
+    shop.project = write(shop.directory, kafka, one=texts["one"], two=texts["two"])
+    for name in ("one", "two"):
+        finish(sink.start(shop.spark, shop.project.job(name)))
+    assert {"table": 2, "dead": 0} == replayed(shop)
+    assert [(1, 1), (1, 1), (2, 1), (3, 1)] == shop.rows()
+
+    other.produce(2, at_s=60)
+    finish(sink.start(shop.spark, shop.project.job("two")))
+    job = shop.project.job("one")
+    with pytest.raises(JobsError, match=r"job two has written to .* would take those rows away"):
+        back.undo(shop.project, job, back.undoing(job))
+
+    finish(sink.start(shop.spark, job))
+    shop.project = write(shop.directory, kafka, three=texts["three"])
+    finish(sink.start(shop.spark, shop.project.job("three")))
+    before = shop.files(), shop.rows()
+    with pytest.raises(JobsError, match=f"job three writes rows of topic {shop.topic} to the same"):
+        replayed(shop)
+    assert before == (shop.files(), shop.rows())
+
+
+def test_several_rows_of_a_record(shop: Shop, shared: None) -> None:
+    """More rows than offsets are deleted if that is said to be so, and not before."""
+    text = APPEND.replace("event.id", "explode(array(event.id, event.id)) AS id")
+    shop.produce(6, at_s=0)
+    shop.run(text)
+    before = shop.files(), shop.rows()
+    with pytest.raises(JobsError, match=r"4 rows of what comes again, 2 offsets: .*--several-rows"):
+        replayed(shop)
+    assert before == (shop.files(), shop.rows())
+
+    assert {"table": 4, "dead": 0} == replayed(shop, several_rows=True)
+    shop.run(text, version=2)
+    assert [(n, 2 if n > 3 else 1) for n in range(1, 6) for _ in range(2)] == shop.rows()

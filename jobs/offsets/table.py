@@ -16,7 +16,7 @@ from jobs.config import Job, Place
 from jobs.errors import JobsError
 from jobs.offsets.backup import Table
 from jobs.offsets.moves import Range
-from jobs.spark import cause_of, session
+from jobs.spark import cause_of, session, text_of
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Rows", "affected", "columns", "opened"]
 
 _WHOLE = {"byte", "short", "integer", "long"}
+_GONE = ("Not all files from version", "DELTA_CANNOT_RESTORE_TABLE_VERSION")
+"""What Delta says, with a hundred paths, where a version's files or log are gone."""
 _RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
 
@@ -92,8 +94,19 @@ class Rows:
         return _version(self._restorable(table))
 
     def restore(self, table: Table) -> None:
-        """Take a table back to its version, as a new one: nothing of its history is lost."""
-        self._restorable(table).restoreToVersion(table.version)
+        """Take a table back to its version, as a new one: nothing of its history is lost. Raises
+        JobsError if that version's files are gone."""
+        there = self._restorable(table)
+        try:
+            there.restoreToVersion(table.version)
+        except Exception as cause:
+            if any(word in text_of(cause) for word in _GONE):
+                raise JobsError(
+                    f"job {self._job.name}: {table.name} has lost files of its version "
+                    f"{table.version} (VACUUM), so it can't go back to it: let the job go on as it "
+                    "is, or bring the rows back by hand"
+                ) from cause
+            raise
 
     def _restorable(self, table: Table) -> DeltaTable:
         name = table.name
