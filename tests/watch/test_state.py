@@ -186,7 +186,7 @@ def test_what_no_retry_mends(state: WatchState) -> None:
 
     assert state.failure is not None
     assert ("t", 0, 29) == (state.failure.topic, state.failure.partition, state.failure.code)
-    assert "watching t-0 at broker 1 (h:1): the broker answered TopicAuthoriz" in str(state.failure)
+    assert "watching t-0 at broker 1 (h:1): the broker answered TOPIC_AUTH" in str(state.failure)
     assert {T0: None} == state.orders(ONE)
 
 
