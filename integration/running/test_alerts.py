@@ -169,7 +169,7 @@ def test_each_alert_fires_and_is_silent(tmp_path: Path) -> None:
 
 def _test(alert: str, series: list[Any], expected: list[Any]) -> dict[str, Any]:
     told = [
-        {"series": f"{metric}{json_labels(labels)}", "values": values}
+        {"series": f"{metric}{_labels(labels)}", "values": values}
         for metric, labels, values in series
     ]
     # absent_over_time would fire beside most others, and what another alert does is in its own row.
@@ -177,8 +177,8 @@ def _test(alert: str, series: list[Any], expected: list[Any]) -> dict[str, Any]:
     return {"interval": "1m", "input_series": told, "alert_rule_test": [asked]}
 
 
-def json_labels(labels: dict[str, str]) -> str:
-    """As PromQL has them."""
+def _labels(labels: dict[str, str]) -> str:
+    """As PromQL writes them."""
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 

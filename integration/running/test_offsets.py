@@ -252,12 +252,18 @@ def replayed(shop: Shop, **said: bool) -> dict[str, int]:
 
 def vacuum(shop: Shop, name: str) -> None:
     """Delta forgets all versions of a table but the last."""
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    shop.spark.conf.set(check, "false")
+    settings = {
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        # It lists directories with so many tasks: 10,000 of them take minutes.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    }
+    for setting, value in settings.items():
+        shop.spark.conf.set(setting, value)
     try:
-        shop.spark.sql(f"VACUUM delta.`{shop.directory / name}` RETAIN 0 HOURS")
+        shop.spark.sql(f"VACUUM delta.`{shop.directory / name}` RETAIN 0 HOURS").collect()
     finally:
-        shop.spark.conf.unset(check)
+        for setting in settings:
+            shop.spark.conf.unset(setting)
 
 
 def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
