@@ -1,29 +1,27 @@
-"""``kfetch``: the command line's root. Verbs live beside what they drive; here they are mounted.
+"""``kfetch``: the entry point of the command line.
 
 A ``JobsError`` becomes one line on stderr and an exit code; anything else is a bug and keeps its
-traceback. Modules are imported when their verb is used, so that ``kfetch --help`` is quick.
+traceback.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from jobs.errors import JobsError
 
-if TYPE_CHECKING:
-    import typer
-
-__all__ = ["build", "main"]
+__all__ = ["main"]
 
 
 def main() -> None:
-    """The entry point of the ``kfetch`` script."""
+    """What the ``kfetch`` script calls."""
     try:
         import typer  # noqa: F401
     except ImportError:
         _leave("the command line is not installed: install kfetch[jobs]", JobsError.exit_code)
     try:
+        from jobs.verbs.root import build
+
         build()(prog_name="kfetch")  # also for `python -m jobs.cli`
     except JobsError as error:
         _leave(str(error), error.exit_code)
@@ -32,51 +30,6 @@ def main() -> None:
 def _leave(sentence: str, code: int) -> None:
     print(f"kfetch: {sentence}", file=sys.stderr)
     sys.exit(code)
-
-
-def build() -> typer.Typer:
-    """The root app with every verb."""
-    import typer
-
-    from jobs.kafka.cli import app as broker
-    from jobs.verbs import doctor, files, looking, offsets, running, standing, supervising, tools
-
-    app = typer.Typer(
-        name="kfetch",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        help="Jobs that stream from Kafka with Spark, and a local Kafka to try them on.",
-    )
-    # A default, not Annotated: typer could not evaluate an annotation that names a local.
-    option = typer.Option(False, "--version", help="Print the version.", callback=_version)
-
-    @app.callback()
-    def root(version: bool = option) -> None:
-        pass
-
-    app.command(short_help="A job killed midway, and every event counted.")(tools.demo)
-    app.command(short_help="Make a project that works.")(files.init)
-    app.command(short_help="Check every file of the project.")(files.validate)
-    app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
-    app.command(short_help="Run one job here.")(running.run)
-    supervising.add(app)
-    looking.add(app)
-    standing.add(app)
-    app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
-    app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
-    app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
-    app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
-    app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")
-    return app
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version
-
-        print(f"kfetch {version('kfetch')}")
-        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,17 @@ from typing import Any
 
 from spark_source.offsets import from_json
 
-__all__ = ["Batch", "append", "from_spark", "last", "parsed", "put_aside", "read", "whole"]
+__all__ = [
+    "Batch",
+    "append",
+    "file_of",
+    "from_spark",
+    "last",
+    "parsed",
+    "put_aside",
+    "read",
+    "whole",
+]
 
 _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
@@ -82,6 +92,11 @@ def _total(offset: Any) -> int:
     if not document:
         return 0
     return sum(position.offset for position in from_json(document).positions.values())
+
+
+def file_of(directory: Path) -> Path:
+    """Where a job's directory has it."""
+    return directory / "progress.jsonl"
 
 
 def append(path: Path, batch: Batch) -> None:

@@ -19,9 +19,10 @@ from integration.checkpoints import batches, forget_commit
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import finish
+from jobs import backup
 from jobs.errors import JobsError
 from jobs.kafka import Cluster
-from jobs.offsets import act, back, backup, table
+from jobs.offsets import act, back, table
 from jobs.offsets.moves import Verb
 from jobs.offsets.plan import planned
 from jobs.offsets.target import Shifted

@@ -28,7 +28,6 @@ from jobs.demo.summary import Kill, Summary
 from jobs.demo.worker import Worker
 from jobs.errors import DemoError
 from jobs.kafka import Cluster
-from jobs.run import progress_file
 from spark_source.agent import stats
 
 __all__ = ["play"]
@@ -140,7 +139,7 @@ class _Stage:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read(progress_file(self.job))
+        batches = progress.read(progress.file_of(self.job.directory))
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -168,7 +167,7 @@ class _Stage:
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count, and draw."""
         counts = count(self.job, self.place, produced=self._produced(), in_log=in_log)
-        batches = progress.read(progress_file(self.job))
+        batches = progress.read(progress.file_of(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
         title = (
             f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "

@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from jobs import checkpoint as checkpoints
 from jobs import progress
+from jobs.checkpoint import Checkpoint
 from jobs.config import Job, Project
 from jobs.errors import JobsError
-from jobs.looks import checkpoint as checkpoints
-from jobs.looks.checkpoint import Checkpoint
 from jobs.looks.source import Standing, look
-from jobs.run.watch import progress_file
 from spark_source.errors import KfetchError
 from spark_source.model import TopicPartition
 from spark_source.offsets import Position
@@ -98,7 +97,7 @@ def of(job: Job, now: float) -> JobStanding:
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
-        waited_s=waited_s(progress.last(progress_file(job)), checkpoint, behind, now),
+        waited_s=waited_s(progress.last(progress.file_of(job.directory)), checkpoint, behind, now),
     )
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from jobs import backup as backups
+from jobs.backup import Backup, Stage
 from jobs.config import Job, Project
 from jobs.errors import ConfigError, JobsError
-from jobs.offsets import backup as backups
 from jobs.offsets import log
-from jobs.offsets.backup import Backup, Stage
 from jobs.offsets.moves import Verb
 from jobs.offsets.neighbours import check_told_apart, neighbours, topics
 from jobs.offsets.plan import Plan

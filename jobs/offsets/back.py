@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from jobs import backup as backups
+from jobs import checkpoint as checkpoints
+from jobs.backup import Backup, Range, Stage
+from jobs.checkpoint import Checkpoint
 from jobs.config import Job, Project
 from jobs.errors import JobsError
-from jobs.looks import checkpoint as checkpoints
-from jobs.looks.checkpoint import Checkpoint
-from jobs.offsets import backup as backups
 from jobs.offsets import log
-from jobs.offsets.backup import Backup, Stage
-from jobs.offsets.moves import Range, Verb
+from jobs.offsets.moves import Verb
 from jobs.offsets.neighbours import check_unwritten, neighbours, topics
 from jobs.offsets.table import Rows, affected, opened
 from spark_source.model import TopicPartition

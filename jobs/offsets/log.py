@@ -13,8 +13,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.checkpoint import Checkpoint
 from jobs.errors import JobsError
-from jobs.looks.checkpoint import Checkpoint
 from spark_source.offsets import Offsets
 
 __all__ = ["add", "number_after", "remove"]

@@ -11,7 +11,7 @@ from jobs.errors import ConfigError
 from jobs.offsets.target import Stand, Target
 from spark_source.model import TopicPartition
 
-__all__ = ["Choice", "Move", "Range", "Verb", "chosen", "move"]
+__all__ = ["Choice", "Move", "Verb", "chosen", "move"]
 
 
 class Verb(StrEnum):
@@ -42,16 +42,6 @@ class Move:
     def moves(self) -> bool:
         """Whether it changes anything."""
         return self.before != self.after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Offsets of a partition whose rows come again, ``begin`` to before ``end``."""
-
-    topic: str
-    partition: int
-    begin: int
-    end: int
 
 
 def move(verb: Verb, target: Target, stand: Stand) -> Move:

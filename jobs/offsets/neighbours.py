@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from jobs import checkpoint as checkpoints
+from jobs.backup import Backup
+from jobs.checkpoint import Checkpoint
 from jobs.config import Job, Project
 from jobs.errors import JobsError
-from jobs.looks import checkpoint as checkpoints
-from jobs.looks.checkpoint import Checkpoint
-from jobs.offsets.backup import Backup
 from jobs.offsets.table import affected
 from spark_source.offsets import Offsets
 

@@ -8,13 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
+from jobs.backup import Range
+from jobs.checkpoint import Checkpoint
 from jobs.config import Job
 from jobs.errors import JobsError
 from jobs.looks import job as looks
-from jobs.looks.checkpoint import Checkpoint
 from jobs.looks.job import JobStanding, SourceStanding
 from jobs.looks.source import Partition, impatient
-from jobs.offsets.moves import Choice, Move, Range, Verb, chosen, move
+from jobs.offsets.moves import Choice, Move, Verb, chosen, move
 from jobs.offsets.table import affected
 from jobs.offsets.target import Given, Stand, Target, Timed
 from spark_source.errors import KfetchError

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from jobs.backup import Range, Table
 from jobs.config import Job, Place
 from jobs.errors import JobsError
-from jobs.offsets.backup import Table
-from jobs.offsets.moves import Range
 from jobs.spark import cause_of, session
 
 if TYPE_CHECKING:

@@ -11,6 +11,5 @@ life.py      the run itself
 from jobs.run.ending import Ending
 from jobs.run.kinds import Kind
 from jobs.run.life import Outcome, run
-from jobs.run.watch import progress_file, pulse_file
 
-__all__ = ["Ending", "Kind", "Outcome", "progress_file", "pulse_file", "run"]
+__all__ = ["Ending", "Kind", "Outcome", "run"]

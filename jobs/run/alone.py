@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from jobs import checkpoint as checkpoints
 from jobs.config import Job
 from jobs.errors import JobsError
 from jobs.files import claimed
-from jobs.looks import checkpoint as checkpoints
 
 __all__ = ["alone"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs import backup
 from jobs.config import Job
-from jobs.offsets import backup
 from jobs.run import sink
 from jobs.run.alone import alone
 from jobs.run.ending import error_from

@@ -24,7 +24,7 @@ from jobs.progress import Batch
 from jobs.run import partitions
 from spark_source.lag import Lag, LagHistory
 
-__all__ = ["Pulse", "Report", "Watch", "listener", "progress_file", "pulse_file", "read_pulse"]
+__all__ = ["Pulse", "Report", "Watch", "listener", "pulse_file", "read_pulse"]
 
 Report = Callable[[Batch], None]
 
@@ -54,11 +54,6 @@ class Pulse:
     """Spark's id of it, by which agents know it, too"""
 
 
-def progress_file(job: Job) -> Path:
-    """Where the job's progress is."""
-    return job.directory / "progress.jsonl"
-
-
 def pulse_file(job: Job) -> Path:
     """Where the job's last sign of life is."""
     return job.directory / "pulse.json"
@@ -76,7 +71,7 @@ class Watch:
     """What the listener's thread has seen."""
 
     def __init__(self, job: Job, report: Report) -> None:
-        self._progress = progress_file(job)
+        self._progress = progress.file_of(job.directory)
         self._pulse = pulse_file(job)
         self._report = report
         self._history = LagHistory()

@@ -169,14 +169,15 @@ def _target(
     file: Path | None,
 ) -> Target:
     from jobs.offsets import target
+    from jobs.verbs import targets
 
     given: list[Target] = []
     given += [target.Earliest()] if earliest else []
     given += [target.Latest()] if latest else []
-    given += [target.of_time(at)] if at is not None else []
-    given += [target.of_duration(ago, time.time())] if ago is not None else []
+    given += [targets.of_time(at)] if at is not None else []
+    given += [targets.of_duration(ago, time.time())] if ago is not None else []
     given += [target.Shifted(shift)] if shift is not None else []
-    given += [target.of_file(file)] if file is not None else []
+    given += [targets.of_file(file)] if file is not None else []
     if len(given) != 1:
         raise ConfigError(
             f"say where to, once, not {len(given)} times: --to-earliest, --to-latest (reset "

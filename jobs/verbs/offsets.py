@@ -13,7 +13,7 @@ from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, projec
 from jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from jobs.looks.checkpoint import Checkpoint
+    from jobs.checkpoint import Checkpoint
 
 __all__ = ["app"]
 
@@ -38,7 +38,7 @@ def show(
     Example: where a job will go on, for a script
       kfetch offsets show clicks --json | jq '.sources[].partitions'
     """
-    from jobs.looks.checkpoint import of
+    from jobs.checkpoint import of
 
     checkpoint = of(project_of(project, environment).job(job))
     if as_json:

@@ -14,7 +14,7 @@ def text() -> str:
     """Each verb's ``--help``, one after the other."""
     from typer.main import get_command
 
-    from jobs.cli import build
+    from jobs.verbs.root import build
 
     return "\n\n".join(_helps(get_command(build()), "kfetch", None)) + "\n"
 

@@ -13,8 +13,8 @@ from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, projec
 from jobs.verbs.text import ago, number, offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from jobs.checkpoint import Checkpoint
     from jobs.config import Job
-    from jobs.looks.checkpoint import Checkpoint
     from jobs.looks.job import JobStanding, SourceStanding
     from jobs.looks.source import Partition
 

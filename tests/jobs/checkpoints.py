@@ -8,7 +8,7 @@ from typing import Any
 
 from wire.little import LittleKafka
 
-from jobs.looks import checkpoint
+from jobs import checkpoint
 from spark_source.model import TopicPartition
 
 CHECKPOINT = Path("data/clicks/checkpoint")

@@ -11,10 +11,10 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 from wire.little import LittleKafka
 
-from jobs import config
+from jobs import checkpoint, config
 from jobs.config import Job
 from jobs.errors import JobsError
-from jobs.looks import checkpoint, source
+from jobs.looks import source
 from spark_source.model import TopicPartition
 from spark_source.watch import log, loss
 from tests.jobs.checkpoints import committed, job, offset, planned, write

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from wire.little import LittleKafka
 
-from jobs import config
+from jobs import backup, checkpoint, config
 from jobs.errors import JobsError
 from jobs.files import claimed
-from jobs.looks import checkpoint
-from jobs.offsets import backup, log
+from jobs.offsets import log
 from jobs.supervise.machine import Phase, State
 from jobs.supervise.store import Incumbent, Store
 from spark_source.model import TopicPartition

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from wire.little import LittleKafka
 
-from jobs import config
+from jobs import backup, config
+from jobs.backup import Range, Stage, Table
 from jobs.config import Job
 from jobs.errors import JobsError
 from jobs.files import claimed
-from jobs.offsets import act, back, backup
-from jobs.offsets.backup import Stage, Table
-from jobs.offsets.moves import Range, Verb
+from jobs.offsets import act, back
+from jobs.offsets.moves import Verb
 from jobs.offsets.plan import planned as plan_of
 from jobs.offsets.table import affected, columns
 from jobs.offsets.target import Earliest, Shifted

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.checkpoint import Checkpoint
 from jobs.looks import job as looks
-from jobs.looks.checkpoint import Checkpoint
 from jobs.progress import Batch, append, last, read
 
 DONE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=15, lag_s=2.5)

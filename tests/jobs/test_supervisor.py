@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ class Stage:
 
     def clear(self) -> None:
         for process in self.processes():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
+                process.kill()
         for child in self._left:
             child.wait()
 

@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from jobs import checkpoint as checkpoints
+from jobs.checkpoint import Checkpoint
 from jobs.config import Job
 from jobs.errors import ConfigError, JobsError
 from jobs.files import write_json
-from jobs.looks import checkpoint as checkpoints
-from jobs.looks.checkpoint import Checkpoint
-from jobs.offsets.moves import Range
 
-__all__ = ["Backup", "Stage", "Table", "check_whole", "every", "last", "make"]
+__all__ = ["Backup", "Range", "Stage", "Table", "check_whole", "every", "last", "make"]
 
 KEPT_MAX = 20
 """Older ones are removed."""
@@ -45,6 +44,16 @@ class Table:
     """Its path, or its name in the catalog."""
     by_name: bool
     version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets of a partition whose rows come again, ``begin`` to before ``end``."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
