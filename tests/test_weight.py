@@ -21,7 +21,7 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
         ("spark_source.worker", HEAVY),
         # pyspark itself brings numpy, pyarrow and socket along.
         ("pyspark_kfetch", tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
-        ("spark_source.watch.driver", (*CLIENTS, "numba", "pyarrow", "pyspark")),
+        ("spark_source.watch.driver", ("numba", "pyarrow", "pyspark")),
         ("spark_source.agent.__main__", (*CLIENTS, "numba", "llvmlite", "crc32c", "pyspark")),
     ],
 )
@@ -32,11 +32,21 @@ def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
     assert [] == told_by(code).split()
 
 
-@pytest.mark.parametrize("before", ["import kafka", "import spark_source.wire.messages"])
+def test_a_planning_process_does_without_clients() -> None:
+    """What the driver's source process imports once clients are deferred has none of them."""
+    code = "import sys, spark_source.wire.lean\nspark_source.wire.lean.defer_clients()\n"
+    code += "import spark_source.watch.driver\n"
+    code += f"print(*(m for m in {CLIENTS!r} if m in sys.modules))"
+
+    assert [] == told_by(code).split()
+
+
+@pytest.mark.parametrize("before", ["import kafka", "import spark_source.wire.messages", "pass"])
 def test_the_clients_of_kafka_python_are_there(before: str) -> None:
-    """Whoever shares the process finds all of kafka-python, whether it was imported first or our
-    half, which does without its clients."""
-    code = f"{before}\nimport spark_source.wire.messages, kafka.errors, kafka\n"
+    """Whoever shares a process that defers them finds all of kafka-python, whether it was imported
+    first or later."""
+    code = f"{before}\nfrom spark_source.wire import lean\nlean.defer_clients()\n"
+    code += "import spark_source.wire.messages, kafka.errors, kafka\n"
     code += "from kafka import KafkaAdminClient, errors\n"
     code += "print(kafka.KafkaConsumer.__name__, KafkaAdminClient.__name__, kafka.__title__)\n"
     code += "print(errors is kafka.errors, kafka.__file__ == kafka.__spec__.origin)"

@@ -21,7 +21,11 @@ from pathlib import Path
 
 from spark_source.agent.budget import Budget
 from spark_source.agent.home import Owner
-from spark_source.agent.server import Queries, Server
+from spark_source.wire import lean
+
+lean.defer_clients()
+
+from spark_source.agent.server import Queries, Server  # noqa: E402
 
 log = logging.getLogger("spark_source.agent")
 
