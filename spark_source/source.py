@@ -195,6 +195,9 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Driver:
         if self._driver is None:
+            from spark_source.wire import lean
+
+            lean.defer_clients()  # Spark plans in a process of its own
             from spark_source.watch.driver import Driver
 
             for name in self._options.ignored:

@@ -1,8 +1,8 @@
 """``python -m spark_source.agent``: one executor's agent. Started by the first read of a worker.
 
 It leaves with the process that it serves (a pidfd tells), when nobody has needed it for a while,
-and on SIGTERM; its sessions are closed each time. Numba is loaded after the socket listens, so that
-the first worker finds an agent at once.
+and on SIGTERM; its sessions are closed each time. The decoder is loaded by the first read, so that
+its worker finds an agent at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from pathlib import Path
 
 from spark_source.agent.budget import Budget
 from spark_source.agent.home import Owner
-from spark_source.agent.server import Queries, Server
+from spark_source.wire import lean
+
+lean.defer_clients()
+
+from spark_source.agent.server import Queries, Server  # noqa: E402
 
 log = logging.getLogger("spark_source.agent")
 
@@ -44,7 +48,6 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the driver's terminal is not ours
     queries = Queries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
-        threading.Thread(target=_warm, daemon=True).start()
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
             why = _serve(listener, Server(queries), queries, arguments.owner, stop)
@@ -106,13 +109,6 @@ def _listening(path: Path) -> socket.socket:
     listener.bind(str(path))
     listener.listen(128)
     return listener
-
-
-def _warm() -> None:
-    """Load the decoder while the first worker sends its ranges."""
-    from spark_source.agent import warm
-
-    log.info("%s", warm.sentence(warm.load()))
 
 
 def _check_address_space(memory: int) -> None:

@@ -13,8 +13,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kafka.protocol.consumer import FetchRequest
-
 from spark_source.agent import events
 from spark_source.agent.stats import FetchStats, SessionStatus, Totals
 from spark_source.errors import ConnectionLost, WireError
@@ -22,7 +20,7 @@ from spark_source.model import Broker, FetchPosition, TopicPartition
 from spark_source.options import FetchOptions, NetworkOptions
 from spark_source.session.session import FetchSession
 from spark_source.session.transitions import Event
-from spark_source.session.values import TOPIC_ID_VERSION, FetchPlan, Outcome
+from spark_source.session.values import FetchPlan, Outcome
 from spark_source.wire import fetch
 from spark_source.wire.connection import Allocate, Connection, ReplyBuffer
 from spark_source.wire.fetch import FetchReply, PartitionReply
@@ -110,11 +108,7 @@ class Fetcher:
         session = self._opened_session(connection)
         plan = session.plan(self._wanted)
         time.sleep(max(0.0, min(self._not_before, deadline) - time.monotonic()))
-        version = connection.version(
-            FetchRequest,
-            lowest=fetch.LOWEST_VERSION,
-            highest=fetch.HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1,
-        )
+        version = fetch.version_for(connection, plan)
         try:
             limits = replace(self._fetch, max_bytes=self.reply_bytes)
             size = connection.send(fetch.request(plan, version, limits))
@@ -187,7 +181,7 @@ class Fetcher:
         return self._connection
 
     def _opened_session(self, connection: Connection) -> FetchSession:
-        topic_ids = connection.speaks(FetchRequest, TOPIC_ID_VERSION)
+        topic_ids = fetch.knows_topic_ids(connection)
         if self._session is None or self._topic_ids != topic_ids:
             # A broker that came back with other versions: its sessions did not survive that.
             self._wanted = {**self._held(), **self._wanted}
@@ -229,11 +223,7 @@ class Fetcher:
         self._settle(deadline)
         plan = self._session.close()
         if plan is not None:
-            version = self._connection.version(
-                FetchRequest,
-                lowest=fetch.LOWEST_VERSION,
-                highest=fetch.HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1,
-            )
+            version = fetch.version_for(self._connection, plan)
             size = self._connection.send(fetch.request(plan, version, self._fetch))
             self._note_sent(plan, size)
             self.receive(deadline)

@@ -166,11 +166,11 @@ class Reading:
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Fetch and decode until every range is done. Raises errors below KfetchError."""
-        warm.load()
-        # Not before: what compiles for longer than the timeout has not asked the broker yet.
-        self._deadline = time.monotonic() + self._options.poll_timeout_s
         try:
             self._supply.add(list(self._open.values()))
+            warm.load()  # while an agent's brokers answer
+            # Not before: to compile may take longer than the timeout.
+            self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._open:
                 until = min(self._deadline, self._retry_at)
                 yield from self._handled(self._supply.next(until, self._deadline))

@@ -8,6 +8,7 @@ first record: worth a line that says so, and a way to do it once.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -27,15 +28,23 @@ class Loaded:
     """Where compiled code is kept; empty if nowhere."""
 
 
-@cache
+_loading = threading.Lock()
+
+
 def load() -> Loaded:
-    """Load the decoder, once per process. A warning if it had to be compiled."""
+    """Load the decoder, once per process: whoever comes meanwhile waits. A warning if it had to be
+    compiled."""
+    with _loading:
+        return _load()
+
+
+@cache
+def _load() -> Loaded:
     began = time.monotonic()
     ready = records.load()
     seconds = time.monotonic() - began
     found = Loaded(compiled=ready.compiled, seconds=seconds, directory=ready.directory)
-    if found.compiled:
-        log.warning("%s", sentence(found))
+    log.log(logging.WARNING if found.compiled else logging.INFO, "%s", sentence(found))
     return found
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-import crc32c
-
 from spark_source.model import NO_EPOCH, TopicPartition
 from spark_source.records.faults import Fault
 from spark_source.records.legacy import LENGTH_MIN
@@ -162,6 +160,9 @@ def _header_fault(header: Header) -> Fault | None:
 def sound(data: memoryview, batch: Batch) -> bool:
     """Whether the CRC matches: CRC-32C in v2, CRC-32 before."""
     if batch.header.magic == _MAGIC_V2:
+        # Seldom needed where the kernel checks, and 15 ms of an agent's start.
+        import crc32c
+
         crc = crc32c.crc32c(data[batch.at + _CRC_FROM : batch.after])
     else:
         crc = zlib.crc32(data[batch.at + _LEGACY_CRC_FROM : batch.after])

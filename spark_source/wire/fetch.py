@@ -25,6 +25,7 @@ from spark_source.session.values import (
     ReplyKey,
     SessionReply,
 )
+from spark_source.wire.connection import Connection
 from spark_source.wire.reader import Reader
 
 LOWEST_VERSION = 4  # record batches v2; Kafka 0.11
@@ -83,6 +84,17 @@ class FetchReply:
             version=self.version,
             partitions=tuple(partition.key for partition in self.partitions),
         )
+
+
+def knows_topic_ids(connection: Connection) -> bool:
+    """Whether topics are named by id alone from here on (KIP-516)."""
+    return connection.speaks(FetchRequest, TOPIC_ID_VERSION)
+
+
+def version_for(connection: Connection, plan: FetchPlan) -> int:
+    """The newest version for a plan's requests. Raises UnsupportedVersion."""
+    highest = HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1
+    return connection.version(FetchRequest, lowest=LOWEST_VERSION, highest=highest)
 
 
 def request(plan: FetchPlan, version: int, options: FetchOptions) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -72,7 +71,9 @@ def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> b
     The broker tells only partitions behind those that are known (DescribeTopicPartitions with a
     cursor, KIP-966), so the answer has the same size for a thousand. True where it can't tell.
     """
-    describe = DescribeTopicPartitionsRequest
+    # With it come all messages of an administrator: 35 ms that no query's start should wait for.
+    from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as describe
+
     if not connection.speaks(describe, 0):
         return True
     cursor = describe.Cursor(topic_name=topic.name, partition_index=len(topic.leaders))

@@ -137,10 +137,12 @@ def _dead(pid: int) -> bool:
 def test_an_agent_stands_apart_from_the_worker(
     place: Home, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its own session, no terminal, none of Spark's secrets, and none of our descriptors;
-    Arrow's allocator gives pages back soon."""
+    """It has its own session, no terminal, none of Spark's secrets and archives, and none of our
+    descriptors; Arrow's allocator gives pages back soon."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "hush")
-    monkeypatch.setattr(sys, "path", [*sys.path, "/shipped/by/py-files.zip"])
+    spark = [f"/spark/python/lib/{name}" for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
+    spark.append("/spark/jars/spark-core_2.13-4.2.0.jar")
+    monkeypatch.setattr(sys, "path", [*spark, *sys.path, "/shipped/by/py-files.zip"])
     (place.log.parent / "ours").touch()
     with (place.log.parent / "ours").open() as ours, socket.socket() as stream:
         os.set_inheritable(ours.fileno(), True)
@@ -148,10 +150,12 @@ def test_an_agent_stands_apart_from_the_worker(
         agent = psutil.Process(status(connect(place, owner)).pid)
         strange = open_files(agent.pid) & open_files(os.getpid()) - {"/dev/null"}
     environment = agent.environ()
+    path = environment["PYTHONPATH"].split(os.pathsep)
 
     assert agent.pid == os.getsid(agent.pid)
     assert "PYTHON_WORKER_FACTORY_SECRET" not in environment
-    assert "/shipped/by/py-files.zip" in environment["PYTHONPATH"].split(os.pathsep)
+    assert "/shipped/by/py-files.zip" in path
+    assert not {*spark} & {*path}
     assert "10" == environment["MIMALLOC_PURGE_DELAY"]
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(place.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from spark_source import records
+from spark_source.agent import warm
 from spark_source.agent.warm import Loaded, load, sentence
 
 
@@ -35,3 +41,24 @@ def test_loaded_once() -> None:
     """A process loads the decoder once, and remembers how long that took."""
     assert load() is load()
     assert load().seconds > 0
+
+
+@pytest.mark.parametrize(("compiled", "level"), [(True, logging.WARNING), (False, logging.INFO)])
+def test_readers_that_come_together_load_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiled: bool, level: int
+) -> None:
+    """The first tasks of an executor start side by side: one of them compiles, and it is told once,
+    as a warning if it took compiling."""
+
+    def compiling() -> records.Ready:
+        time.sleep(0.05)
+        return records.Ready(compiled=compiled, directory="/cache")
+
+    warm._load.cache_clear()
+    monkeypatch.setattr(records, "load", compiling)
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(4) as readers:
+        found = {id(reader.result()) for reader in [readers.submit(load) for _ in range(4)]}
+    warm._load.cache_clear()
+
+    assert 1 == len(found)
+    assert [level] == [told.levelno for told in caplog.records]
