@@ -266,6 +266,7 @@ def vacuum(shop: Shop, name: str) -> None:
             shop.spark.conf.unset(setting)
 
 
+@pytest.mark.long
 def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
     """Undoing is refused with the table and the reason, nothing is changed, and the job goes on."""
     shop.produce(6, at_s=0)
@@ -285,6 +286,7 @@ def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
     assert [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (7, 3)] == shop.rows()
 
 
+@pytest.mark.long
 def test_a_table_of_several_jobs(
     shop: Shop, shared: None, topic: Callable[..., str], kafka: Cluster
 ) -> None:
@@ -317,6 +319,7 @@ def test_a_table_of_several_jobs(
     assert before == (shop.files(), shop.rows())
 
 
+@pytest.mark.long
 def test_several_rows_of_a_record(shop: Shop, shared: None) -> None:
     """More rows than offsets are deleted if that is said to be so, and not before."""
     text = APPEND.replace("event.id", "explode(array(event.id, event.id)) AS id")
