@@ -1,27 +1,33 @@
 """How long until a new query has committed its first micro-batch, in a fresh Spark?
 
-    python -m integration.benchmarks.cold [--records N] [--runs N] [--json]
+    python -m integration.benchmarks.cold [--records N] [--runs N] [--row NAME …] [--json]
 
 Every run is a new process with a new session (local[2]); the sources take turns, medians are
 compared. Spark's connector and kfetch read the same small topic; the ceiling is a Python data
-source that only yields ready-made batches, so what it needs is Spark's own price of Python. In the
-last row the code cache is empty and the agent compiles its kernel. Phases are Spark's own
-(``durationMs``); what is before the first of them is the query's start.
+source that only yields ready-made batches, so what it needs is Spark's own price of Python. In one
+row the code cache is empty and the agent compiles its kernel; in another ``pyspark.zip`` has
+bytecode, as the README advises. Phases are Spark's own (``durationMs``); what is before the first
+of them is the query's start.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
+import py_compile
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pyspark
 
 from integration.benchmarks import ceiling
 from integration.benchmarks.fill import fill
@@ -51,21 +57,32 @@ def cases(cluster: Cluster, records: int) -> dict[str, tuple[str, dict[str, str]
         "kfetch, agent inline": ("kfetch", {**topic, "kfetch.agent": "inline"}),
         "ceiling": (ceiling.NAME, shape),
         EMPTY_CACHE: ("kfetch", process),
+        COMPILED: ("kfetch", process),
     }
 
 
-EMPTY_CACHE = "process, empty cache"
+EMPTY_CACHE, COMPILED = "process, empty cache", "process, bytecode"
+ROWS = (
+    "connector",
+    "kfetch, agent process",
+    "kfetch, agent inline",
+    ceiling.NAME,
+    EMPTY_CACHE,
+    COMPILED,
+)
 
 
-def compare(records: int, runs: int) -> dict[str, list[Run]]:
+def compare(records: int, runs: int, chosen: Collection[str]) -> dict[str, list[Run]]:
     """All counted runs by row, alternated, after one of each that warms the caches."""
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
         fill(cluster, TOPIC, partitions=PARTITIONS, records=records, size=SIZE)
-        rows = cases(cluster, records)
+        rows = {row: case for row, case in cases(cluster, records).items() if row in chosen}
+        settings = {COMPILED: {"SPARK_HOME": str(compiled_spark(Path(name) / "spark"))}}
         counted: dict[str, list[Run]] = {row: [] for row in rows}
         for number in range(runs + 1):
             for row, (source, options) in rows.items():
-                done = once(source, options, cold_cache=row == EMPTY_CACHE)
+                given = settings.get(row, {})
+                done = once(source, options, given, cold_cache=row == EMPTY_CACHE)
                 if done["rows"] != records:
                     raise RuntimeError(f"{row}: {done['rows']} rows instead of {records}")
                 if number:
@@ -74,8 +91,26 @@ def compare(records: int, runs: int) -> dict[str, list[Run]]:
         return counted
 
 
-def once(source: str, options: dict[str, str], *, cold_cache: bool = False) -> Run:
-    """One run in a process of its own."""
+def compiled_spark(place: Path) -> Path:
+    """A Spark beside the installed one, made of links, whose ``pyspark.zip`` holds bytecode."""
+    installed = Path(pyspark.__path__[0])
+    library = place / "python" / "lib"
+    library.mkdir(parents=True)
+    for each in [*installed.iterdir(), *(installed / "python" / "lib").iterdir()]:
+        if each.name not in ("python", "pyspark.zip"):
+            (place / each.relative_to(installed)).symlink_to(each)
+    with tempfile.TemporaryDirectory() as open_archive:
+        shutil.unpack_archive(installed / "python" / "lib" / "pyspark.zip", open_archive)
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(open_archive, quiet=1, legacy=True, invalidation_mode=unchecked)
+        shutil.make_archive(str(library / "pyspark"), "zip", open_archive)
+    return place
+
+
+def once(
+    source: str, options: dict[str, str], settings: dict[str, str], *, cold_cache: bool = False
+) -> Run:
+    """One run in a process of its own; ``settings`` are of its environment."""
     command = [sys.executable, "-m", "integration.benchmarks.cold_query"]
     with _environment(cold_cache) as environment:
         done = subprocess.run(
@@ -84,7 +119,7 @@ def once(source: str, options: dict[str, str], *, cold_cache: bool = False) -> R
             text=True,
             timeout=300,
             cwd=ROOT,
-            env=environment,
+            env=environment | settings,
         )
     if done.returncode:
         raise RuntimeError(f"{source} failed: {cause_of(RuntimeError(done.stderr))}")
@@ -122,9 +157,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
+    parser.add_argument("--row", nargs="+", choices=ROWS, default=ROWS, metavar="NAME")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    runs = compare(options.records, options.runs)
+    runs = compare(options.records, options.runs, {"connector", *options.row})
     found = {row: medians(done) for row, done in runs.items()}
     if options.json:
         print(json.dumps({"runs": runs, "medians": found}))
