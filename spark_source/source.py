@@ -195,9 +195,10 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Driver:
         if self._driver is None:
-            from spark_source.wire import lean
+            if _in_sources_process():
+                from spark_source.wire import lean
 
-            lean.defer_clients()  # Spark plans in a process of its own
+                lean.defer_clients()
             from spark_source.watch.driver import Driver
 
             for name in self._options.ignored:
@@ -207,10 +208,15 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
 
+def _in_sources_process() -> bool:
+    """Whether this process is the one that Spark starts for a stream's source."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return getattr(spec, "name", "") == _SOURCE_PROCESS
+
+
 def _close_on_sigterm(driver: Driver) -> None:
     """Close the sessions when Spark ends the query: it sends SIGTERM and does not call ``stop``."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if getattr(spec, "name", "") != _SOURCE_PROCESS:
+    if not _in_sources_process():
         return  # somebody else's process, to whom the signal belongs
 
     def end(number: int, frame: object) -> None:
