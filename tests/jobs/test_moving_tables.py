@@ -266,7 +266,10 @@ def test_another_job_has_to_rest(kafka: LittleKafka, asked: Ask, tables: Tables)
     (of_orders.parent / "offsets" / "0").write_text(plan)
     said = asked("undo", "--execute", code=1)
     assert "job orders has written to" in said
-    assert "would take those rows away" in said
+    assert "would take those rows away: let the job go on as it is, or restore its rows" in said
+    backup.every(CHECKPOINT)[-1].at(Stage.UNDOING)
+    assert "take those rows away: restore its rows" in asked("undo", "--execute", code=1)
+    backup.every(CHECKPOINT)[-1].at(Stage.DONE)
 
     os.utime(of_orders.parent / "offsets" / "0", (1.0, 1.0))
     asked("undo", "--execute")
