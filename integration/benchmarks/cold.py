@@ -13,10 +13,8 @@ of them is the query's start.
 from __future__ import annotations
 
 import argparse
-import compileall
 import json
 import os
-import py_compile
 import shutil
 import statistics
 import subprocess
@@ -31,6 +29,7 @@ import pyspark
 
 from integration.benchmarks import ceiling
 from integration.benchmarks.fill import fill
+from jobs.bytecode import add_bytecode
 from jobs.kafka import Cluster
 from jobs.spark import cause_of
 
@@ -99,11 +98,8 @@ def compiled_spark(place: Path) -> Path:
     for each in [*installed.iterdir(), *(installed / "python" / "lib").iterdir()]:
         if each.name not in ("python", "pyspark.zip"):
             (place / each.relative_to(installed)).symlink_to(each)
-    with tempfile.TemporaryDirectory() as open_archive:
-        shutil.unpack_archive(installed / "python" / "lib" / "pyspark.zip", open_archive)
-        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        compileall.compile_dir(open_archive, quiet=1, legacy=True, invalidation_mode=unchecked)
-        shutil.make_archive(str(library / "pyspark"), "zip", open_archive)
+    shutil.copy(installed / "python" / "lib" / "pyspark.zip", library)
+    add_bytecode(library / "pyspark.zip")
     return place
 
 

@@ -26,15 +26,15 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 6
 RECORDS = 300_000
-KILLS = 5
 
 
 @pytest.mark.timeout(900)
-def test_five_kills_lose_nothing_and_repeat_nothing(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long)])
+def test_kills_lose_nothing_and_repeat_nothing(
+    kills: int, spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """A query into Delta that is killed five times, first inside batch 0 of startingOffsets=latest,
-    holds each (partition, offset) from its first start on exactly once."""
+    """A query into Delta that is killed again and again, first inside batch 0 of
+    startingOffsets=latest, holds each (partition, offset) from its first start on exactly once."""
     name = topic(PARTITIONS)
     write(kafka, name, ["old"] * 100)
     arrivals = Arrivals(kafka, name)
@@ -44,7 +44,7 @@ def test_five_kills_lose_nothing_and_repeat_nothing(
         ends = logged(directory / "checkpoint", 0)["topics"][name]["partitions"]
         latest = log_ends(kafka, name)
         (directory / "go").touch()
-        for _ in range(KILLS - 2):
+        for _ in range(kills - 2):
             kill_after_a_commit(kafka, name, directory)
         arrivals.hurry()
         kill_after_a_commit(kafka, name, directory)

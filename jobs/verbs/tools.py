@@ -87,18 +87,29 @@ def agents(
         typer.echo(describe(*agent))
 
 
-def warm() -> None:
+def warm(
+    pyspark: Annotated[
+        bool, typer.Option("--pyspark", help="Put bytecode into Spark's pyspark.zip, too.")
+    ] = False,
+) -> None:
     """Compile the record decoder and keep it, so that no executor has to.
 
     Set KFETCH_CACHE to the same directory now and where Spark runs; another user may only read it
     there if root owns it. What is compiled fits this kind of CPU; with NUMBA_CPU_NAME=generic, set
     in both places too, it fits all.
 
+    Before a query's first micro-batch five Python processes of Spark's compile pyspark anew, for
+    half a second each, because pyspark.zip comes without bytecode. --pyspark puts this Python's in.
+
     \b
     Example: in a Dockerfile
       ENV KFETCH_CACHE=/opt/kfetch-cache
-      RUN kfetch warm
+      RUN kfetch warm --pyspark
     """
+    from jobs import bytecode
     from spark_source.agent import warm as decoder
 
     typer.echo(decoder.sentence(decoder.load()))
+    if pyspark:
+        archive = bytecode.pyspark_archive()
+        typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")
