@@ -33,6 +33,7 @@ from jobs.run.kinds import Kind
 from jobs.run.watch import pulse_file, read_pulse
 from jobs.spark import python_path
 from jobs.supervise import machine
+from jobs.supervise.answers import Answer, outdated
 from jobs.supervise.machine import Action, Facts, Order, Phase, State
 from jobs.supervise.processes import Process, adopt, launch, marked
 from jobs.supervise.rules import Rules, rules_of
@@ -197,23 +198,25 @@ class Supervisor:
         for asked in self._store.asked():
             answer = self._take(asked.job, asked.order, now)
             self._save()
-            self._store.answer(asked.id, answer)
+            self._store.answer(asked.id, answer.to_text())
 
-    def _take(self, name: str, order: Order, now: float) -> str:
-        """Do what is asked; the answer is empty, or a sentence that says why not."""
+    def _take(self, name: str, order: Order, now: float) -> Answer:
+        """Do what is asked, or say why not."""
         if order in (Order.START, Order.RESTART):
             try:
                 self._reread(name)
             except ConfigError as error:
-                return str(error)
+                return Answer(said=str(error), exit_code=1)
             except Exception as error:  # the others have to go on
-                return unforeseen(name, error)
+                return Answer(said=unforeseen(name, error), exit_code=1)
         supervised = self._jobs.get(name)
         if supervised is None:
-            return f"job {name} is not supervised: it has no file, or enabled: false"
+            why = f"job {name} is not supervised: it has no file, or enabled: false"
+            return Answer(said=why, exit_code=1)
         supervised.state = machine.order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        return ""
+        starts = order is Order.START
+        return Answer(said=outdated(supervised.job, supervised.state) if starts else "")
 
     def _reread(self, name: str) -> None:
         """A job's file may have changed, or be new."""

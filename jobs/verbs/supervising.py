@@ -169,8 +169,9 @@ def start(
 ) -> None:
     """Run jobs now, whatever their triggers say, and keep them as their files say from then on.
 
-    Their files are read again. A job that was given up is tried anew. Without a supervisor the
-    order waits for the next kfetch up.
+    Their files are read again, but a job that runs already goes on with the file that it began
+    with: if that has changed since, it is said. A job that was given up is tried anew. Without a
+    supervisor the order waits for the next kfetch up.
 
     \b
     Example: an hourly job, now
@@ -268,14 +269,15 @@ def _ask(
 
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
-        taken = ask(found, store, jobs, order)
+        told = ask(found, store, jobs, order)
+        taken = told is not None
         if taken and timeout_s is not None:
             wait_until_ended(store, jobs, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:
-        typer.echo(json.dumps({"taken": taken, "jobs": phases}))
-    elif taken:
-        typer.echo("\n".join(f"{name}: {phase}" for name, phase in phases.items()))
+        typer.echo(json.dumps({"taken": taken, "jobs": phases, "notes": list(told or ())}))
+    elif told is not None:
+        typer.echo("\n".join([*(f"{name}: {phase}" for name, phase in phases.items()), *told]))
     else:
         typer.echo(f"no supervisor runs: kept for the next kfetch up ({order} {' '.join(jobs)})")

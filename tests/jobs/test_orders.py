@@ -1,0 +1,70 @@
+"""Orders to a supervisor: what their commands print, and with which code they end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from jobs.supervise.answers import Answer
+from jobs.supervise.machine import Order
+from jobs.supervise.supervisor import Supervisor
+from tests.jobs.commands import Told
+from tests.jobs.projects import ENVIRON
+from tests.jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+
+
+@pytest.fixture
+def ordered(stage: Stage, kfetch: Told, monkeypatch: pytest.MonkeyPatch) -> Ordered:
+    """``ordered(supervisor, "start", "a")``: code, output and error of the command."""
+    monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
+    return Ordered(stage, kfetch)
+
+
+class Ordered:
+    """A command beside a supervisor's loop."""
+
+    def __init__(self, stage: Stage, kfetch: Told) -> None:
+        self._stage = stage
+        self._kfetch = kfetch
+
+    def __call__(self, supervisor: Supervisor, *words: str) -> tuple[int, str, str]:
+        got: list[tuple[int, str, str]] = []
+        told = (*words, "--project", str(self._stage.project.path))
+        command = threading.Thread(target=lambda: got.append(self._kfetch(*told)))
+        command.start()
+        self._stage.until(supervisor, lambda: not command.is_alive())
+        return got[0]
+
+
+def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) -> None:
+    """``start`` says that the process goes on with the file that it began with, and what to do."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    stage.ahead_s = 10
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: running\n", "") == ordered(supervisor, "start", "a")
+
+        stage.ahead_s = -10
+        stage.ask("a", Order.RESTART)
+        stage.until(supervisor, lambda: len(stage.runs("a")) == 2)
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stage.runs("a")[1].started_s))
+        note = (
+            f"a runs with its file of {began}, which has changed since: kfetch restart a takes the "
+            "new one"
+        )
+
+        assert (0, f"a: running\n{note}\n", "") == ordered(supervisor, "start", "a")
+        code, out, _ = ordered(supervisor, "start", "a", "--json")
+        assert (0, {"taken": True, "jobs": {"a": "running"}, "notes": [note]}) == (
+            code,
+            json.loads(out),
+        )
+
+
+def test_answers_of_an_earlier_supervisor() -> None:
+    """It may be up since before an update: it wrote a refusal's sentence, or nothing."""
+    assert Answer() == Answer.from_text("") == Answer.from_text(Answer().to_text())
+    assert Answer(said="no", exit_code=1) == Answer.from_text("no")
