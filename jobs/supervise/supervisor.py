@@ -46,6 +46,8 @@ log = logging.getLogger("kfetch.supervisor")
 TICK_S = 0.2
 _AGAIN_S = 2.0
 """After a tick that failed: the disk may be full, the database locked."""
+_BEGINS = (Order.START, Order.RESTART, Order.RESUME)
+"""The next run takes the file as it is: so its mistakes are told now."""
 _NOBODY = 0
 """No process that can be looked at has this number."""
 
@@ -202,7 +204,7 @@ class Supervisor:
 
     def _take(self, name: str, order: Order, now: float) -> Answer:
         """Do what is asked, or say why not."""
-        if order in (Order.START, Order.RESTART):
+        if order in _BEGINS:
             try:
                 self._reread(name)
             except ConfigError as error:
@@ -215,8 +217,7 @@ class Supervisor:
             return Answer(said=why, exit_code=1)
         supervised.state = machine.order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        starts = order is Order.START
-        return Answer(said=outdated(supervised.job, supervised.state) if starts else "")
+        return Answer(said=outdated(supervised.job, supervised.state) if order in _BEGINS else "")
 
     def _reread(self, name: str) -> None:
         """A job's file may have changed, or be new."""

@@ -247,6 +247,8 @@ def resume(
 ) -> None:
     """Go on where a pause has interrupted: a run that it ended begins again at once.
 
+    Their files are read again.
+
     \b
     Example:
       kfetch resume clicks

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jobs.supervise.answers import Answer
-from jobs.supervise.machine import Order
+from jobs.supervise.machine import Order, Phase
 from jobs.supervise.supervisor import Supervisor
 from tests.jobs.commands import Told
 from tests.jobs.projects import ENVIRON
@@ -62,6 +62,23 @@ def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) ->
             code,
             json.loads(out),
         )
+
+
+def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
+    """What would begin a run with a mistake in its file is refused, and changes nothing."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: paused\n", "") == ordered(supervisor, "pause", "a")
+        stage.job("a", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+        for order in ("start", "restart", "resume"):
+            code, out, said = ordered(supervisor, order, "a")
+
+            assert (1, "", Phase.PAUSED) == (code, out, stage.phase("a"))
+            assert said.startswith("kfetch: conf/jobs/a.yml:14: the key a is not known")
+        stage.job("a", CONTINUOUS, UNTIL_TERM)
+        assert 0 == ordered(supervisor, "resume", "a")[0]
+        stage.until_phase(supervisor, "a", Phase.RUNNING)
 
 
 def test_answers_of_an_earlier_supervisor() -> None:
