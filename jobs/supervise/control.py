@@ -36,7 +36,8 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
     """Give an order; what a supervisor that has done it says besides. None without one: then the
     order waits for the next.
 
-    Raises SupervisorError with the supervisor's answer if it can't be done.
+    Raises what the supervisor says of an order that can't be done: ConfigError for a mistake in a
+    job's file, else SupervisorError.
     """
     known = project.jobs()
     for name in jobs:
@@ -51,9 +52,11 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
         f"the supervisor has not taken the order within {_TAKEN_WITHIN_S:.0f} s: read its log",
     )
     answers = [Answer.from_text(store.answer_of(one) or "") for one in asked]
-    refused = [answer.said for answer in answers if answer.exit_code]
+    refused = [answer for answer in answers if answer.exit_code]
     if refused:
-        raise SupervisorError("; ".join(refused))
+        mistake = any(answer.exit_code == ConfigError.exit_code for answer in refused)
+        error = ConfigError if mistake else SupervisorError
+        raise error("; ".join(answer.said for answer in refused))
     return [answer.said for answer in answers if answer.said]
 
 

@@ -65,7 +65,7 @@ def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) ->
 
 
 def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
-    """What would begin a run with a mistake in its file is refused, and changes nothing."""
+    """What would begin a run with a mistake in its file is refused with 2, and changes nothing."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a")
@@ -74,11 +74,25 @@ def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
         for order in ("start", "restart", "resume"):
             code, out, said = ordered(supervisor, order, "a")
 
-            assert (1, "", Phase.PAUSED) == (code, out, stage.phase("a"))
+            assert (2, "", Phase.PAUSED) == (code, out, stage.phase("a"))
             assert said.startswith("kfetch: conf/jobs/a.yml:14: the key a is not known")
         stage.job("a", CONTINUOUS, UNTIL_TERM)
         assert 0 == ordered(supervisor, "resume", "a")[0]
         stage.until_phase(supervisor, "a", Phase.RUNNING)
+
+
+def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
+    """That is no mistake in a file, but one beside it is: then the code is 2."""
+    stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        told = "job a is not supervised: it has no file, or enabled: false"
+        assert (1, "", f"kfetch: {told}\n") == ordered(supervisor, "start", "a")
+
+        stage.job("b", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+        code, _, said = ordered(supervisor, "start", "a", "b")
+
+        assert 2 == code
+        assert said.startswith(f"kfetch: {told}; conf/jobs/b.yml:14: the key a is not known")
 
 
 def test_answers_of_an_earlier_supervisor() -> None:
