@@ -11,6 +11,7 @@ import pytest
 from jobs import cli
 from jobs.errors import JobsError
 from jobs.supervise import tail
+from jobs.supervise.machine import Phase, State
 from jobs.supervise.store import Store
 from jobs.verbs import text
 from tests.jobs.commands import Told
@@ -69,6 +70,25 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
     code, _, said = kfetch("logs", "clicks")
     assert code == 1
     assert "there is no log" in said
+
+
+@pytest.mark.parametrize(
+    ("phase", "about"),
+    [
+        (Phase.WAITING, "not supervised: kfetch up"),
+        (Phase.RUNNING, "not supervised: kfetch up"),
+        (Phase.BACKOFF, "failed 2 times in a row: no disk; not supervised: kfetch up"),
+        (Phase.FINISHED, "no disk"),
+    ],
+)
+def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, about: str) -> None:
+    """Status says so of each job that was to go on, instead of what it waits for."""
+    with Store.of(shop / ".kfetch" / "storage") as store:
+        store.save(
+            {"clicks": State(phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk")}
+        )
+
+    assert kfetch("status")[1].rstrip().endswith(f"  {about}")
 
 
 BROKEN = """
