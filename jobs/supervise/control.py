@@ -21,7 +21,8 @@ from jobs.run import ending
 from jobs.run.kinds import Kind
 from jobs.supervise.answers import Answer
 from jobs.supervise.machine import Order
-from jobs.supervise.store import Incumbent, Store, directory
+from jobs.supervise.office import lock_file
+from jobs.supervise.store import Incumbent, Store
 from jobs.supervise.supervisor import last_word, process_of
 from jobs.supervise.view import alive
 
@@ -86,7 +87,7 @@ def down(project: Project, store: Store, *, timeout_s: float, now: bool = False)
     incumbent = store.incumbent()
     if incumbent is not None and alive(incumbent):
         _end(incumbent, timeout_s, signals=2 if now else 1)
-    with claimed(directory(project.storage) / "lock") as ours:
+    with claimed(lock_file(project.storage)) as ours:
         if not ours:
             raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
         _end_orphans(project, store, 0.0 if now else timeout_s)

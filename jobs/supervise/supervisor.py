@@ -1,7 +1,7 @@
 """Keeps a project's jobs as their files say: the loop around the state machine.
 
-    with Supervisor.take(project) as supervisor:      raises where another one is
-        supervisor.run(stop)                          until the event; then ends every job
+    with office(storage), Supervisor.take(project) as supervisor:
+        supervisor.run(stop)      until the event; then ends every job
 
 Every tick: orders are read, processes looked after, each job's machine asked what to do. A run is
 noted before its process is started, and its end when the process is gone; so whoever comes after a
@@ -26,7 +26,6 @@ import psutil
 from jobs.config import Job, Project
 from jobs.config.mistakes import unforeseen
 from jobs.errors import ConfigError, SupervisorError
-from jobs.files import claimed
 from jobs.run import ending
 from jobs.run.ending import Ending
 from jobs.run.kinds import Kind
@@ -37,7 +36,7 @@ from jobs.supervise.answers import Answer, outdated
 from jobs.supervise.machine import Action, Facts, Order, Phase, State
 from jobs.supervise.processes import Process, adopt, launch, marked
 from jobs.supervise.rules import Rules, rules_of
-from jobs.supervise.store import Incumbent, Run, Store, directory
+from jobs.supervise.store import Incumbent, Run, Store
 
 __all__ = ["Command", "Supervisor", "last_word", "process_of"]
 
@@ -84,29 +83,23 @@ class Supervisor:
     @classmethod
     @contextmanager
     def take(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
-        """Become the supervisor of a storage. Raises ConfigError for any mistake in the project.
+        """Become the supervisor of a storage, in whose office the caller is. Raises ConfigError for
+        any mistake in the project.
 
         After a supervisor that was killed, a mistake is told and costs its own job alone: at night
         nobody is there to mend it, and the others have to go on.
         """
         jobs, mistakes = project.checked()
-        place = directory(project.storage)
-        with claimed(place / "lock") as ours:
-            if not ours:
-                raise SupervisorError(
-                    f"{project.storage} has a supervisor (process {(place / 'lock').read_text()}): "
-                    "end that one first, with kfetch down"
-                )
-            with Store.of(project.storage) as store:
-                last = store.incumbent()
-                clean = last is None or last.ended_s is not None
-                if mistakes and clean:
-                    raise ConfigError(*mistakes)
-                for mistake in mistakes:
-                    log.error("%s", mistake)
-                supervisor = cls(project, store, command)
-                supervisor._begin(jobs, clean=clean)
-                yield supervisor
+        with Store.of(project.storage) as store:
+            last = store.incumbent()
+            clean = last is None or last.ended_s is not None
+            if mistakes and clean:
+                raise ConfigError(*mistakes)
+            for mistake in mistakes:
+                log.error("%s", mistake)
+            supervisor = cls(project, store, command)
+            supervisor._begin(jobs, clean=clean)
+            yield supervisor
 
     def _begin(self, jobs: dict[str, Job], *, clean: bool) -> None:
         now = time.time()

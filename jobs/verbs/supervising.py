@@ -79,6 +79,7 @@ def up(
         _detach(found, environment, listen)
         return
     from jobs.redact import words
+    from jobs.supervise.office import office
     from jobs.supervise.supervisor import Supervisor
     from jobs.web.serve import listening, serving
     from jobs.web.where import leave
@@ -87,6 +88,7 @@ def up(
         words(found.redacted),
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
+        office(found.storage),  # before the address: that is the running supervisor's
         listening(listen) as (bound, token, closed),
         Supervisor.take(found) as supervisor,
         serving(found, bound, token, lambda: supervisor.stepped_s) as address,

@@ -15,6 +15,7 @@ from jobs import config
 from jobs.config import Project
 from jobs.run.kinds import Kind
 from jobs.supervise.machine import Order, Phase
+from jobs.supervise.office import office
 from jobs.supervise.processes import MARK
 from jobs.supervise.store import Run, Store
 from jobs.supervise.supervisor import Supervisor
@@ -62,7 +63,8 @@ class Stage:
     @contextmanager
     def take(self) -> Iterator[Supervisor]:
         """A supervisor; it ends with the block as by SIGKILL, unless it was run to its end."""
-        with Supervisor.take(self.project, self.command) as supervisor:
+        project = self.project
+        with office(project.storage), Supervisor.take(project, self.command) as supervisor:
             yield supervisor
         processes = (supervised.process for supervised in supervisor._jobs.values())
         self._left += [process.child for process in processes if process and process.child]

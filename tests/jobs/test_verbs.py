@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -10,10 +11,14 @@ import pytest
 
 from jobs import cli
 from jobs.errors import JobsError
+from jobs.files import claimed
 from jobs.supervise import tail
+from jobs.supervise.log import log_file
 from jobs.supervise.machine import Phase, State
+from jobs.supervise.office import lock_file, office
 from jobs.supervise.store import Store
 from jobs.verbs import text
+from jobs.web.serve import listening
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB
 
@@ -133,7 +138,22 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
 
     assert code == 2
     assert "needs a token" in said
-    assert not (shop / ".kfetch" / "storage" / ".supervisor" / "lock").exists()
+    with claimed(lock_file(shop / ".kfetch" / "storage")) as free:
+        assert free
+
+
+def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
+    """It is refused before it asks for an address, which the first one has; and the log, which is
+    the first one's, has no word of it."""
+    storage = shop / ".kfetch" / "storage"
+    with office(storage), listening("127.0.0.1:0") as (bound, _, _):
+        assert bound is not None
+        taken = f"127.0.0.1:{bound.getsockname()[1]}"
+        code, _, said = kfetch("up", "--quiet", "--listen", taken)
+
+    assert 1 == code
+    assert f"has a supervisor (process {os.getpid()}): end that one first" in said
+    assert "" == log_file(storage).read_text()
 
 
 def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
