@@ -25,6 +25,7 @@ import psutil
 
 from jobs.config import Job, Project
 from jobs.config.mistakes import unforeseen
+from jobs.counted import counted
 from jobs.errors import ConfigError, SupervisorError
 from jobs.run import ending
 from jobs.run.ending import Ending
@@ -131,7 +132,8 @@ class Supervisor:
                 ended_s=None,
             )
         )
-        log.info("supervising %d jobs: %s", len(self._jobs), ", ".join(self._jobs) or "none")
+        names = ", ".join(self._jobs) or "none"
+        log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
 
     def _recover(self, run: Run, supervised: _Supervised, now: float) -> None:
         """A run without an end: its process lives and is adopted, or has ended meanwhile."""

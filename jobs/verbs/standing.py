@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from jobs.verbs.text import ago, number, offset, table
 
@@ -78,7 +79,7 @@ def _show_plan(job: Job, stands: JobStanding, schema: str | None) -> None:
     typer.echo(f"columns: {schema or 'the transform makes them, and Spark alone can tell'}")
     for source in stands.sources:
         _show_source(job.name, source)
-    typer.echo(f"a run would read {stands.behind:,} offsets now{_limit(stands)}")
+    typer.echo(f"a run would read {counted(stands.behind, 'offset')} now{_limit(stands)}")
 
 
 def _progress_of(checkpoint: Checkpoint | None) -> str:
@@ -100,7 +101,9 @@ def _show_source(job: str, source: SourceStanding) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
     since = "goes on from its checkpoint" if source.goes_on else _beginning(source)
-    typer.echo(f"{source.view}: {len(kafka.partitions)} partitions at {servers}, {since}")
+    typer.echo(
+        f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {since}"
+    )
     mark = "gone" if source.fits else "FAILS"
     if kafka.missing:
         typer.echo(f"  {'missing' if source.fits else mark}: {kafka.missing}")
@@ -266,9 +269,10 @@ def _about(stands: JobStanding) -> Iterator[str]:
         yield "has not run yet"
     yield from stands.missing
     if lost := len(stands.losses):
-        yield f"records are gone in {lost} places: kfetch plan {stands.name} tells"
+        yield f"records are gone in {counted(lost, 'place')}: kfetch plan {stands.name} tells"
     if leaderless := stands.leaderless:
-        yield f"{len(leaderless)} partitions have no leader, {leaderless[0]} first"
+        told = counted(len(leaderless), "partition has", "partitions have")
+        yield f"{told} no leader, {leaderless[0]} first"
 
 
 def _show_partitions(stand: list[JobStanding]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -160,7 +161,11 @@ def down(
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
         runs = end(found, store, timeout_s=timeout, now=now)
-    typer.echo(json.dumps({"ended": runs}) if as_json else f"down; {runs} jobs were running")
+    typer.echo(
+        json.dumps({"ended": runs})
+        if as_json
+        else f"down; {counted(runs, 'job was', 'jobs were')} running"
+    )
 
 
 def start(

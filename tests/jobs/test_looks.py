@@ -263,7 +263,7 @@ def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
 
     told = planned_by(kfetch, 1)
     assert (["clicks-0"], 1) == (told["leaderless"], told["behind"])
-    assert "1 partitions have no leader, clicks-0 first" in kfetch("lag")[1]
+    assert "1 partition has no leader, clicks-0 first" in kfetch("lag")[1]
 
 
 TWO = """\

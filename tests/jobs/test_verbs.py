@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import cli
+from jobs.counted import counted
 from jobs.errors import JobsError
 from jobs.files import claimed
 from jobs.supervise import tail
@@ -25,7 +26,7 @@ from tests.jobs.projects import JOB
 
 def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
     """What ``init`` wrote validates; its schemas are there, and its .gitignore covers its data."""
-    assert (0, "1 jobs, no mistakes: clicks\n", "") == kfetch("validate")
+    assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
         path.name for path in (shop / "schema").iterdir()
     }
@@ -249,3 +250,11 @@ def test_the_shell_completes(
 def test_durations(seconds: float, told: str) -> None:
     """Two units are enough for people."""
     assert told == text.ago(seconds)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 jobs were"), (1, "1 job was"), (2000, "2,000 jobs were")]
+)
+def test_how_many(number: int, told: str) -> None:
+    """One of something is one."""
+    assert told == counted(number, "job was", "jobs were")
