@@ -209,11 +209,12 @@ def logs(
 
     found = project_of(project, environment)
     path = log_file(found.storage)
-    redacted = found.redacted
+    redacted, writer = found.redacted, "kfetch up writes it"
     if job is not None:
         its = found.job(job)
         path, redacted = its.directory / ("spark.log" if spark else "run.log"), its.redacted
-    for line in last(path, lines, redacted):
+        writer = "a run writes it" if spark else f"{writer}; kfetch run prints to its own terminal"
+    for line in last(path, lines, redacted, writer):
         typer.echo(line)
     for line in added(path) if follow else ():
         typer.echo(redacted(line))

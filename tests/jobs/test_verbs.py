@@ -73,9 +73,15 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
         "start", "click"
     )
     assert (0, "[]\n", "") == kfetch("history", "--json")
-    code, _, said = kfetch("logs", "clicks")
-    assert code == 1
-    assert "there is no log" in said
+    for words, writer in (
+        ((), "kfetch up writes it"),
+        (("clicks",), "kfetch up writes it; kfetch run prints to its own terminal"),
+        (("clicks", "--spark"), "a run writes it"),
+    ):
+        code, _, said = kfetch("logs", *words)
+        assert code == 1
+        assert "there is no log" in said
+        assert said.endswith(f".log yet: {writer}\n")
 
 
 @pytest.mark.parametrize(
