@@ -43,6 +43,7 @@ browser: ## The browser in which the integration tests look at the page
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver >/dev/null; } \
 	  || { echo "the page's test needs the programs chromium and chromedriver: as root, apt-get install chromium chromium-driver"; exit 2; }
 
+# Where systemd runs, Debian's package also starts one, on port 9090: systemctl disable --now prometheus
 prometheus: ## The Prometheus that the integration tests give our metrics, alerts and dashboard
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends prometheus >/dev/null; } \

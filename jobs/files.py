@@ -49,7 +49,7 @@ def claimed(path: Path) -> Iterator[bool]:
 def private(path: str, flags: int) -> int:
     """An ``opener`` for files that only their owner may read, those that were there before too."""
     handle = os.open(path, flags, 0o600)
-    with suppress(PermissionError):  # another user's, who lets us write
+    with suppress(OSError):  # another user's, who lets us write; or a file system without modes
         os.fchmod(handle, 0o600)
     return handle
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ __all__ = ["Lines", "Words", "pumped", "words"]
 
 Redacted = Callable[[str], str]
 _LINE_MAX = 1 << 20
-_LEFT_OUT = f"(a line of more than {_LINE_MAX >> 20} Mi characters is left out)\n"
+"""Characters; what is longer is left out."""
 _READ_BYTES = 64 << 10
 _LAST_WORDS_WITHIN_S = 5.0
 
@@ -34,8 +34,10 @@ _LAST_WORDS_WITHIN_S = 5.0
 class Lines:
     """Redacted lines of text that comes in pieces. Pure."""
 
-    def __init__(self, redacted: Redacted) -> None:
+    def __init__(self, redacted: Redacted, line_max: int = _LINE_MAX) -> None:
+        """A line of more than ``line_max`` characters is left out unless it comes in one piece."""
         self._redacted = redacted
+        self._line_max = line_max
         self._part = ""
         self._too_long = False
 
@@ -43,8 +45,9 @@ class Lines:
         """What can be shown by now: whole lines."""
         whole, newline, rest = text.rpartition("\n")
         shown = self._ended(whole + newline) if newline else ""
-        self._part += rest
-        if len(self._part) > _LINE_MAX:
+        if not self._too_long:
+            self._part += rest
+        if len(self._part) > self._line_max:
             self._part, self._too_long = "", True
         return shown
 
@@ -53,11 +56,13 @@ class Lines:
         return self._ended("")
 
     def _ended(self, text: str) -> str:
-        if self._too_long:
-            text = _LEFT_OUT + text.partition("\n")[2]
-        shown = self._redacted(self._part + text)
+        # Taken out first: a collection of garbage meanwhile may write here, in this thread.
+        part, too_long = self._part, self._too_long
         self._part, self._too_long = "", False
-        return shown
+        if too_long:
+            part = f"(a line of more than {self._line_max:,} characters is left out)\n"
+            text = text.partition("\n")[2]
+        return self._redacted(part + text)
 
 
 class Words:
@@ -66,7 +71,7 @@ class Words:
     def __init__(self, stream: TextIO, redacted: Redacted) -> None:
         self._stream = stream
         self._lines = Lines(redacted)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor that complains is in a thread that has it
 
     def write(self, text: str) -> int:
         """Take text; its whole lines are written."""
@@ -75,6 +80,11 @@ class Words:
             if shown:
                 self._stream.write(shown)
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Take texts, as ``write`` does."""
+        for line in lines:
+            self.write(line)
 
     def end(self) -> None:
         """Write what has no line's end."""
@@ -93,13 +103,15 @@ class Words:
 @contextmanager
 def words(redacted: Redacted) -> Iterator[None]:
     """What this process's Python says goes through ``redacted``: ``sys.stdout``, ``sys.stderr``,
-    and the traceback of a bug that leaves the block, which is told when nothing else has."""
+    a JobsError that leaves the block, and the traceback of a bug that does, which is told when
+    nothing else has."""
     before = sys.stdout, sys.stderr
     said = Words(sys.stdout, redacted), Words(sys.stderr, redacted)
     sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", said)
     try:
         yield
-    except JobsError:
+    except JobsError as error:
+        error.args = (redacted(str(error)),)  # it is told outside
         raise
     except Exception:
         sys.excepthook = partial(_told, redacted)

@@ -65,14 +65,16 @@ def session(
     merged = _merged(settings, log.parent)
     _prepare_environment(merged, code)
     with pumped(log, redacted) as output:
-        spark = _started(name, merged, log, output)
         try:
-            yield spark
+            spark = _started(name, merged, log, output)
+            try:
+                yield spark
+            finally:
+                # A signal to the process group ends the JVM too, perhaps before this.
+                with suppress(Exception):
+                    spark.stop()
         finally:
-            # A signal to the process group ends the JVM too, perhaps before this.
-            with suppress(Exception):
-                spark.stop()
-            _end_jvm()
+            _end_jvm()  # there is one after a failed start, too, and it has the log open
 
 
 def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:
@@ -239,7 +241,8 @@ _PYTHON = re.compile(
     r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
     re.MULTILINE,
 )
-_JAVA = re.compile(r"^Caused by: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
+# Py4J's own errors have the exception after a colon alone.
+_JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
 
 
 def text_of(error: BaseException) -> str:

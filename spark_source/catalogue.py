@@ -132,6 +132,7 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.enable.auto.commit", "none", "progress lives in the checkpoint"),
         ("kafka.interceptor.classes", "none", "interceptors could change what is read"),
+        ("kafka.config.providers", "none", "references in values are not resolved: give values"),
     ),
     *_rows(
         Treatment.IGNORED,
@@ -144,6 +145,24 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.default.api.timeout.ms", "none", "kafka.request.timeout.ms bounds every request"),
         ("kafka.connections.max.idle.ms", "none", "the broker closes idle connections"),
         ("kafka.send.buffer.bytes", "none", "requests are small"),
+        ("kafka.group.*", "none", "kfetch joins no consumer group"),
+        ("kafka.partition.assignment.strategy", "none", "Spark assigns partitions to tasks"),
+        ("kafka.auto.commit.interval.ms", "none", "progress lives in the checkpoint"),
+        ("kafka.share.*", "none", "kfetch is no share consumer"),
+        ("kafka.allow.auto.create.topics", "none", "kfetch creates no topics"),
+        ("kafka.exclude.internal.topics", "none", "a pattern never takes internal topics"),
+        ("kafka.client.dns.lookup", "none", "every address of a name is tried"),
+        ("kafka.reconnect.*", "none", "kafka.retry.backoff.ms rules connecting, too"),
+        (
+            "kafka.socket.connection.setup.timeout.max.ms",
+            "none",
+            "the deadline of connecting does not grow",
+        ),
+        ("kafka.metadata.recovery.*", "none", "bootstrap servers are asked where others fail"),
+        ("kafka.metric.reporters", "none", "classes of Java; see kfetch agents"),
+        ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
+        ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
+        ("kafka.security.providers", "none", "classes of Java"),
     ),
 )
 
@@ -168,12 +187,12 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
         if row.treatment in (Treatment.PLANNED, Treatment.REFUSED):
             raise _unusable(name, row)
         if row.treatment is Treatment.IGNORED:
-            ignored.append(row.name)
+            ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
 
 def _unknown(name: str) -> OptionError:
-    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1)
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else "see the README's option table"
     return OptionError(f"option {name} is not known: {hint}", option=name)
 

@@ -13,6 +13,22 @@ from spark_source.model import TopicPartition
 from spark_source.options import SourceOptions, StartingOffsets, Subscription, parse
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+# ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
+CONSUMER_PROPERTIES = """
+allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers check.crcs
+client.dns.lookup client.id client.rack config.providers connections.max.idle.ms
+default.api.timeout.ms enable.auto.commit enable.metrics.push exclude.internal.topics
+fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
+group.remote.assignor heartbeat.interval.ms interceptor.classes isolation.level
+key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms
+reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.protocol
+security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mode
+share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+value.deserializer sasl.jaas.config ssl.truststore.location
+"""
 README = Path(__file__).parents[1] / "README.md"
 BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
 
@@ -218,6 +234,12 @@ def test_wants(subscription: Subscription, topic: str, wanted: bool) -> None:
 def test_ignored_options(name: str) -> None:
     """An option without effect here is accepted and noted, so that a job can be moved as it is."""
     assert (name,) == parse({**LEAST, name.upper(): "1"}).ignored
+
+
+@pytest.mark.parametrize("name", CONSUMER_PROPERTIES.split())
+def test_properties_of_kafkas_consumer(name: str) -> None:
+    """Each property of Java's consumer has a row: nobody is told that it is not known."""
+    assert lookup(f"kafka.{name}") is not None
 
 
 def test_options_are_plain_values() -> None:

@@ -87,10 +87,15 @@ def rows(spark: SparkSession, path: Path) -> list[Row]:
 
 
 def test_dead_letters_and_rows_are_written_once(
-    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+    kafka: Cluster,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is not JSON of the fields goes to the dead letters with its place and bytes, the rest
-    through the project's function to the table; a batch that comes again adds nothing to either."""
+    """What is not JSON of the fields goes to the dead letters with its place and bytes, and the log
+    says how many; the rest through the project's function to the table; a batch that comes again
+    adds nothing to either."""
     name = topic(1)
     made = job(tmp_path, kafka, DEAD.format(topic=name, code=written(tmp_path, CODE)))
     wrong = [b"not json", b"", b"\xff\xfe", b'{"id": "x"}', b'["a"]']
@@ -111,6 +116,7 @@ def test_dead_letters_and_rows_are_written_once(
     ]
     assert {(name, 0)} == {(row.topic, row.partition) for row in dead}
     assert {"value is not JSON of the fields id BIGINT, page STRING"} == {row.error for row in dead}
+    assert "batch 0: 5 records that cannot be decoded are in the dead letters, " in caplog.text
 
 
 def test_a_merge_is_done_once(

@@ -38,7 +38,8 @@ _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*
 _FILE = re.compile(r"file:(?P<path>.+)")
 _FILE_BYTES_MAX = 64 << 10
 """A secret is short; whoever names a log or a device by mistake is told."""
-_YAML_BYTES_MAX = 1 << 20
+_YAML_BYTES_MAX = 256 << 10
+"""PyYAML needs seconds of CPU for this much of the worst, and looks at nothing before its end."""
 _VALUES_MAX = 20_000
 """Aliases are written out here: ten lines of them can stand for more than any memory holds."""
 _TEXT_MAX = 4 << 20
@@ -137,7 +138,7 @@ def _text(path: Path) -> str:
         content = file.read(_YAML_BYTES_MAX + 1)
     if len(content) > _YAML_BYTES_MAX:
         raise ConfigError(
-            f"{display(path)}:1: the file is longer than {_YAML_BYTES_MAX >> 20} MiB: "
+            f"{display(path)}:1: the file is longer than {_YAML_BYTES_MAX >> 10} KiB: "
             "no file of a project is"
         )
     return content.decode()

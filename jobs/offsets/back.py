@@ -195,10 +195,17 @@ def _put_back(rows: Rows, plan: Undoing) -> None:
     plan.backup.at(Stage.UNDOING)
     for number, table in enumerate(plan.backup.tables):
         try:
-            rows.restore(table)
+            rows.restore(table, _way_out(plan.backup, number))
         except Exception:
             if number == 0 and rows.version(table) == versions[0]:
                 plan.backup.at(plan.backup.stage)  # nothing was done: it must not keep the job
             raise
     rows.delete(plan.unended, restored)
     rows.delete(plan.since, others)
+
+
+def _way_out(backup: Backup, restored: int) -> str:
+    """What is left to do, if a table can't be restored after so many others."""
+    if backup.stage is Stage.DONE and restored == 0:
+        return "let the job go on as it is, or bring the rows back by hand"
+    return f"put checkpoint and tables right by hand and move {backup.path} away"

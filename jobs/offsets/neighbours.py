@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs import checkpoint as checkpoints
-from jobs.backup import Backup
+from jobs.backup import Backup, Stage
 from jobs.checkpoint import Checkpoint
 from jobs.config import Job, Project
 from jobs.errors import JobsError
@@ -51,11 +51,13 @@ def check_told_apart(job: Job, ours: set[str], others: Sequence[Job]) -> None:
 def check_unwritten(job: Job, backup: Backup, others: Sequence[Job]) -> None:
     """Raise JobsError if another job may have written since what would be taken back."""
     names = {table.name for table in backup.tables}
+    # After a move that was interrupted no run is let through.
+    go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
     for other in others:
         if (both := sorted(names & _tables(other))) and _wrote(_checkpoint(job, other), backup):
             raise JobsError(
                 f"job {job.name}: job {other.name} has written to {both[0]} since, and to put its "
-                "version of then back would take those rows away: let the job go on as it is, or "
+                f"version of then back would take those rows away: {go_on}"
                 f"restore its rows by hand and move {backup.path} away"
             )
 

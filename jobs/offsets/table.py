@@ -92,9 +92,9 @@ class Rows:
         """Which one a table is at. Raises JobsError if it is not there any more."""
         return _version(self._restorable(table))
 
-    def restore(self, table: Table) -> None:
+    def restore(self, table: Table, way_out: str) -> None:
         """Take a table back to its version, as a new one: nothing of its history is lost. Raises
-        JobsError if that version's files are gone."""
+        JobsError, with ``way_out``, if that version's files are gone."""
         there = self._restorable(table)
         try:
             there.restoreToVersion(table.version)
@@ -102,8 +102,7 @@ class Rows:
             if any(word in text_of(cause) for word in _GONE):
                 raise JobsError(
                     f"job {self._job.name}: {table.name} has lost files of its version "
-                    f"{table.version} (VACUUM), so it can't go back to it: let the job go on as it "
-                    "is, or bring the rows back by hand"
+                    f"{table.version} (VACUUM), so it can't go back to it: {way_out}"
                 ) from cause
             raise
 

@@ -10,6 +10,7 @@ id, so none is taken for an old one.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = ["start"]
+
+log = logging.getLogger("kfetch.run")
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -164,7 +167,9 @@ def _bury(job: Job, batch: DataFrame, query: str, number: int) -> None:
     dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
         "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
     )
-    if not dead.isEmpty():
+    if many := dead.count():
+        told = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
+        log.warning(told, number, many, job.dead_letters)
         append(job.dead_letters, dead, query, number, {}, [])
 
 

@@ -100,8 +100,9 @@ def up(
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from jobs.supervise.background import start_in_background
-    from jobs.web.where import page_of
+    from jobs.web.where import forget, page_of
 
+    forget(project.storage)
     started = start_in_background(project, environment, listen)
     pid = started.child.pid
     page = page_of(project.storage, pid, started.check)

@@ -18,7 +18,7 @@ from jobs.supervise.log import log_file
 from jobs.supervise.store import directory
 from jobs.web.address import TOKEN_VARIABLE, Address
 
-__all__ = ["leave", "page_of"]
+__all__ = ["forget", "leave", "page_of"]
 
 _WITHIN_S = 15.0
 _ANSWER_WITHIN_S = 5.0
@@ -58,6 +58,11 @@ def leave(storage: Path, address: Address | None, *, token: bool, closed: str) -
     host, port = (address.host, address.port) if address else ("", 0)
     note = _Note(pid=os.getpid(), host=host, port=port, token=token, closed=closed)
     write_json(_file(storage), asdict(note))
+
+
+def forget(storage: Path) -> None:
+    """Remove an earlier supervisor's note: the next one may get the same pid."""
+    _file(storage).unlink(missing_ok=True)
 
 
 def page_of(storage: Path, pid: int, check: Callable[[], None]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
-from jobs.files import claimed
+import pytest
+
+from jobs.files import claimed, private
 
 
 def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
@@ -16,3 +19,18 @@ def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
         assert str(os.getpid()) == path.read_text()
     with claimed(path) as again:
         assert again
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EINVAL])
+def test_a_file_whose_mode_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Another user's, or one where files have no modes, is written all the same."""
+
+    def refuses(handle: int, mode: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fchmod", refuses)
+    with open(tmp_path / "log", "w", opener=private) as file:
+        file.write("told")
+    assert (tmp_path / "log").read_text() == "told"

@@ -90,9 +90,9 @@ class Tables:
     def version(self, table: Table) -> int:
         return len(self.histories[table.name]) - 1
 
-    def restore(self, table: Table) -> None:
+    def restore(self, table: Table, way_out: str) -> None:
         if table.name in self.vacuumed:
-            raise JobsError("Delta refuses: a file of that version is gone")
+            raise JobsError(f"Delta refuses: a file of that version is gone: {way_out}")
         self.histories[table.name].append(self.histories[table.name][table.version])
 
     def _of(self, name: str, ranges: Sequence[Range]) -> list[Row]:
@@ -266,7 +266,10 @@ def test_another_job_has_to_rest(kafka: LittleKafka, asked: Ask, tables: Tables)
     (of_orders.parent / "offsets" / "0").write_text(plan)
     said = asked("undo", "--execute", code=1)
     assert "job orders has written to" in said
-    assert "would take those rows away" in said
+    assert "would take those rows away: let the job go on as it is, or restore its rows" in said
+    backup.every(CHECKPOINT)[-1].at(Stage.UNDOING)
+    assert "take those rows away: restore its rows" in asked("undo", "--execute", code=1)
+    backup.every(CHECKPOINT)[-1].at(Stage.DONE)
 
     os.utime(of_orders.parent / "offsets" / "0", (1.0, 1.0))
     asked("undo", "--execute")
@@ -371,13 +374,15 @@ def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tabl
     moved = act.execute(the_project(), the_job, plan).backup
     first, second = (table.name for table in moved.tables)
     tables.vacuumed = {first}
-    assert "a file of that version is gone" in asked("undo", "--execute", code=1)
+    said = asked("undo", "--execute", code=1)
+    assert "a file of that version is gone: let the job go on as it is" in said
     backup.check_whole(the_job)
 
-    tables.vacuumed = {second}
-    asked("undo", "--execute", code=1)
-    with pytest.raises(JobsError, match=rf"right by hand and move {moved.path} away"):
-        backup.check_whole(the_job)
+    for tables.vacuumed in ({second}, {first}):
+        said = asked("undo", "--execute", code=1)
+        assert f"gone: put checkpoint and tables right by hand and move {moved.path} away" in said
+        with pytest.raises(JobsError, match=rf"right by hand and move {moved.path} away"):
+            backup.check_whole(the_job)
     tables.vacuumed = set()
     asked("undo", "--execute")
     assert (rows(6, 4), rows(2)) == (tables[target()], tables[dead()])

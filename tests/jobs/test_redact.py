@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs import config
+from jobs.errors import ConfigError, JobsError, SparkError
 from jobs.redact import Lines, Words, pumped, words
 from jobs.supervise.log import handlers, log_file
 from jobs.supervise.store import Store
@@ -47,12 +48,24 @@ def test_pieces(pieces: list[str]) -> None:
 
 
 def test_a_line_without_end() -> None:
-    """What could not be looked through is left out, and said to be; the next line is there."""
+    """What could not be looked through is left out, all of it, and said to be; the next line is
+    there."""
     lines = Lines(redacted)
-    shown = "".join(lines.added("x" * 65536) for _ in range(17))
-    shown += lines.added("hunter22\nnext hunter22\n") + lines.rest()
+    shown = "".join(lines.added("x" * 65536) for _ in range(18)) + lines.added("hun")
+    shown += lines.added("ter22\nnext hunter22\n") + lines.rest()
 
-    assert shown == "(a line of more than 1 Mi characters is left out)\nnext ${env:PASS}\n"
+    assert shown == "(a line of more than 1,048,576 characters is left out)\nnext ${env:PASS}\n"
+
+
+@given(st.lists(st.sampled_from(["hunter22", "hun", "ter22", "a" * 7, "\n", "\nb"]), max_size=30))
+def test_lines_near_the_limit(pieces: list[str]) -> None:
+    """Every line is shown redacted, or, if it is too long, left out as a whole."""
+    lines = Lines(redacted, 20)
+    shown = "".join(map(lines.added, pieces)) + lines.rest()
+
+    for told, line in zip(shown.splitlines(), "".join(pieces).splitlines(), strict=True):
+        left_out = told == "(a line of more than 20 characters is left out)"
+        assert len(line) > 20 if left_out else told == redacted(line)
 
 
 def test_words_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,10 +94,47 @@ def fail() -> None:
         raise RuntimeError("hunter22 is wrong")
 
 
+@pytest.mark.parametrize("error", [SparkError("hunter22"), ConfigError("hunter22", "more")])
+def test_an_error_that_is_told_outside(error: JobsError) -> None:
+    """The command line prints it: its text has no secret by then; its class is what it was."""
+    told = str(error)
+    with pytest.raises(type(error)) as raised, words(redacted):
+        raise error
+
+    assert told.replace("hunter22", "${env:PASS}") == str(raised.value)
+
+
+@pytest.mark.timeout(20)
+def test_a_word_within_a_word() -> None:
+    """A collection of garbage may come anywhere, and a destructor complain to the same stream: it
+    isn't waited for, and no text is lost or told twice."""
+    said = io.StringIO()
+    inner = ["unclosed\n"]
+
+    def complaining(text: str) -> str:
+        while inner:
+            stream.write(inner.pop())
+        return redacted(text)
+
+    stream = Words(said, complaining)
+    stream.write("it is ")
+    stream.write("hunter22\nmore")
+    stream.end()
+
+    assert "unclosed\nit is ${env:PASS}\nmore" == said.getvalue()
+
+
 def test_a_stream_of_words_has_what_streams_have() -> None:
     """Libraries ask for an encoding, and whether it can be written to."""
     stream = Words(io.TextIOWrapper(io.BytesIO(), "utf-8"), redacted)
     assert ("utf-8", True, False) == (stream.encoding, stream.writable(), stream.isatty())
+
+
+def test_texts_together() -> None:
+    """What writes several texts at once is no way round."""
+    said = io.StringIO()
+    Words(said, redacted).writelines(["it is hun", "ter22\n"])
+    assert "it is ${env:PASS}\n" == said.getvalue()
 
 
 def test_words_of_another_process(tmp_path: Path) -> None:

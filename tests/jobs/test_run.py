@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import (
     AnalysisException,
     IllegalArgumentException,
@@ -17,7 +20,7 @@ from pyspark.errors import (
 )
 
 from jobs import cli, config, progress, spark
-from jobs.errors import ConfigError
+from jobs.errors import ConfigError, SparkError
 from jobs.progress import Batch
 from jobs.run import stream, watch
 from tests.jobs.projects import ENVIRON
@@ -117,9 +120,16 @@ spark_source.errors.RecordsExpired: partition 3 of clicks starts at offset 9, pa
 SQLSTATE: XXKST"""
 
 
+PY4J = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: java.io.FileNotFoundException: File file:/no/events does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem.deprecatedGetFileStatus(RawLocalFileSystem.java:980)
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        (PY4J, "File file:/no/events does not exist"),
         (TRACE, "partition 3 of clicks starts at offset 9, past 7"),
         ("Traceback:\n  File x\nKeyError: 'a'\nmore", "'a'"),
         ("[TABLE_NOT_FOUND] no such table\n'Project [*]\n+- X", "[TABLE_NOT_FOUND] no such table"),
@@ -313,3 +323,34 @@ def test_a_mistake_in_a_file_exits_with_two(
     assert 2 == left.value.code
     assert capsys.readouterr().err.startswith("kfetch: kfetch.yml:1: the key storrage is not known")
     assert "pyspark" not in sys.modules
+
+
+class Gateway:
+    """PySpark's to a JVM, which here is a shell: it says something when it is told to leave."""
+
+    def __init__(self, output: int) -> None:
+        command = ["sh", "-c", "read none; echo last words"]
+        self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
+
+    def shutdown(self) -> None:
+        """No more calls."""
+
+
+def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM is ended, its last words are in the log, and nobody waits for more of them."""
+
+    def fails(name: str, settings: object, log: Path, output: int) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", Gateway(output))
+        raise SparkError("Spark does not start")
+
+    monkeypatch.setattr(spark, "_started", fails)
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    began = time.monotonic()
+    with pytest.raises(SparkError), spark.session({}, name="a", log=tmp_path / "log"):
+        pass
+
+    assert time.monotonic() - began < 4
+    assert (tmp_path / "log").read_text() == "last words\n"
+    assert None is SparkContext._gateway

@@ -6,9 +6,14 @@ import os
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from jobs.supervise import background
+from jobs.supervise.background import Background
+from jobs.verbs import supervising
 from jobs.web import where
 from jobs.web.address import Address
 from jobs.web.serve import listening, serving
@@ -87,3 +92,20 @@ def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> N
     log = storage / ".supervisor" / "supervisor.log"
     assert silence == f"no page after 0 s: http://{address}/ does not answer (see {log})"
     assert another == f"no page after 0 s: the supervisor has not said where (see {log})"
+
+
+def test_an_earlier_supervisor_of_the_same_pid(
+    project: Path,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its note isn't taken for this one's: in a container a restart gives the same numbers."""
+    monkeypatch.setattr(where, "_WITHIN_S", 0.1)
+    where.leave(storage, None, token=False, closed="an old reason")
+    me = SimpleNamespace(pid=ME, poll=lambda: None)
+    started = Background(cast("Any", me), storage / "up.log", storage / "log")
+    monkeypatch.setattr(background, "start_in_background", lambda *_: started)
+    supervising._detach(loaded(project), None, None)
+
+    assert "the supervisor has not said where" in capsys.readouterr().out

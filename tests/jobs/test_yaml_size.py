@@ -32,7 +32,8 @@ def file(tmp_path: Path) -> Path:
         (LAUGHS.replace("[", "{k: [").replace("]", "]}"), "{}:5: a4: with "),
         ("? [a, b]\n: c", "{}:1: a key must be text, and this is a list or has keys of its own"),
         ("a: &a ['${file:big}']\n" + ALIASES, "{}:65: b63: with its aliases "),
-        ("a: b # " + "x" * (1 << 20), "{}:1: the file is longer than 1 MiB: "),
+        ("a: b # " + "x" * (256 << 10), "{}:1: the file is longer than 256 KiB: "),
+        (f"a: [{'a,' * (1 << 18)}]", "{}:1: the file is longer than 256 KiB: "),
     ],
 )  # fmt: skip
 def test_what_would_grow(file: Path, text: str, sentence: str) -> None:
