@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,9 +152,11 @@ def test_too_little_time_is_said(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_named(kafka: Cluster, tmp_path: Path) -> None:
-    """A port that another broker listens on is refused before anything starts."""
+    """A port that a broker of another directory listens on is refused before anything starts, and
+    the sentence says whose it is."""
     port = kafka.node(1).port
-    with pytest.raises(PortTaken, match=f"needs port {port}"):
+    told = f"needs port {port}, and kfetch's broker of {kafka.directory} has it"
+    with pytest.raises(PortTaken, match=re.escape(told)):
         Cluster.start(tmp_path / "k", port=port)
 
 

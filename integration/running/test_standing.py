@@ -60,7 +60,7 @@ def test_what_is_said_is_what_is_there(project: Project, kafka: Cluster, name: s
         first["behind"],
         [each["log_end"] for each in first["sources"][0]["partitions"]],
     )
-    assert "ok    cluster main: 1 brokers" in project.kfetch("doctor")
+    assert "ok    cluster main: 1 broker," in project.kfetch("doctor")
 
     topic_id = first["sources"][0]["topics"][name]
     goes_on(project, name, topic_id, 2, 5)

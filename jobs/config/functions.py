@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,9 @@ def mistake(name: str, directories: Sequence[Path]) -> str | None:
         if importlib.util.find_spec(module.split(".")[0]) is not None:
             return None
         places = " and ".join(map(display, directories))
-        return f"there is no module {module} in {places}: write {module.replace('.', '/')}.py"
+        near = difflib.get_close_matches(module, _modules(module, directories), n=1)
+        what = f"did you mean {near[0]}?" if near else f"write {module.replace('.', '/')}.py"
+        return f"there is no module {module} in {places}: {what}"
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
     except (OSError, SyntaxError, ValueError) as cause:
@@ -46,6 +49,16 @@ def _file(module: str, directories: Sequence[Path]) -> Path | None:
             if candidate.is_file():
                 return candidate
     return None
+
+
+def _modules(module: str, directories: Sequence[Path]) -> set[str]:
+    """The modules where one is looked for: those of its package."""
+    *package, _ = module.split(".")
+    found: set[str] = set()
+    for place in (Path(directory, *package) for directory in directories):
+        files = [*place.glob("*.py"), *(path.parent for path in place.glob("*/__init__.py"))]
+        found.update(".".join((*package, file.stem)) for file in files)
+    return found
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

@@ -83,6 +83,8 @@ class Cluster:
             if old is not None:
                 cluster._refuse_running()
             new = _fitted(path, old, nodes, port) if old else _fresh(nodes or 1, port)
+            for node in new.nodes:  # before anything is written
+                ready.check_free(node.node_id, node.port, node.controller_port)
             told = new.properties if properties is None else dict(properties)
             state.save(path, replace(new, heap=heap or new.heap, properties=told))
             try:

@@ -170,7 +170,7 @@ class Node:
     @property
     def _logging(self) -> list[str]:
         return [
-            f"-Dkfetch.logs={self.log.parent}",
+            f"-D{settings.LOGS_PROPERTY}={self.log.parent}",
             # DEBUG writes every request to requests.log: what tests count sessions with.
             f"-Dkfetch.requests={os.environ.get('KFETCH_BROKER_REQUESTS', 'WARN')}",
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}",

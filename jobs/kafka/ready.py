@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from jobs.errors import PortTaken
+from jobs.kafka.neighbours import directory_at
 from jobs.kafka.settings import HOST
 
 __all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
@@ -45,10 +46,17 @@ def check_free(node_id: int, *ports: int) -> None:
     """Raise PortTaken for the first port that is not free."""
     for port in ports:
         if not is_free(port):
-            raise PortTaken(
-                f"node {node_id} needs port {port}, and another process has it: "
-                f"end that process, or start with another --port"
-            )
+            raise PortTaken(f"node {node_id} needs port {port}, and {_whose(port)}")
+
+
+def _whose(port: int) -> str:
+    neighbour = directory_at(port)
+    if neighbour is None:
+        return "another process has it: end that process, or start with another --port"
+    return (
+        f"kfetch's broker of {neighbour} has it: use that one, end it with kfetch broker stop "
+        f"--dir {neighbour}, or start with another --port"
+    )
 
 
 def known_brokers(port: int, timeout_s: float) -> set[int]:

@@ -14,6 +14,7 @@ __all__ = [
     "HOST",
     "KAFKA",
     "LOG4J2",
+    "LOGS_PROPERTY",
     "NodePorts",
     "controllers",
     "jvm_flags",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 HOST = "127.0.0.1"
+LOGS_PROPERTY = "kfetch.logs"
+"""Of a node's JVM: the directory of its logs. It tells whose a process is, too."""
 
 # The tools' jar has what `kafka` needs for formatting. Without a binding slf4j drops every line of
 # the broker's log; 2.25.4 is the log4j that Kafka 4.3.1 brings.

@@ -22,6 +22,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from jobs.config import Project
+from jobs.counted import counted
 from jobs.errors import JobsError
 from jobs.kafka.java import find_java, java_version
 from jobs.looks.source import PATIENCE_S
@@ -205,7 +206,7 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
             advice = f"start the cluster, or mend clusters.{name}.bootstrap.servers in kfetch.yml"
             yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
             return
-        told = f"{len(view.brokers)} brokers, by {servers}"
+        told = f"{counted(len(view.brokers), 'broker')}, by {servers}"
         yield Finding(state=State.OK, what=what, told=told)
         for broker in view.brokers.values():
             yield from _broker(what, asked, broker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from jobs import checkpoint as checkpoints
@@ -75,6 +75,11 @@ class JobStanding:
     def losses(self) -> list[str]:
         """What of the checkpoint's offsets is gone."""
         return [loss for source in self.sources for loss in source.kafka.losses]
+
+    @property
+    def missing(self) -> list[str]:
+        """Sentences: topics or partitions that the job names and that don't exist."""
+        return [source.kafka.missing for source in self.sources if source.kafka.missing]
 
     @property
     def leaderless(self) -> list[str]:
@@ -160,7 +165,7 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> S
         goes_on=start is not None,
         known=start.positions if start else {},
         known_ids=start.topic_ids if start else {},
-        kafka=kafka,
+        kafka=replace(kafka, missing=job.redacted(kafka.missing)),
     )
 
 

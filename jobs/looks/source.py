@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from spark_source.errors import DataLoss
+from spark_source.errors import DataLoss, PartitionGone
 from spark_source.model import ClusterView, Leader, TopicPartition
 from spark_source.offsets import Offsets, Position
 from spark_source.options import SourceOptions
@@ -57,6 +57,9 @@ class Standing:
     topic_ids: Mapping[str, UUID]
     losses: tuple[str, ...] = ()
     """Why the checkpoint's offsets don't fit the log: a sentence each."""
+    missing: str = ""
+    """That topics or partitions which the job names don't exist. A run that goes on from a
+    checkpoint waits for them."""
 
     @property
     def behind(self) -> int:
@@ -103,6 +106,7 @@ def _from_beginning(options: SourceOptions, log: Log) -> Standing:
 
 def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
     view = log.settled_view(start.positions)
+    missing = _missing(log, view)
     here = log.partitions(view)
     led = [tp for tp in here if view.leader(tp) is not None]
     starts, ends = log.starts(led), log.ends(led)
@@ -123,7 +127,16 @@ def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
         partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in found),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
+        missing=missing,
     )
+
+
+def _missing(log: Log, view: ClusterView) -> str:
+    try:
+        log.check_subscription(view)
+    except PartitionGone as missing:
+        return missing.message
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,10 @@ from jobs.files import claimed
 from jobs.kafka.process import find
 from jobs.run import ending
 from jobs.run.kinds import Kind
+from jobs.supervise.answers import Answer
 from jobs.supervise.machine import Order
-from jobs.supervise.store import Incumbent, Store, directory
+from jobs.supervise.office import lock_file
+from jobs.supervise.store import Incumbent, Store
 from jobs.supervise.supervisor import last_word, process_of
 from jobs.supervise.view import alive
 
@@ -31,10 +33,12 @@ _TAKEN_WITHIN_S = 30.0
 _LOOK_S = 0.1
 
 
-def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> bool:
-    """Give an order; whether a supervisor has taken it. Without one, it waits for the next.
+def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Sequence[str] | None:
+    """Give an order; what a supervisor that has done it says besides. None without one: then the
+    order waits for the next.
 
-    Raises SupervisorError with the supervisor's answer if it can't be done.
+    Raises what the supervisor says of an order that can't be done: ConfigError for a mistake in a
+    job's file, else SupervisorError.
     """
     known = project.jobs()
     for name in jobs:
@@ -42,16 +46,19 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> bo
             raise ConfigError(f"there is no job {name}: {suggestion(name, known)}")
     asked = [store.ask(name, order, time.time()) for name in jobs]
     if not alive(store.incumbent()):
-        return False
+        return None
     _wait(
         lambda: all(store.answer_of(one) is not None for one in asked),
         _TAKEN_WITHIN_S,
         f"the supervisor has not taken the order within {_TAKEN_WITHIN_S:.0f} s: read its log",
     )
-    refused = [answer for one in asked if (answer := store.answer_of(one))]
+    answers = [Answer.from_text(store.answer_of(one) or "") for one in asked]
+    refused = [answer for answer in answers if answer.exit_code]
     if refused:
-        raise SupervisorError("; ".join(refused))
-    return True
+        mistake = any(answer.exit_code == ConfigError.exit_code for answer in refused)
+        error = ConfigError if mistake else SupervisorError
+        raise error("; ".join(answer.said for answer in refused))
+    return [answer.said for answer in answers if answer.said]
 
 
 def wait_until_ended(store: Store, jobs: Sequence[str], timeout_s: float) -> None:
@@ -80,7 +87,7 @@ def down(project: Project, store: Store, *, timeout_s: float, now: bool = False)
     incumbent = store.incumbent()
     if incumbent is not None and alive(incumbent):
         _end(incumbent, timeout_s, signals=2 if now else 1)
-    with claimed(directory(project.storage) / "lock") as ours:
+    with claimed(lock_file(project.storage)) as ours:
         if not ours:
             raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
         _end_orphans(project, store, 0.0 if now else timeout_s)

@@ -1,7 +1,7 @@
 """Keeps a project's jobs as their files say: the loop around the state machine.
 
-    with Supervisor.take(project) as supervisor:      raises where another one is
-        supervisor.run(stop)                          until the event; then ends every job
+    with office(storage), Supervisor.take(project) as supervisor:
+        supervisor.run(stop)      until the event; then ends every job
 
 Every tick: orders are read, processes looked after, each job's machine asked what to do. A run is
 noted before its process is started, and its end when the process is gone; so whoever comes after a
@@ -25,18 +25,19 @@ import psutil
 
 from jobs.config import Job, Project
 from jobs.config.mistakes import unforeseen
+from jobs.counted import counted
 from jobs.errors import ConfigError, SupervisorError
-from jobs.files import claimed
 from jobs.run import ending
 from jobs.run.ending import Ending
 from jobs.run.kinds import Kind
 from jobs.run.watch import pulse_file, read_pulse
 from jobs.spark import python_path
 from jobs.supervise import machine
+from jobs.supervise.answers import Answer, outdated
 from jobs.supervise.machine import Action, Facts, Order, Phase, State
 from jobs.supervise.processes import Process, adopt, launch, marked
 from jobs.supervise.rules import Rules, rules_of
-from jobs.supervise.store import Incumbent, Run, Store, directory
+from jobs.supervise.store import Incumbent, Run, Store
 
 __all__ = ["Command", "Supervisor", "last_word", "process_of"]
 
@@ -45,6 +46,8 @@ log = logging.getLogger("kfetch.supervisor")
 TICK_S = 0.2
 _AGAIN_S = 2.0
 """After a tick that failed: the disk may be full, the database locked."""
+_BEGINS = (Order.START, Order.RESTART, Order.RESUME)
+"""The next run takes the file as it is: so its mistakes are told now."""
 _NOBODY = 0
 """No process that can be looked at has this number."""
 
@@ -81,29 +84,23 @@ class Supervisor:
     @classmethod
     @contextmanager
     def take(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
-        """Become the supervisor of a storage. Raises ConfigError for any mistake in the project.
+        """Become the supervisor of a storage, in whose office the caller is. Raises ConfigError for
+        any mistake in the project.
 
         After a supervisor that was killed, a mistake is told and costs its own job alone: at night
         nobody is there to mend it, and the others have to go on.
         """
         jobs, mistakes = project.checked()
-        place = directory(project.storage)
-        with claimed(place / "lock") as ours:
-            if not ours:
-                raise SupervisorError(
-                    f"{project.storage} has a supervisor (process {(place / 'lock').read_text()}): "
-                    "end that one first, with kfetch down"
-                )
-            with Store.of(project.storage) as store:
-                last = store.incumbent()
-                clean = last is None or last.ended_s is not None
-                if mistakes and clean:
-                    raise ConfigError(*mistakes)
-                for mistake in mistakes:
-                    log.error("%s", mistake)
-                supervisor = cls(project, store, command)
-                supervisor._begin(jobs, clean=clean)
-                yield supervisor
+        with Store.of(project.storage) as store:
+            last = store.incumbent()
+            clean = last is None or last.ended_s is not None
+            if mistakes and clean:
+                raise ConfigError(*mistakes)
+            for mistake in mistakes:
+                log.error("%s", mistake)
+            supervisor = cls(project, store, command)
+            supervisor._begin(jobs, clean=clean)
+            yield supervisor
 
     def _begin(self, jobs: dict[str, Job], *, clean: bool) -> None:
         now = time.time()
@@ -135,7 +132,8 @@ class Supervisor:
                 ended_s=None,
             )
         )
-        log.info("supervising %d jobs: %s", len(self._jobs), ", ".join(self._jobs) or "none")
+        names = ", ".join(self._jobs) or "none"
+        log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
 
     def _recover(self, run: Run, supervised: _Supervised, now: float) -> None:
         """A run without an end: its process lives and is adopted, or has ended meanwhile."""
@@ -197,23 +195,24 @@ class Supervisor:
         for asked in self._store.asked():
             answer = self._take(asked.job, asked.order, now)
             self._save()
-            self._store.answer(asked.id, answer)
+            self._store.answer(asked.id, answer.to_text())
 
-    def _take(self, name: str, order: Order, now: float) -> str:
-        """Do what is asked; the answer is empty, or a sentence that says why not."""
-        if order in (Order.START, Order.RESTART):
+    def _take(self, name: str, order: Order, now: float) -> Answer:
+        """Do what is asked, or say why not."""
+        if order in _BEGINS:
             try:
                 self._reread(name)
             except ConfigError as error:
-                return str(error)
+                return Answer(said=str(error), exit_code=error.exit_code)
             except Exception as error:  # the others have to go on
-                return unforeseen(name, error)
+                return Answer(said=unforeseen(name, error), exit_code=1)
         supervised = self._jobs.get(name)
         if supervised is None:
-            return f"job {name} is not supervised: it has no file, or enabled: false"
+            why = f"job {name} is not supervised: it has no file, or enabled: false"
+            return Answer(said=why, exit_code=1)
         supervised.state = machine.order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        return ""
+        return Answer(said=outdated(supervised.job, supervised.state) if order in _BEGINS else "")
 
     def _reread(self, name: str) -> None:
         """A job's file may have changed, or be new."""

@@ -17,8 +17,12 @@ _BYTES_MAX = 1 << 20
 _LOOK_S = 0.25
 
 
-def last(path: Path, lines: int, redacted: Callable[[str], str] = str) -> list[str]:
-    """The last lines, as ``redacted`` leaves the text. Raises JobsError if there is no such log."""
+def last(
+    path: Path, lines: int, redacted: Callable[[str], str] = str, writer: str = ""
+) -> list[str]:
+    """The last lines, as ``redacted`` leaves the text. Raises JobsError if there is no such log,
+    which says who writes it.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -26,7 +30,8 @@ def last(path: Path, lines: int, redacted: Callable[[str], str] = str) -> list[s
                 file.readline()  # nobody would recognize the second half of a secret
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
-        raise JobsError(f"there is no log {path} yet") from None
+        told = f"there is no log {path} yet{': ' if writer else ''}{writer}"
+        raise JobsError(told) from None
     if size and not text:
         text = f"(its last line is longer than {_BYTES_MAX >> 20} MiB)"
     # Before it is split: a secret may have several lines.

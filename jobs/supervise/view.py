@@ -13,6 +13,7 @@ from typing import Any
 from jobs.config import Job, Project
 from jobs.config.mistakes import unforeseen
 from jobs.config.models import Health
+from jobs.counted import counted
 from jobs.errors import ConfigError
 from jobs.kafka.process import find
 from jobs.run.watch import Pulse, pulse_file, read_pulse
@@ -184,7 +185,7 @@ def unhealthy(health: Health, state: State, pulse: Pulse | None, now: float) -> 
     if state.phase is Phase.FAILED:
         yield f"given up: {state.sentence}"
     elif state.phase is Phase.BACKOFF:
-        yield f"failed {state.failures} times in a row: {state.sentence}"
+        yield f"failed {counted(state.failures, 'time')} in a row: {state.sentence}"
     if state.phase is not Phase.RUNNING:
         return
     silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 
 __all__ = ["init", "schema", "validate"]
@@ -66,7 +67,8 @@ def validate(
     if mistakes:
         raise typer.Exit(ConfigError.exit_code)
     if not as_json:
-        typer.echo(f"{len(names)} jobs, no mistakes: {', '.join(names) or 'write one in jobs/'}")
+        listed = ", ".join(names) or "write one in jobs/"
+        typer.echo(f"{counted(len(names), 'job')}, no mistakes: {listed}")
 
 
 def schema(

@@ -111,11 +111,11 @@ def _show(shown: Overview) -> None:
     else:
         since = ago(now - (shown.supervised_s or now))
         typer.echo(f"{shown.project}{environment}: supervised for {since} by {shown.supervisor}")
-    rows = [_status_row(job, now) for job in shown.jobs]
+    rows = [_status_row(job, now, shown.supervisor) for job in shown.jobs]
     table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
 
 
-def _status_row(job: JobView, now: float) -> tuple[str, ...]:
+def _status_row(job: JobView, now: float, supervisor: int | None) -> tuple[str, ...]:
     return (
         job.name,
         str(job.phase or ("-" if job.enabled else "disabled")),
@@ -124,8 +124,18 @@ def _status_row(job: JobView, now: float) -> tuple[str, ...]:
         number(job.lag),
         ago(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
-        "; ".join(job.unhealthy) or _next(job, now),
+        _about(job, now, supervisor),
     )
+
+
+def _about(job: JobView, now: float, supervisor: int | None) -> str:
+    """Why it is not as it should be, else what comes next; without a supervisor nothing does."""
+    from jobs.supervise.machine import Phase
+
+    settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
+    if supervisor is None and job.enabled and not job.mistake and job.phase not in settled:
+        return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
+    return "; ".join(job.unhealthy) or _next(job, now)
 
 
 def _next(job: JobView, now: float) -> str:
@@ -199,11 +209,12 @@ def logs(
 
     found = project_of(project, environment)
     path = log_file(found.storage)
-    redacted = found.redacted
+    redacted, writer = found.redacted, "kfetch up writes it"
     if job is not None:
         its = found.job(job)
         path, redacted = its.directory / ("spark.log" if spark else "run.log"), its.redacted
-    for line in last(path, lines, redacted):
+        writer = "a run writes it" if spark else f"{writer}; kfetch run prints to its own terminal"
+    for line in last(path, lines, redacted, writer):
         typer.echo(line)
     for line in added(path) if follow else ():
         typer.echo(redacted(line))

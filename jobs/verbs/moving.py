@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobs.counted import counted
 from jobs.errors import ConfigError
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from jobs.verbs.text import offset, table
@@ -275,7 +276,7 @@ def _table(moves: Sequence[Move]) -> None:
 
 def _show_done(plan: Plan, done: Done) -> None:
     for name, rows in done.deleted.items():
-        typer.echo(f"deleted {rows:,} rows from {name}")
+        typer.echo(f"deleted {counted(rows, 'row')} from {name}")
     typer.echo(
         f"done, as micro-batch {done.batch}; a copy of the checkpoint is {done.backup.path}; back: "
         f"kfetch offsets undo {plan.job} --execute"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from jobs.verbs.text import ago, number, offset, table
 
@@ -40,7 +41,8 @@ def plan(
 
     Its topics, partitions, log ends; where it begins, or goes on by its checkpoint; whether the
     checkpoint still fits the topics (ids, log starts, leader epochs). Neither Spark nor the job is
-    started, and nothing is changed. Exits with 1 if a run would fail, or a partition has no leader.
+    started, and nothing is changed. Exits with 1 if a run would fail, a topic that the job names
+    does not exist, or a partition has no leader.
 
     \b
     Example: before a job's first run
@@ -55,7 +57,7 @@ def plan(
         typer.echo(json.dumps(_plan_json(found, stands, schema)))
     else:
         _show_plan(found, stands, schema)
-    raise typer.Exit(0 if stands.fits and not stands.leaderless else 1)
+    raise typer.Exit(0 if stands.fits and not stands.missing and not stands.leaderless else 1)
 
 
 def _schema(job: Job, source: SourceStanding) -> str | None:
@@ -77,7 +79,7 @@ def _show_plan(job: Job, stands: JobStanding, schema: str | None) -> None:
     typer.echo(f"columns: {schema or 'the transform makes them, and Spark alone can tell'}")
     for source in stands.sources:
         _show_source(job.name, source)
-    typer.echo(f"a run would read {stands.behind:,} offsets now{_limit(stands)}")
+    typer.echo(f"a run would read {counted(stands.behind, 'offset')} now{_limit(stands)}")
 
 
 def _progress_of(checkpoint: Checkpoint | None) -> str:
@@ -99,8 +101,12 @@ def _show_source(job: str, source: SourceStanding) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
     since = "goes on from its checkpoint" if source.goes_on else _beginning(source)
-    typer.echo(f"{source.view}: {len(kafka.partitions)} partitions at {servers}, {since}")
+    typer.echo(
+        f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {since}"
+    )
     mark = "gone" if source.fits else "FAILS"
+    if kafka.missing:
+        typer.echo(f"  {'missing' if source.fits else mark}: {kafka.missing}")
     _tell([f"  {mark}: {loss}" for loss in kafka.losses])
     waits = "has no leader: start its brokers, or wait for an election"
     _tell([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
@@ -160,6 +166,7 @@ def _job_json(stands: JobStanding) -> dict[str, Any]:
         "planned": planned.number if planned else None,
         "committed": checkpoint.committed if checkpoint else None,
         "fits": stands.fits,
+        "missing": stands.missing,
         "losses": stands.losses,
         "leaderless": stands.leaderless,
         "behind": stands.behind if stands.sources else None,
@@ -206,7 +213,8 @@ def lag(
 
     Brokers are asked, so it tells of jobs that don't run, too. The seconds are what a job's last
     progress proves: the next offset has been waiting for so long at least. A job that has not
-    run yet is behind by what its first run would read. Exits with 1 if a job can't be looked at.
+    run yet is behind by what its first run would read. Exits with 1 if a job can't be looked at,
+    or a topic that it names does not exist.
 
     \b
     Example: the partitions of one job that are furthest behind
@@ -225,7 +233,7 @@ def lag(
         _show_partitions(stand)
     else:
         _show_lag(stand)
-    raise typer.Exit(1 if any(each.error for each in stand) else 0)
+    raise typer.Exit(1 if any(each.error or each.missing for each in stand) else 0)
 
 
 def _lag_json(stands: JobStanding, partitions: bool) -> dict[str, Any]:
@@ -259,10 +267,12 @@ def _about(stands: JobStanding) -> Iterator[str]:
         yield stands.error
     elif not stands.has_run:
         yield "has not run yet"
+    yield from stands.missing
     if lost := len(stands.losses):
-        yield f"records are gone in {lost} places: kfetch plan {stands.name} tells"
+        yield f"records are gone in {counted(lost, 'place')}: kfetch plan {stands.name} tells"
     if leaderless := stands.leaderless:
-        yield f"{len(leaderless)} partitions have no leader, {leaderless[0]} first"
+        told = counted(len(leaderless), "partition has", "partitions have")
+        yield f"{told} no leader, {leaderless[0]} first"
 
 
 def _show_partitions(stand: list[JobStanding]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -79,6 +80,7 @@ def up(
         _detach(found, environment, listen)
         return
     from jobs.redact import words
+    from jobs.supervise.office import office
     from jobs.supervise.supervisor import Supervisor
     from jobs.web.serve import listening, serving
     from jobs.web.where import leave
@@ -87,6 +89,7 @@ def up(
         words(found.redacted),
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
+        office(found.storage),  # before the address: that is the running supervisor's
         listening(listen) as (bound, token, closed),
         Supervisor.take(found) as supervisor,
         serving(found, bound, token, lambda: supervisor.stepped_s) as address,
@@ -159,7 +162,11 @@ def down(
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
         runs = end(found, store, timeout_s=timeout, now=now)
-    typer.echo(json.dumps({"ended": runs}) if as_json else f"down; {runs} jobs were running")
+    typer.echo(
+        json.dumps({"ended": runs})
+        if as_json
+        else f"down; {counted(runs, 'job was', 'jobs were')} running"
+    )
 
 
 def start(
@@ -170,8 +177,9 @@ def start(
 ) -> None:
     """Run jobs now, whatever their triggers say, and keep them as their files say from then on.
 
-    Their files are read again. A job that was given up is tried anew. Without a supervisor the
-    order waits for the next kfetch up.
+    Their files are read again, but a job that runs already goes on with the file that it began
+    with: if that has changed since, it is said. A job that was given up is tried anew. Without a
+    supervisor the order waits for the next kfetch up.
 
     \b
     Example: an hourly job, now
@@ -247,6 +255,8 @@ def resume(
 ) -> None:
     """Go on where a pause has interrupted: a run that it ended begins again at once.
 
+    Their files are read again.
+
     \b
     Example:
       kfetch resume clicks
@@ -269,14 +279,15 @@ def _ask(
 
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
-        taken = ask(found, store, jobs, order)
+        told = ask(found, store, jobs, order)
+        taken = told is not None
         if taken and timeout_s is not None:
             wait_until_ended(store, jobs, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:
-        typer.echo(json.dumps({"taken": taken, "jobs": phases}))
-    elif taken:
-        typer.echo("\n".join(f"{name}: {phase}" for name, phase in phases.items()))
+        typer.echo(json.dumps({"taken": taken, "jobs": phases, "notes": list(told or ())}))
+    elif told is not None:
+        typer.echo("\n".join([*(f"{name}: {phase}" for name, phase in phases.items()), *told]))
     else:
         typer.echo(f"no supervisor runs: kept for the next kfetch up ({order} {' '.join(jobs)})")

@@ -195,14 +195,14 @@ class Pages:
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
-                taken = ask(self._project, store, [name], order)
+                told = ask(self._project, store, [name], order)
         except JobsError as error:
             return Notice(f"{name} could not be told to {order}: {error}")
         finally:
             self._room.release()
-        if not taken:
+        if told is None:
             return Notice(f"no supervisor runs: {order} {name} is kept for the next kfetch up")
-        return Notice(f"{name}: {_DONE[order]}", good=True)
+        return Notice("; ".join((f"{name}: {_DONE[order]}", *told)), good=True)
 
 
 def _part_or_whole(request: Request, template: str) -> str:

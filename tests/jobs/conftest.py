@@ -15,6 +15,7 @@ from spark_source.watch import loss
 from tests.jobs.checkpoints import committed, offset, planned
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB, PROJECT
+from tests.jobs.stage import Stage
 
 
 @pytest.fixture
@@ -71,3 +72,12 @@ def asked(kfetch: Told, kafka: LittleKafka) -> Callable[..., Any]:
         return said if code else json.loads(out)
 
     return ask
+
+
+@pytest.fixture
+def stage(project: Path) -> Iterator[Stage]:
+    """A stage on which nothing is left at the end, whatever a test did."""
+    (project / "conf" / "jobs" / "clicks.yml").unlink()
+    made = Stage(project)
+    yield made
+    made.clear()

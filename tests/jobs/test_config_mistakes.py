@@ -168,6 +168,11 @@ IN_JOB = [
         " shop:clicks",
         "7: there is no module shop in conf and .: w",
     ),
+    (
+        "\n  sql: SELECT * FROM source",
+        " brokn:f",
+        "7: there is no module brokn in conf and .: did you mean broken?",
+    ),
     ("\n  sql: SELECT * FROM source", " code:clikcs", "7: conf/code.py has no function clikcs: di"),
     ("\n  sql: SELECT * FROM source", " broken:f", "7: conf/broken.py:2: not Python: "),
 ]

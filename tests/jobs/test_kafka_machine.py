@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.errors import JavaError, PortTaken
-from jobs.kafka import process, ready
+from jobs.kafka import Cluster, process, ready
 from jobs.kafka.java import find_java
+from jobs.kafka.state import NodeState, State, load, save
 
 
 @pytest.fixture
@@ -88,6 +94,28 @@ def test_a_taken_port(listener: int) -> None:
         PortTaken, match=f"node 2 needs port {listener}, and another process has it"
     ):
         ready.check_free(2, listener)
+
+
+def test_a_port_of_a_kafka_of_another_directory(listener: int, tmp_path: Path) -> None:
+    """It is named by its directory and may be used, unless its state tells of another process; and
+    a start that is refused leaves no state behind."""
+    there = tmp_path / "there"
+    mark = f"-Dkfetch.logs={there / 'node-1' / 'logs'}"
+    told = f"node 1 needs port {listener}, and kfetch's broker of {there} has it: use that one"
+    with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as other:
+        there.mkdir()
+        began = psutil.Process(other.pid).create_time()
+        node = NodeState(node_id=1, port=listener, controller_port=1, pid=other.pid, started=began)
+        save(there, State(cluster_id="abc", heap="1m", nodes=(node,)))
+        with pytest.raises(PortTaken, match=re.escape(told)):
+            Cluster.start(tmp_path / "here", port=listener)
+        save(there, State(cluster_id="abc", heap="1m", nodes=(replace(node, pid=1),)))
+        with pytest.raises(PortTaken, match="another process has it"):
+            Cluster.start(tmp_path / "here", port=listener)
+        other.communicate(b"\n")
+
+    assert load(tmp_path / "here") is None
+    assert ["start.lock"] == [path.name for path in (tmp_path / "here").iterdir()]
 
 
 def test_free_ports_are_free_and_apart() -> None:

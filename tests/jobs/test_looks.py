@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,27 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
 
     assert 1 == code
     assert "kfetch: job clicks, source source (clicks): clicks: no such topic" in said
+
+
+def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
+    """The plan tells it before what that has made of the checkpoint's partitions, and so does lag;
+    a topic that comes besides is waited for, but whoever asks is told that it is not there."""
+    planned(7, offset(kafka, 2, 1))
+    committed(7)
+    missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or mend the opt"
+    for subscribed, lines in (
+        ("clikcs", ["FAILS: clikcs: no", "FAILS: clicks-0 no", "FAILS: clicks-1 no"]),
+        ("clicks,clikcs", ["missing: clikcs: no"]),
+    ):
+        job(JOB.replace("subscribe: clicks", f"subscribe: {subscribed}"))
+        code, out, _ = kfetch("plan", "clicks")
+        begins = [re.match(r"  (\w+: \S+(?: no)?)", line) for line in out.splitlines()]
+        assert (1, lines) == (code, [found[1] for found in begins if found])
+        assert missing in out
+
+        code, out, _ = kfetch("lag")
+        assert 1 == code
+        assert missing in " ".join(out.split())
 
 
 def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
@@ -241,7 +263,7 @@ def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
 
     told = planned_by(kfetch, 1)
     assert (["clicks-0"], 1) == (told["leaderless"], told["behind"])
-    assert "1 partitions have no leader, clicks-0 first" in kfetch("lag")[1]
+    assert "1 partition has no leader, clicks-0 first" in kfetch("lag")[1]
 
 
 TWO = """\

@@ -6,136 +6,23 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from jobs import config
-from jobs.config import Project, yamlfile
+from jobs.config import yamlfile
 from jobs.errors import ConfigError, SupervisorError
 from jobs.run.kinds import Kind
 from jobs.supervise import control
+from jobs.supervise.answers import Answer
 from jobs.supervise.machine import Order, Phase
-from jobs.supervise.processes import MARK
-from jobs.supervise.store import Run, Store, directory
-from jobs.supervise.supervisor import Supervisor
+from jobs.supervise.store import directory
 from jobs.supervise.view import overview
-from tests.jobs.projects import ENVIRON, JOB
-
-CONTINUOUS = JOB
-ONCE = JOB.replace("\n  processingTime: 2s", " availableNow")
-
-# $1 is the file for the last word, WORDS has what to say.
-UNTIL_TERM = """\
-trap 'cp "$WORDS/stopped.json" "$1"; exit' TERM
-: > "$WORDS/$NAME.on"
-while :; do sleep 0.1 & wait $!; done"""
-SAY = 'cp "$WORDS/{kind}.json" "$1"'
-
-PATIENCE_S = 20
-
-
-class Stage:
-    """A project whose jobs are scripts, and what its supervisors have written down."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.ahead_s = 0.0
-        self._left: list[subprocess.Popen[bytes]] = []
-        for kind in Kind:
-            word = {"kind": kind, "sentence": f"it was {kind}", "batches": 2, "rows": 7}
-            (place / f"{kind}.json").write_text(json.dumps(word))
-
-    @property
-    def now(self) -> float:
-        return time.time() + self.ahead_s
-
-    def job(self, name: str, text: str, script: str) -> None:
-        (self.place / "conf" / "jobs" / f"{name}.yml").write_text(text)
-        (self.place / f"{name}.sh").write_text(f"NAME={name}\nWORDS={self.place}\n{script}\n")
-
-    @property
-    def project(self) -> Project:
-        return config.load(self.place / "conf" / "kfetch.yml", ENVIRON)
-
-    def command(self, job: str, word: Path) -> Sequence[str]:
-        return ["/bin/sh", str(self.place / f"{job}.sh"), str(word)]
-
-    @contextmanager
-    def take(self) -> Iterator[Supervisor]:
-        """A supervisor; it ends with the block as by SIGKILL, unless it was run to its end."""
-        with Supervisor.take(self.project, self.command) as supervisor:
-            yield supervisor
-        processes = (supervised.process for supervised in supervisor._jobs.values())
-        self._left += [process.child for process in processes if process and process.child]
-
-    def clear(self) -> None:
-        for process in self.processes():
-            with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
-                process.kill()
-        for child in self._left:
-            child.wait()
-
-    def store(self) -> Store:
-        return Store.of(self.project.storage)
-
-    def runs(self, job: str) -> list[Run]:
-        with self.store() as store:
-            return store.history(job)[::-1]
-
-    def phase(self, job: str) -> Phase:
-        with self.store() as store:
-            return store.states()[job].phase
-
-    def ask(self, job: str, order: Order) -> None:
-        with self.store() as store:
-            store.ask(job, order, self.now)
-
-    def until(self, supervisor: Supervisor, condition: Callable[[], object]) -> None:
-        """Ticks, until a condition holds."""
-        deadline = time.monotonic() + PATIENCE_S
-        supervisor.step(self.now)
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-            supervisor.step(self.now)
-
-    def until_phase(self, supervisor: Supervisor, job: str, phase: Phase) -> None:
-        self.until(supervisor, lambda: self.phase(job) is phase)
-
-    def until_runs(self, supervisor: Supervisor, *jobs: str) -> None:
-        """Until the scripts listen to SIGTERM."""
-        for job in jobs:
-            self.until(supervisor, (self.place / f"{job}.on").exists)
-
-    def processes(self) -> list[psutil.Process]:
-        """What lives of all runs of this project."""
-        mark = f"{self.project.storage}#"
-        found = []
-        for process in psutil.process_iter():
-            try:
-                ours = process.environ().get(MARK, "").startswith(mark)
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.Error, OSError):
-                continue
-        return found
-
-
-@pytest.fixture
-def stage(project: Path) -> Iterator[Stage]:
-    """A stage on which nothing is left at the end, whatever a test did."""
-    (project / "conf" / "jobs" / "clicks.yml").unlink()
-    made = Stage(project)
-    yield made
-    made.clear()
+from tests.jobs.projects import JOB
+from tests.jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
 
 
 def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
@@ -318,7 +205,7 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
     """An order without a supervisor is kept for the next one; one that can't be done says why."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.store() as store:
-        assert not control.ask(stage.project, store, ["a"], Order.STOP)
+        assert control.ask(stage.project, store, ["a"], Order.STOP) is None
     stage.job("b", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
         first = store.ask("b", Order.START, stage.now)
@@ -327,10 +214,9 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
         supervisor.step(stage.now)
 
         assert Phase.STOPPED is stage.phase("a")
-        assert "job b is not supervised: it has no file, or enabled: false" == store.answer_of(
-            first
-        )
-        assert str(store.answer_of(second)).startswith("conf/jobs/a.yml:14: the key a is not known")
+        b, a = (Answer.from_text(str(store.answer_of(one))) for one in (first, second))
+        assert "job b is not supervised: it has no file, or enabled: false" == b.said
+        assert a.said.startswith("conf/jobs/a.yml:14: the key a is not known")
 
 
 def test_a_bug_over_one_file_costs_its_own_job_alone(
@@ -351,7 +237,7 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         monkeypatch.setattr("jobs.config.project.read", read)
         asked = store.ask("odd", Order.RESTART, stage.now)
         supervisor.step(stage.now)
-        answer = str(store.answer_of(asked))
+        answer = Answer.from_text(str(store.answer_of(asked))).said
         for _ in range(9):
             good, odd = overview(stage.project, store, stage.now).jobs
 

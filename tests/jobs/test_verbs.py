@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from jobs import cli
+from jobs.counted import counted
 from jobs.errors import JobsError
+from jobs.files import claimed
 from jobs.supervise import tail
+from jobs.supervise.log import log_file
+from jobs.supervise.machine import Phase, State
+from jobs.supervise.office import lock_file, office
 from jobs.supervise.store import Store
 from jobs.verbs import text
+from jobs.web.serve import listening
 from tests.jobs.commands import Told
 from tests.jobs.projects import JOB
 
 
 def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
     """What ``init`` wrote validates; its schemas are there, and its .gitignore covers its data."""
-    assert (0, "1 jobs, no mistakes: clicks\n", "") == kfetch("validate")
+    assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
         path.name for path in (shop / "schema").iterdir()
     }
@@ -66,9 +73,34 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
         "start", "click"
     )
     assert (0, "[]\n", "") == kfetch("history", "--json")
-    code, _, said = kfetch("logs", "clicks")
-    assert code == 1
-    assert "there is no log" in said
+    for words, writer in (
+        ((), "kfetch up writes it"),
+        (("clicks",), "kfetch up writes it; kfetch run prints to its own terminal"),
+        (("clicks", "--spark"), "a run writes it"),
+    ):
+        code, _, said = kfetch("logs", *words)
+        assert code == 1
+        assert "there is no log" in said
+        assert said.endswith(f".log yet: {writer}\n")
+
+
+@pytest.mark.parametrize(
+    ("phase", "about"),
+    [
+        (Phase.WAITING, "not supervised: kfetch up"),
+        (Phase.RUNNING, "not supervised: kfetch up"),
+        (Phase.BACKOFF, "failed 2 times in a row: no disk; not supervised: kfetch up"),
+        (Phase.FINISHED, "no disk"),
+    ],
+)
+def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, about: str) -> None:
+    """Status says so of each job that was to go on, instead of what it waits for."""
+    with Store.of(shop / ".kfetch" / "storage") as store:
+        store.save(
+            {"clicks": State(phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk")}
+        )
+
+    assert kfetch("status")[1].rstrip().endswith(f"  {about}")
 
 
 BROKEN = """
@@ -113,7 +145,22 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
 
     assert code == 2
     assert "needs a token" in said
-    assert not (shop / ".kfetch" / "storage" / ".supervisor" / "lock").exists()
+    with claimed(lock_file(shop / ".kfetch" / "storage")) as free:
+        assert free
+
+
+def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
+    """It is refused before it asks for an address, which the first one has; and the log, which is
+    the first one's, has no word of it."""
+    storage = shop / ".kfetch" / "storage"
+    with office(storage), listening("127.0.0.1:0") as (bound, _, _):
+        assert bound is not None
+        taken = f"127.0.0.1:{bound.getsockname()[1]}"
+        code, _, said = kfetch("up", "--quiet", "--listen", taken)
+
+    assert 1 == code
+    assert f"has a supervisor (process {os.getpid()}): end that one first" in said
+    assert "" == log_file(storage).read_text()
 
 
 def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
@@ -209,3 +256,11 @@ def test_the_shell_completes(
 def test_durations(seconds: float, told: str) -> None:
     """Two units are enough for people."""
     assert told == text.ago(seconds)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 jobs were"), (1, "1 job was"), (2000, "2,000 jobs were")]
+)
+def test_how_many(number: int, told: str) -> None:
+    """One of something is one."""
+    assert told == counted(number, "job was", "jobs were")
