@@ -31,7 +31,7 @@ def main(bootstrap: str, topic: str, client_id: str) -> None:
         "kafka.bootstrap.servers": bootstrap,
         "kafka.client.id": client_id,
         "subscribe": topic,
-        "startingOffsets": "earliest",
+        "startingOffsets": "latest",  # no backlog from the seconds that Spark takes to start
         "kfetch.agent": "process",
         "kfetch.agent.lease": "3s",
         "kfetch.rowsPerSplit": "200",

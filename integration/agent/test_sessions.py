@@ -51,10 +51,10 @@ def steady_data(cluster: Cluster, topic: str) -> Iterator[None]:
     over = threading.Event()
 
     def produce() -> None:
-        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=5)
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=100)
         number = 0
         while not over.wait(0.02):
-            for _ in range(40):
+            for _ in range(20):
                 producer.send(topic, value=b"x" * 100, partition=number % 96)
                 number += 1
         producer.close()
