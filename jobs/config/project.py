@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -78,10 +78,17 @@ class Job:
         return kafka | source.strategy() | source.options
 
     def redacted(self, sentence: str) -> str:
-        """A sentence without the secrets that the job's files refer to."""
-        for document in (self.document, *self.shared):
-            sentence = document.redacted(sentence)
-        return sentence
+        """A sentence about something else, without the secrets that the job's files refer to:
+        addresses may show."""
+        return hidden(sentence, _all(document.secrets for document in self._documents))
+
+    def hidden(self, sentence: str) -> str:
+        """A sentence about the job's files, with what ``${…}`` brought as it was written."""
+        return hidden(sentence, _all(document.filled for document in self._documents))
+
+    @property
+    def _documents(self) -> tuple[Document, ...]:
+        return (self.document, *self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +215,7 @@ class Project:
             except OptionError as error:
                 option = str(error.context.get("option", ""))
                 document, location = self._option_place(job, view, source, option)
-                yield f"{document.place(location)}: {_hidden(str(error), job)}"
+                yield f"{document.place(location)}: {job.hidden(str(error))}"
 
     def _option_place(
         self, job: Job, view: str, source: Source, option: str
@@ -225,10 +232,9 @@ class Project:
         return job.document, at
 
 
-def _hidden(sentence: str, job: Job) -> str:
-    for document in (job.document, *job.shared):
-        sentence = document.hidden(sentence)
-    return sentence
+def _all(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Together: one after the other, each would look into what the one before has written."""
+    return {text: written for part in parts for text, written in part.items()}
 
 
 def _location(file: JobFile, view: str) -> tuple[str, ...]:
