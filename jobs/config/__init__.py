@@ -13,6 +13,7 @@ Running a job is ``run.py``'s, keeping it running ``supervise``'s.
     models.py     the keys of the three kinds of file
     trigger.py    when a job runs
     mistakes.py   pydantic's findings as sentences
+    ddl.py        fields in Spark's DDL
     functions.py  whether ``module:function`` exists, without running it
     sources.py    what the source says of its options
     whole.py      what only all jobs together can get wrong
