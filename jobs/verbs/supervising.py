@@ -180,7 +180,7 @@ def start(
 
     Their files are read again, but a job that runs already goes on with the file that it began
     with: if that has changed since, it is said. A job that was given up is tried anew. Returns
-    when they run; one that waits for room beside others is said to. Without a supervisor the order
+    when they run, or says that they wait for room beside others. Without a supervisor the order
     waits for the next kfetch up.
 
     \b
@@ -221,7 +221,7 @@ def restart(
 ) -> None:
     """End jobs after their micro-batch, and run them again at once, with their files read again.
 
-    Returns when they run again; one that waits for room beside others is said to.
+    Returns when they run again, or says that they wait for room beside others.
 
     \b
     Example: after a change of jobs/clicks.yml
