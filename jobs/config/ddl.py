@@ -21,6 +21,7 @@ TYPES = frozenset(  # a list would have a word a line
 """The words with which a type begins in Spark 4.2, which was asked for each of them."""
 
 _TOKEN = re.compile(r"--|/\*|\w+|`(?:[^`]|``)+`|'[^'\\]*'|\"[^\"\\]*\"|\S")
+_WORD = re.compile(r"\w+")
 _NAME = re.compile(r"\w+|`.+`", re.DOTALL)
 _FOREIGN = frozenset(("--", "/*", "`", "'", '"', "<"))
 """What changes the meaning of all that follows it."""
@@ -48,14 +49,14 @@ class _Tokens:
     """Names, numbers, texts and signs, one by one."""
 
     def __init__(self, text: str) -> None:
-        self._rest = _TOKEN.findall(text)[::-1]
+        self._rest: list[str] = _TOKEN.findall(text)[::-1]
 
     @property
     def next(self) -> str:
         """Empty at the end."""
         return self._rest[-1] if self._rest else ""
 
-    def take(self, *, pattern: re.Pattern[str] = _TOKEN) -> str:
+    def take(self, pattern: re.Pattern[str] = _TOKEN) -> str:
         """The next one, which has to be of a form."""
         if not pattern.fullmatch(self.next):
             raise _UnknownFormError(self.next)
@@ -72,7 +73,7 @@ class _Tokens:
 def _fields(tokens: _Tokens) -> Iterator[tuple[str, str | None]]:
     """Names with the first word of their type; within types, the name is that of the type."""
     while True:
-        name = tokens.take(pattern=_NAME)
+        name = tokens.take(_NAME)
         tokens.skip(":")
         if tokens.next in (",", ">", ""):
             yield name, None
@@ -82,7 +83,7 @@ def _fields(tokens: _Tokens) -> Iterator[tuple[str, str | None]]:
 
 
 def _type(tokens: _Tokens, name: str) -> Iterator[tuple[str, str | None]]:
-    word = tokens.take(pattern=re.compile(r"\w+"))
+    word = tokens.take(_WORD)
     yield name, word
     if tokens.skip("<"):
         yield from _inside(tokens, word)

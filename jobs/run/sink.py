@@ -173,7 +173,8 @@ def _bury(job: Job, batch: DataFrame, query: str, number: int) -> int:
     dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
         "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
     )
-    if many := dead.count():
+    many = int(dead.count())
+    if many:
         told = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
         log.warning(told, number, many, job.dead_letters)
         append(job.dead_letters, dead, query, number, {}, [])

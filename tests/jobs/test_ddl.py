@@ -20,7 +20,16 @@ RIGHT = (
 )
 """Spark takes them (run)."""
 
-SPARKS = ("", "STRUCT<a: INT>", "a-b INT", "a INT -- b CHR", "a /* , */ INT", '{"type": "struct"}')
+SPARKS = (
+    "",
+    "STRUCT<a: INT>",
+    "a-b INT",
+    "a INT -- b CHR",
+    "a /* , */ INT",
+    "a INT) , b (INTT",
+    '{"type": "struct"}',
+    f"a {'ARRAY<' * 5000}INTT{'>' * 5000}",
+)
 """Spark has the word: some are right."""
 
 
