@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -60,9 +61,11 @@ PROTECTED = """\
       username="night" password="${env:NIGHT_PASSWORD}";
 """
 CODE = """\
-import random
+from pathlib import Path
 
 from pyspark.sql import functions as f
+
+HERE = Path(__file__).parent
 
 
 def plain(source):
@@ -71,8 +74,12 @@ def plain(source):
 
 @f.udf("bigint")
 def moody(number):
-    if random.random() < 0.00005:
-        raise RuntimeError("a bad mood")
+    if number % 9000 == 8999:
+        try:
+            (HERE / f"mood-{number}").touch(exist_ok=False)
+        except FileExistsError:
+            return number
+        raise RuntimeError(f"a bad mood at {number}")
     return number
 
 
@@ -179,6 +186,7 @@ def test_in_the_morning_all_is_there_once(
         missing, twice = sorted(set(range(sent[0])) - set(found)), len(found) - len(set(found))
         assert ([], 0, sent[0]) == (missing[:10], twice, len(found)), name
     check_history(shop, denied)
+    check_moods(shop, sent[0])
     assert PASSWORD not in told
     assert [] == [path for path in written(shop) if PASSWORD.encode() in path.read_bytes()]
 
@@ -262,7 +270,7 @@ def settle(shop: Project, sent: int) -> None:
         jobs = shop.jobs()
         done = {
             run["job"]
-            for run in json.loads(shop.kfetch("history", "-n", "100", "--json"))
+            for run in history(shop)
             if run["kind"] == "finished" and run["started_s"] >= began - 1
         }
         # Lag is as old as the micro-batch that told it; the positions say what has been read.
@@ -271,13 +279,33 @@ def settle(shop: Project, sent: int) -> None:
         ]
         if {"once", "hourly"} <= done and all(lines and lines[-1].end == sent for lines in read):
             return
-        assert time.monotonic() < deadline, jobs
+        assert time.monotonic() < deadline, (
+            jobs,
+            [run for run in history(shop) if run["sentence"]],
+        )
         time.sleep(1)
+
+
+def check_moods(shop: Project, sent: int) -> None:
+    """Each mood ended a run of the moody job once, and the history tells of it by name."""
+    moods = {int(path.name.removeprefix("mood-")) for path in shop.directory.glob("mood-*")}
+    assert set(range(8999, sent, 9000)) == moods
+    told = [run["sentence"] for run in history(shop) if run["job"] == "flaky"]
+    found = [
+        int(mood) for sentence in told for mood in re.findall(r"a bad mood at (\d+)", sentence)
+    ]
+    # A kill may have come before the run could tell.
+    assert len(found) == len(set(found))
+    assert len(found) >= len(moods) - 1 > 0
+
+
+def history(shop: Project) -> Any:
+    return json.loads(shop.kfetch("history", "-n", "1000", "--json"))
 
 
 def check_history(shop: Project, denied: str) -> None:
     """Each run has an end; only who lost data, or was denied it, was given up, and that at once."""
-    runs = json.loads(shop.kfetch("history", "-n", "1000", "--json"))
+    runs = history(shop)
     assert all(run["ended_s"] and run["kind"] for run in runs)
     kinds = {name: [run["kind"] for run in runs if run["job"] == name] for name in shop.jobs()}
     # Newest first: nothing came after the last word, whatever was killed before it.
