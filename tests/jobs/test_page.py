@@ -115,12 +115,16 @@ def test_dead_letters_are_seen(shop: Project) -> None:
             page for page in pages if "dead letter" in Html(client.get(page).text).text.lower()
         ]
 
+    decoding = JOB.replace("  options:", "  decode: {fields: a INT}\n  options:")
+    own_table = decoding.replace("  path:", "  deadLetters: {path: /dead}\n  path:")
+    (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
     told = replace(batch(3, time.time()), dead_letters=12)
     progress.append(shop.storage / "clicks" / "progress.jsonl", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
-    assert "12 records of the last 3 micro-batches could not be decoded" in own
+    last = "12 records of the last 3 micro-batches could not be decoded"
+    assert f"{last}, and are in the dead letters, /dead" in own
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
