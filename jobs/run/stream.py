@@ -65,7 +65,7 @@ def _parsed(job: Job, fields: str, *at: str) -> StructType:
     )
 
 
-_CLEAN = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}|\.$")
+_CLEAN = re.compile(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}|\.$")
 """What Spark puts around a sentence for programs."""
 
 
