@@ -34,7 +34,7 @@ _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
 
 _LINES_BYTES = 4096
-"""Some lines: each has less than 300 bytes."""
+"""Some lines: each has less than 500 bytes."""
 
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters")
 
