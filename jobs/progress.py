@@ -34,9 +34,9 @@ _BYTES_MAX = 4 << 20
 """Of the file and of the one before it, each."""
 
 _LINES_BYTES = 4096
-"""Some lines: each has less than 300 bytes."""
+"""Some lines: each has less than 500 bytes."""
 
-_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s")
+_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ class Batch:
     """The sum of all partitions' log ends, as last seen by the source."""
     lag_s: float = 0.0
     """For so long at least the next offset had been waiting when the batch was planned."""
+    dead_letters: int = 0
+    """Of the rows, those that could not be decoded and are in the dead letters."""
     phases: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
@@ -65,7 +67,9 @@ class Batch:
         return max(0, self.latest - self.end)
 
 
-def from_spark(progress: Mapping[str, Any], now: float, lag_s: float = 0.0) -> Batch:
+def from_spark(
+    progress: Mapping[str, Any], now: float, lag_s: float = 0.0, dead_letters: int = 0
+) -> Batch:
     """From the JSON of Spark's StreamingQueryProgress."""
     ends = [_total(source.get("endOffset")) for source in progress["sources"]]
     latest = [_total(source.get("latestOffset")) for source in progress["sources"]]
@@ -78,6 +82,7 @@ def from_spark(progress: Mapping[str, Any], now: float, lag_s: float = 0.0) -> B
         end=sum(ends),
         latest=sum(map(max, ends, latest)),
         lag_s=round(lag_s, 3),
+        dead_letters=dead_letters,
         phases={
             name: ms / 1000
             for name, ms in progress["durationMs"].items()

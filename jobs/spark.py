@@ -9,6 +9,7 @@ workers say goes to the log file: the terminal is for kfetch's own lines.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -68,7 +69,8 @@ def session(
         try:
             spark = _started(name, merged, log, output)
             try:
-                yield spark
+                with _traces_to(output):
+                    yield spark
             finally:
                 # A signal to the process group ends the JVM too, perhaps before this.
                 with suppress(Exception):
@@ -217,6 +219,28 @@ def _output_to(output: int) -> Iterator[None]:
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
+
+
+@contextmanager
+def _traces_to(output: int) -> Iterator[None]:
+    """PySpark logs a mistake in a query before it raises it, as JSON with pages of the JVM's trace:
+    write that here, not to the terminal."""
+    from pyspark.logger import PySparkLogger
+
+    handlers = [
+        handler
+        for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+        for handler in PySparkLogger.getLogger(name).handlers
+        if isinstance(handler, logging.StreamHandler)
+    ]
+    with open(os.dup(output), "w") as file:
+        before = [(handler, handler.setStream(file)) for handler in handlers]
+        try:
+            yield
+        finally:
+            for handler, stream in before:
+                if stream is not None:
+                    handler.setStream(stream)
 
 
 def _end_jvm() -> None:

@@ -191,6 +191,12 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(ignored)
 
 
+def no_effect(name: str) -> str:
+    """The warning for an option that has none here; ``check_names`` finds them."""
+    row = lookup(name)
+    return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
+
+
 def _unknown(name: str) -> OptionError:
     near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else "see the README's option table"

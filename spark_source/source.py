@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 )
 
 from spark_source import options as parsing
+from spark_source.catalogue import no_effect
 from spark_source.errors import NotBuilt, OptionError
 from spark_source.model import Split
 from spark_source.offsets import Documents
@@ -202,7 +203,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from spark_source.watch.driver import Driver
 
             for name in self._options.ignored:
-                log.warning("option %s has no effect in kfetch", name)
+                log.warning("kfetch: %s", no_effect(name))
             self._driver = Driver(self._options)
             _close_on_sigterm(self._driver)
         return self._driver

@@ -239,4 +239,5 @@ def test_ignored_options_are_told_once(
     made.stop()
 
     told = [r.message for r in caplog.records if "no effect" in r.message]
-    assert ["option kafka.group.id has no effect in kfetch"] == told
+    why = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
+    assert [f"kfetch: {why}"] == told

@@ -99,6 +99,13 @@ TABLE: list[tuple[str, list[Any], list[Any], dict[str, str], str]] = [
         "",
     ),
     (
+        "KfetchDeadLetters",
+        [("kfetch_job_dead_letters_total", JOB, "0x20 1x20")],
+        [("kfetch_job_dead_letters_total", JOB, "7x40")],
+        JOB,
+        "",
+    ),
+    (
         "KfetchSessionsRefused",
         [(EVENTS, JOB | {"event": "refused", "reader": "executor"}, "0+1x40")],
         [

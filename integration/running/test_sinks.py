@@ -7,14 +7,23 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
 
 from integration.running.project import job
-from integration.streams import finish
+from integration.streams import PATIENCE_S, finish
+from jobs import progress
 from jobs.config import Job
+from jobs.config.ddl import TYPES
 from jobs.errors import ConfigError
 from jobs.kafka import Cluster
+from jobs.metrics.batches import Batches
+from jobs.metrics.table import Sheet
+from jobs.progress import Batch
 from jobs.run import sink
+from jobs.run.watch import Watch, listener
+from tests.jobs.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
 
@@ -72,6 +81,21 @@ def drain(spark: SparkSession, made: Job) -> None:
     finish(sink.start(spark, made))
 
 
+def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
+    """The same as a run of its own, which notes its progress; what it told."""
+    told: list[Batch] = []
+    made.directory.mkdir(parents=True, exist_ok=True)
+    watch = Watch(made, told.append)
+    heard = listener(watch)
+    spark.streams.addListener(heard)
+    try:
+        finish(sink.start(spark, made, watch.dead_letters))
+        assert watch.ended.wait(PATIENCE_S)
+    finally:
+        spark.streams.removeListener(heard)
+    return told
+
+
 def forget_last_commit(made: Job) -> None:
     """As if the process had died between Delta's commit and Spark's."""
     commits = [
@@ -93,19 +117,29 @@ def test_dead_letters_and_rows_are_written_once(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is not JSON of the fields goes to the dead letters with its place and bytes, and the log
-    says how many; the rest through the project's function to the table; a batch that comes again
-    adds nothing to either."""
+    """What is not JSON of the fields goes to the dead letters with its place and bytes, and log,
+    progress and metrics say how many; the rest through the project's function to the table; a batch
+    that comes again adds nothing to either, and is counted once, by the run that commits it."""
     name = topic(1)
     made = job(tmp_path, kafka, DEAD.format(topic=name, code=written(tmp_path, CODE)))
     wrong = [b"not json", b"", b"\xff\xfe", b'{"id": "x"}', b'["a"]']
     produce(kafka, name, b'{"id": 1, "page": "/a"}', *wrong, b'{"id": 2}', None)
-    drain(spark, made)
+    metrics = Batches(made.directory.parent)
+    told = drain_watched(spark, made)
     produce(kafka, name, b'{"id": 3, "page": "/b"}', b"again not")
-    drain(spark, made)
+    drain(spark, made)  # its process dies before it has told of the batch
     forget_last_commit(made)
-    drain(spark, made)
+    told += drain_watched(spark, made)
 
+    assert [(0, 8, 5), (1, 2, 1)] == [(one.batch, one.rows, one.dead_letters) for one in told]
+    assert told == progress.read(progress.file_of(made.directory))
+    metrics.look()
+    metrics.tell(sheet := Sheet(), made.name)
+    counted = {sample.name: sample.value for part in sheet.families() for sample in part.samples}
+    assert (10, 6) == (
+        counted["kfetch_job_rows_total"],
+        counted["kfetch_job_dead_letters_total"],
+    )
     # A null value is no damage: Kafka's tombstone.
     assert [(1, "/a", 0), (2, None, 6), (3, "/b", 8), (None, None, 7)] == sorted(
         ((row.id, row.page, row.offset) for row in rows(spark, tmp_path / "table")), key=str
@@ -117,6 +151,23 @@ def test_dead_letters_and_rows_are_written_once(
     assert {(name, 0)} == {(row.topic, row.partition) for row in dead}
     assert {"value is not JSON of the fields id BIGINT, page STRING"} == {row.error for row in dead}
     assert "batch 0: 5 records that cannot be decoded are in the dead letters, " in caplog.text
+
+
+def test_fields_are_what_spark_says(spark: SparkSession) -> None:
+    """Every word that passes for a type without Spark is one, and forms that pass are right."""
+    for word in TYPES:
+        found = [
+            f"a {word}{more}" for more in ("", "(3)", "(4326)", "<INT>", "<INT, INT>", "<a: INT>")
+        ]
+        assert any(map(_parses, found)), word
+    assert [] == [fields for fields in RIGHT if not _parses(fields)]
+
+
+def _parses(fields: str) -> bool:
+    try:
+        return isinstance(StructType.fromDDL(fields), StructType)
+    except PySparkException:
+        return False
 
 
 def test_a_merge_is_done_once(
@@ -192,7 +243,20 @@ MISTAKES = [
     ),
     (DEAD, "{path: dead}", "{table: a.b}", r"one\.yml:11: a\.b would be forgotten"),
     (DEAD, "partitionBy: page", "partitionBy: pge", r"sink\.partitionBy names pge, .*mean page\?"),
-    (MERGE, "id BIGINT", "id BIGGINT", r"one\.yml:1: \[UNSUPPORTED_DATATYPE\]|one\.yml:1: .*BIGG"),
+    (
+        MERGE,
+        "id BIGINT",
+        "id DECIMAL(50,2)",
+        r"one\.yml:5: source\.decode\.fields cannot be parsed: Decimal precision 50 exceeds max "
+        r"precision 38: give each field a name and a type",
+    ),
+    (
+        MERGE,
+        "id BIGINT",
+        "id-nr BIGINT",
+        r"one\.yml:5: .* The unquoted identifier id-nr is invalid",
+    ),
+    (MERGE, "id BIGINT, page STRING, gone BOOLEAN", "ARRAY<INT>", r": it is the type array<int>: "),
 ]
 
 

@@ -13,7 +13,9 @@ Running a job is ``run.py``'s, keeping it running ``supervise``'s.
     models.py     the keys of the three kinds of file
     trigger.py    when a job runs
     mistakes.py   pydantic's findings as sentences
+    ddl.py        fields in Spark's DDL
     functions.py  whether ``module:function`` exists, without running it
+    sources.py    what the source says of its options
     whole.py      what only all jobs together can get wrong
     project.py    the files of a project, read and merged
     schema.py     JSON Schema for editors

@@ -58,8 +58,8 @@ def _told(model: type[BaseModel], document: Document, one: Any) -> str:
     if one["type"] == "literal_error":
         choices = [part.strip("' ") for part in one["ctx"]["expected"].split(" or ")]
         return f"{_shown(name, document, one)}: {suggestion(str(one['input']), choices)}"
-    problem = one["msg"].removeprefix("Value error, ")
-    problem = problem[:1].lower() + problem[1:]
+    problem = one["msg"][:1].lower() + one["msg"][1:]
+    problem = problem.removeprefix("value error, ")  # ours: it may begin with the user's own word
     return ": ".join(filter(None, (_shown(name, document, one), document.hidden(problem))))
 
 

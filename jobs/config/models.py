@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from jobs.config.ddl import mistake as ddl_mistake
 from jobs.config.trigger import Trigger
 from jobs.config.values import Duration, Options, SparkSettings
 from spark_source.catalogue import STRATEGIES
@@ -97,6 +98,13 @@ class Decode(Model):
     """The struct's column."""
     options: Options = Field(default_factory=dict, repr=False)
     """Of Spark's JSON reader."""
+
+    @field_validator("fields")
+    @classmethod
+    def _can_be_parsed(cls, fields: str) -> str:
+        if wrong := ddl_mistake(fields):
+            raise ValueError(wrong)
+        return fields
 
 
 class Source(Model):

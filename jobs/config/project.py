@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from jobs.config import mistakes, whole
+from jobs.config import mistakes, sources, whole
 from jobs.config.functions import code_directories
 from jobs.config.functions import mistake as function_mistake
-from jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Source, Target
+from jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from jobs.config.values import Options
 from jobs.config.yamlfile import Document, display, hidden, read, suggestion
 from jobs.errors import ConfigError
-from spark_source.errors import OptionError
-from spark_source.options import parse
 
 __all__ = ["PROJECT_FILE", "Job", "Place", "Project", "can_name", "find", "load"]
 
@@ -78,10 +76,21 @@ class Job:
         return kafka | source.strategy() | source.options
 
     def redacted(self, sentence: str) -> str:
-        """A sentence without the secrets that the job's files refer to."""
-        for document in (self.document, *self.shared):
-            sentence = document.redacted(sentence)
-        return sentence
+        """A sentence about something else, without the secrets that the job's files refer to:
+        addresses may show."""
+        return hidden(sentence, _all(document.secrets for document in self._documents))
+
+    def warnings(self) -> list[str]:
+        """What its files ask for and will not get, with file and line: no mistakes."""
+        return list(sources.warnings(self))
+
+    def hidden(self, sentence: str) -> str:
+        """A sentence about the job's files, with what ``${…}`` brought as it was written."""
+        return hidden(sentence, _all(document.filled for document in self._documents))
+
+    @property
+    def _documents(self) -> tuple[Document, ...]:
+        return (self.document, *self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +142,7 @@ class Project:
         found = list(self._unknown_clusters(file, document))
         if not found:
             job = self._job(name, document, file)
-            found = [*self._options(job), *_functions(job), *_places(job)]
+            found = [*sources.mistakes(job), *_functions(job), *_places(job)]
         if found:
             raise ConfigError(*found)
         return job
@@ -172,7 +181,7 @@ class Project:
         for view, source in file.views().items():
             if source.cluster not in self.file.clusters:
                 yield (
-                    f"{document.place((*_location(file, view), 'cluster'))}: "
+                    f"{document.place((*sources.location(file, view), 'cluster'))}: "
                     f"{display(self.path)} has no cluster {source.cluster}: "
                     f"{suggestion(source.cluster, self.file.clusters)}"
                 )
@@ -200,39 +209,10 @@ class Project:
     def _resolved(self, path: str) -> str:
         return path if "://" in path else str((self.path.parent / path).resolve())
 
-    def _options(self, job: Job) -> Iterator[str]:
-        """The source itself judges its options; its sentence gets the line of the option."""
-        for view, source in job.file.views().items():
-            try:
-                parse(job.source_options(view))
-            except OptionError as error:
-                option = str(error.context.get("option", ""))
-                document, location = self._option_place(job, view, source, option)
-                yield f"{document.place(location)}: {_hidden(str(error), job)}"
 
-    def _option_place(
-        self, job: Job, view: str, source: Source, option: str
-    ) -> tuple[Document, tuple[str | int, ...]]:
-        at = _location(job.file, view)
-        for location in job.document.lines:
-            if location[: len(at)] == at and str(location[-1]).lower() == option.lower():
-                return job.document, location
-        for document in filter(None, (self.environment, self.document)):
-            for location in document.lines:
-                inside = location[:2] == ("clusters", source.cluster)
-                if inside and f"kafka.{location[-1]}".lower() == option.lower():
-                    return document, location
-        return job.document, at
-
-
-def _hidden(sentence: str, job: Job) -> str:
-    for document in (job.document, *job.shared):
-        sentence = document.hidden(sentence)
-    return sentence
-
-
-def _location(file: JobFile, view: str) -> tuple[str, ...]:
-    return ("source",) if file.source else ("sources", view)
+def _all(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Together: one after the other, each would look into what the one before has written."""
+    return {text: written for part in parts for text, written in part.items()}
 
 
 def _functions(job: Job) -> Iterator[str]:

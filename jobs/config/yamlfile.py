@@ -17,6 +17,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,6 @@ class Document:
         """A sentence about this file, with what ``${…}`` brought as it was written."""
         return hidden(sentence, self.filled)
 
-    def redacted(self, sentence: str) -> str:
-        """A sentence about something else: addresses may show, secrets may not."""
-        return hidden(sentence, self.secrets)
-
     def line(self, location: Location) -> int:
         """The line of a part, or of the nearest part around it."""
         while location and location not in self.lines:
@@ -81,12 +78,31 @@ class Document:
 
 
 def hidden(sentence: str, written: Mapping[str, str]) -> str:
-    """A sentence in which texts stand as they were written."""
-    for text in sorted(written, key=len, reverse=True):
-        sentence = sentence.replace(repr(text), repr(written[text]))
+    """A sentence in which texts stand as they were written.
+
+    What stands for a text, as ``${env:NAME:-text}`` does, may hold it, and is not looked into.
+    """
+    known = {one: one for one in written.values()} | dict(written)
+    parts = [sentence]
+    for text in sorted(known, key=len, reverse=True):
+        parts = _apart(parts, repr(text), repr(known[text]))
         if len(text) >= _TELLING:
-            sentence = sentence.replace(text, written[text])
-    return sentence
+            parts = _apart(parts, text, known[text])
+    return "".join(parts)
+
+
+def _apart(parts: list[str], text: str, stands: str) -> list[str]:
+    """Every second part is done; the others are cut where the text is, with what stands for it."""
+    if not any(text in part for part in parts[::2]):
+        return parts
+    found: list[str] = []
+    for part, done in zip_longest(parts[::2], parts[1::2]):
+        first, *others = part.split(text)
+        found.append(first)
+        for other in others:
+            found += (stands, other)
+        found += () if done is None else (done,)
+    return found
 
 
 def _tells(line: str) -> bool:

@@ -23,12 +23,14 @@ _BYTES_MAX = 8 << 20
 @dataclass(slots=True)
 class _Sums:
     rows: int = 0
+    dead_letters: int = 0
     seconds: float = 0.0
     by_bound: Counter[float] = field(default_factory=Counter)
     phases: dict[str, float] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
         self.rows += batch.rows
+        self.dead_letters += batch.dead_letters
         self.seconds += batch.seconds
         self.by_bound[next((b for b in BOUNDS_S if batch.seconds <= b), float("inf"))] += 1
         for phase, seconds in batch.phases.items():
@@ -39,6 +41,7 @@ class _Sums:
         counts = accumulate(self.by_bound[bound] for bound in bounds)
         buckets = dict(zip(bounds, counts, strict=True))
         sheet.put("kfetch_job_rows_total", self.rows, job_name=job)
+        sheet.put("kfetch_job_dead_letters_total", self.dead_letters, job_name=job)
         sheet.histogram("kfetch_job_batch_duration_seconds", buckets, self.seconds, job_name=job)
         for phase, seconds in sorted(self.phases.items()):
             sheet.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)

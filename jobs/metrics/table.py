@@ -79,6 +79,11 @@ _ENTRIES = (
     Entry("kfetch_job_last_activity_time_seconds", _JOB, "When its query last said anything."),
     Entry("kfetch_job_last_batch_id", _JOB, "Of the run that goes on."),
     Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches."),
+    Entry(
+        "kfetch_job_dead_letters_total",
+        _JOB,
+        "Of these, those that could not be decoded and are in the job's dead letters.",
+    ),
     Entry("kfetch_job_batch_duration_seconds", _JOB, "Committed micro-batches: number and time."),
     Entry(
         "kfetch_job_batch_phase_seconds_total",

@@ -41,6 +41,8 @@ class Outcome:
     rows: int
     seconds: float
     lag: int
+    dead_letters: int
+    """Records that could not be decoded, in the table that the job names for them."""
 
 
 def run(job: Job, report: Report) -> Outcome:
@@ -56,7 +58,7 @@ def run(job: Job, report: Report) -> Outcome:
             watch = Watch(job, report)
             with _failures(job, stop, log):
                 spark.streams.addListener(listener(watch))
-                query = sink.start(spark, job)
+                query = sink.start(spark, job, watch.dead_letters)
                 _wait(job, query, watch, stop)
         return Outcome(
             job=job.name,
@@ -65,6 +67,7 @@ def run(job: Job, report: Report) -> Outcome:
             rows=watch.rows,
             seconds=round(time.monotonic() - started, 3),
             lag=watch.lag,
+            dead_letters=watch.buried,
         )
 
 

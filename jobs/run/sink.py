@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.config import Job, Place
 from jobs.config.yamlfile import suggestion
 from jobs.errors import ConfigError, SparkError
+from jobs.run.dead_letters import DeadLetterCounts
 from jobs.run.stream import ERROR, check_stateless, mistakes, sources, transformed
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ _START_S = 600
 """A batch may begin before ``start`` returns, and waits so long for it."""
 
 
-def start(spark: SparkSession, job: Job) -> StreamingQuery:
-    """Start the job's query. Raises ConfigError for what Spark or Delta object to."""
+def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
+    """Start the job's query. Raises ConfigError for what Spark or Delta object to.
+
+    ``counts`` are given how many records of each micro-batch went to the dead letters.
+    """
     _check_catalog(spark, job)
     frames = sources(spark, job)
     result = transformed(job, _clean(frames))
@@ -49,7 +53,9 @@ def start(spark: SparkSession, job: Job) -> StreamingQuery:
         with mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
     if job.dead_letters is not None:
-        return _by_batch(job, frames["source"], _with_dead_letters(job))
+        return _by_batch(
+            job, frames["source"], _with_dead_letters(job, counts or DeadLetterCounts())
+        )
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
     return _native(job, result)
@@ -141,11 +147,11 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _with_dead_letters(job: Job) -> Write:
+def _with_dead_letters(job: Job, counts: DeadLetterCounts) -> Write:
     def write(batch: DataFrame, query: str, number: int) -> None:
         kept = batch.persist()  # else Kafka is read for each of the two tables
         try:
-            _bury(job, kept, query, number)
+            counts.put(number, _bury(job, kept, query, number))
             rows = transformed(job, {"source": kept.where(f"{ERROR} IS NULL").drop(ERROR)})
             if job.file.sink.mode == "merge":
                 merge(job, rows, query, number)
@@ -161,16 +167,18 @@ def _partitions(job: Job) -> list[str]:
     return list(job.file.sink.partitionBy)
 
 
-def _bury(job: Job, batch: DataFrame, query: str, number: int) -> None:
-    """Records that can't be decoded: where they are, why, and their bytes."""
+def _bury(job: Job, batch: DataFrame, query: str, number: int) -> int:
+    """Records that can't be decoded: where they are, why, and their bytes; how many there are."""
     assert job.dead_letters is not None
     dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
         "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
     )
-    if many := dead.count():
+    many = int(dead.count())
+    if many:
         told = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
         log.warning(told, number, many, job.dead_letters)
         append(job.dead_letters, dead, query, number, {}, [])
+    return many
 
 
 def append(

@@ -19,6 +19,7 @@ from jobs.spark import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from jobs.config.models import Decode
 
@@ -34,22 +35,48 @@ def sources(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
     """The streams by the names of their views; with dead letters, they have the column ERROR."""
     found = {}
     for view, source in job.file.views().items():
-        with mistakes(job, *(("source",) if job.file.source else ("sources", view))):
+        at = ("source",) if job.file.source else ("sources", view)
+        with mistakes(job, *at):
             frame = spark.readStream.format("kfetch").options(**job.source_options(view)).load()
             if source.decode:
-                frame = _decoded(frame, source.decode, keep=job.dead_letters is not None)
+                fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
+                frame = _decoded(frame, source.decode, fields, keep=job.dead_letters is not None)
             found[view] = frame
     return found
 
 
-def _decoded(frame: DataFrame, decode: Decode, *, keep: bool) -> DataFrame:
+def _parsed(job: Job, fields: str, *at: str) -> StructType:
+    """Fields in Spark's DDL. ``from_json`` would parse them too, and tell less of what it finds."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        found = StructType.fromDDL(fields)
+    except (PySparkException, Py4JJavaError) as cause:
+        told = _CLEAN.sub("", cause_of(cause))
+    else:
+        if isinstance(found, StructType):
+            return found
+        told = f"it is the type {found.simpleString()}"
+    raise ConfigError(
+        f"{job.document.place(at)}: {'.'.join(at)} cannot be parsed: {job.redacted(told)}: give "
+        "each field a name and a type, as in event_id BIGINT, page STRING"
+    )
+
+
+_CLEAN = re.compile(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}|\.$")
+"""What Spark puts around a sentence for programs."""
+
+
+def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, keep: bool) -> DataFrame:
     """Add the struct; a value that is not of the schema has an error, or raises it."""
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType, StructType
 
     options = {"columnNameOfCorruptRecord": _CORRUPT} | decode.options
-    parsed = f.from_json(
-        f.col("value").cast("string"), f"{decode.fields}, {_CORRUPT} STRING", options
-    )
+    schema = StructType(fields.fields).add(_CORRUPT, StringType())
+    parsed = f.from_json(f.col("value").cast("string"), schema, options)
     frame = frame.withColumn(decode.into, parsed)
     struct = f.col(decode.into)
     # from_json tells of a broken text by its corrupt column, and of an empty one by null alone.

@@ -22,6 +22,7 @@ from jobs.config import Job
 from jobs.files import write_json
 from jobs.progress import Batch
 from jobs.run import partitions
+from jobs.run.dead_letters import DeadLetterCounts
 from spark_source.lag import Lag, LagHistory
 
 __all__ = ["Pulse", "Report", "Watch", "listener", "pulse_file", "read_pulse"]
@@ -84,7 +85,9 @@ class Watch:
         """Those that partitions.json does not have yet."""
         self._lags_written = 0.0
         self.ended = threading.Event()
-        self.batches = self.rows = self.lag = 0
+        self.batches = self.rows = self.lag = self.buried = 0
+        self.dead_letters = DeadLetterCounts()
+        """Of the batches that nobody has told of yet."""
 
     def seen(self, told: dict[str, Any]) -> None:
         """Keep one of Spark's progress objects; those of idle triggers are no batches."""
@@ -92,13 +95,15 @@ class Watch:
         self._query = str(told["id"])
         if told["sources"] and "addBatch" in told["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
-            self._batch(progress.from_spark(told, time.time(), lag_s))
+            buried = self.dead_letters.take(told["batchId"])
+            self._batch(progress.from_spark(told, time.time(), lag_s, buried))
         self._live(time.time())
 
     def _batch(self, batch: Batch) -> None:
         progress.append(self._progress, batch)
         self.batches += 1
         self.rows += batch.rows
+        self.buried += batch.dead_letters
         self.lag = batch.lag
         self._last = batch
         self._report(batch)

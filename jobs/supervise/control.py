@@ -20,16 +20,17 @@ from jobs.kafka.process import find
 from jobs.run import ending
 from jobs.run.kinds import Kind
 from jobs.supervise.answers import Answer
-from jobs.supervise.machine import Order
+from jobs.supervise.machine import Order, Phase, State
 from jobs.supervise.office import lock_file
 from jobs.supervise.store import Incumbent, Store
 from jobs.supervise.supervisor import last_word, process_of
 from jobs.supervise.view import alive
 
-__all__ = ["ask", "down", "wait_until_ended"]
+__all__ = ["ask", "down", "wait"]
 
 _TAKEN_WITHIN_S = 30.0
 """A supervisor looks for orders five times a second; a busy machine may be slow."""
+_BEGUN_WITHIN_S = 2.0
 _LOOK_S = 0.1
 
 
@@ -61,13 +62,29 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
     return [answer.said for answer in answers if answer.said]
 
 
-def wait_until_ended(store: Store, jobs: Sequence[str], timeout_s: float) -> None:
-    """Wait until no process of these jobs runs."""
-    _wait(
-        lambda: not any(run.job in jobs for run in store.open_runs()),
-        timeout_s,
-        f"still running after {timeout_s:.0f} s: {', '.join(jobs)}",
-    )
+def wait(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
+    """Wait until an order that was taken is done: what was to end has ended, after its micro-batch,
+    and what was to begin goes. Raises SupervisorError after ``timeout_s``."""
+    late = f"still running after {timeout_s:.0f} s: {', '.join(jobs)}"
+    if order in (Order.STOP, Order.PAUSE):
+        _wait(lambda: not any(run.job in jobs for run in store.open_runs()), timeout_s, late)
+        return
+    if order is Order.RESTART:
+        _wait(lambda: not any(map(_is_ending, _states(store, jobs))), timeout_s, late)
+    with suppress(SupervisorError):  # there may be no room
+        _wait(lambda: not any(map(_is_due, _states(store, jobs))), _BEGUN_WITHIN_S, "")
+
+
+def _states(store: Store, jobs: Sequence[str]) -> list[State]:
+    return [state for name, state in store.states().items() if name in jobs]
+
+
+def _is_ending(state: State) -> bool:
+    return state.phase is Phase.STOPPING
+
+
+def _is_due(state: State) -> bool:
+    return state.phase is Phase.WAITING and state.due_s is not None and state.due_s <= time.time()
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:

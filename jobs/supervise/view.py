@@ -37,6 +37,8 @@ class JobView:
     statistics: tuple[str, ...] = ()
     """The directories of kfetch.statsDirectory, absolute."""
     target: str = ""
+    dead_letter_table: str = ""
+    """Where records go that can't be decoded, if it says so."""
     after: tuple[str, ...] = ()
     mistake: str = ""
     """Its file's, if it can't be used."""
@@ -124,6 +126,7 @@ def _right(job: Job, project: Project, state: State | None, run: Run | None, now
         topics=_topics(job),
         statistics=_statistics(project, job),
         target=str(job.target),
+        dead_letter_table=str(job.dead_letters or ""),
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         unhealthy=_unhealthy(job, state, pulse, now),

@@ -10,6 +10,7 @@ import typer
 
 from jobs.counted import counted
 from jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from jobs.verbs.text import warn
 
 __all__ = ["init", "schema", "validate"]
 
@@ -44,7 +45,8 @@ def validate(
 ) -> None:
     """Check every file of the project, without Kafka and Spark, and tell all mistakes.
 
-    Exits with 2 if there is one. Variables and secrets that the files name must be there.
+    Exits with 2 if there is one. Options that have no effect are warnings. Variables and secrets
+    that the files name must be there.
 
     \b
     Example: in continuous integration, with made-up secrets
@@ -52,18 +54,20 @@ def validate(
     """
     from jobs.errors import ConfigError
 
-    mistakes: tuple[str, ...] = ()
-    names: list[str] = []
+    names, warnings = list[str](), list[str]()
     try:
         found = project_of(project, environment)
         names = found.jobs()
-        found.check()
+        jobs, mistakes = found.checked()
+        warnings = list(dict.fromkeys(told for job in jobs.values() for told in job.warnings()))
     except ConfigError as error:
-        mistakes = error.mistakes
+        mistakes = [*error.mistakes]
     if as_json:
-        typer.echo(json.dumps({"jobs": names, "mistakes": mistakes}))
-    for mistake in () if as_json else mistakes:
-        typer.echo(f"kfetch: {mistake}", err=True)
+        typer.echo(json.dumps({"jobs": names, "mistakes": mistakes, "warnings": warnings}))
+    else:
+        warn(warnings)
+        for mistake in mistakes:
+            typer.echo(f"kfetch: {mistake}", err=True)
     if mistakes:
         raise typer.Exit(ConfigError.exit_code)
     if not as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.counted import counted
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
@@ -62,7 +63,8 @@ def _run(found: Job) -> Outcome:
     outcome = run_job(found, _print_batch)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
-        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind",
+        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind"
+        f"{_dead(outcome.dead_letters)}",
         err=True,
     )
     return outcome
@@ -72,9 +74,14 @@ def _print_batch(batch: Batch) -> None:
     rate = batch.rows / batch.seconds if batch.seconds else 0
     typer.echo(
         f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
-        f"({rate:,.0f} rows/s), {batch.lag:,} behind",
+        f"({rate:,.0f} rows/s), {batch.lag:,} behind{_dead(batch.dead_letters)}",
         err=True,
     )
+
+
+def _dead(letters: int) -> str:
+    """Nothing where there are none."""
+    return f", {counted(letters, 'dead letter')}" if letters else ""
 
 
 def _leave(path: Path, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from jobs.counted import counted
 from jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
-from jobs.verbs.text import ago, number, offset, table
+from jobs.verbs.text import ago, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from jobs.checkpoint import Checkpoint
@@ -56,6 +56,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(_plan_json(found, stands, schema)))
     else:
+        warn(found.warnings())
         _show_plan(found, stands, schema)
     raise typer.Exit(0 if stands.fits and not stands.missing and not stands.leaderless else 1)
 
@@ -152,6 +153,7 @@ def _plan_json(job: Job, stands: JobStanding, schema: str | None) -> dict[str, A
         "target": str(job.target),
         "trigger": str(job.file.trigger),
         "columns": schema,
+        "warnings": job.warnings(),
         "sources": [_source_json(source) for source in stands.sources],
     }
 

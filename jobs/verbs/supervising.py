@@ -33,6 +33,7 @@ Listen = Annotated[
         "free. none: nowhere.",
     ),
 ]
+_ENDED_WITHIN_S: float = 180
 Timeout = Annotated[float, typer.Option(help="Seconds until a micro-batch must have ended.")]
 
 
@@ -147,7 +148,7 @@ def down(
     project: ProjectFile = None,
     environment: Environment = None,
     now: Annotated[bool, typer.Option("--now", help="Don't wait for micro-batches.")] = False,
-    timeout: Timeout = 180,
+    timeout: Timeout = _ENDED_WITHIN_S,
     as_json: Json = False,
 ) -> None:
     """End the supervisor and every job, also those that a killed supervisor has left running.
@@ -178,8 +179,9 @@ def start(
     """Run jobs now, whatever their triggers say, and keep them as their files say from then on.
 
     Their files are read again, but a job that runs already goes on with the file that it began
-    with: if that has changed since, it is said. A job that was given up is tried anew. Without a
-    supervisor the order waits for the next kfetch up.
+    with: if that has changed since, it is said. A job that was given up is tried anew. Returns
+    when they run, or says that they wait for room beside others. Without a supervisor the order
+    waits for the next kfetch up.
 
     \b
     Example: an hourly job, now
@@ -194,7 +196,7 @@ def stop(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
-    timeout: Timeout = 180,
+    timeout: Timeout = _ENDED_WITHIN_S,
     as_json: Json = False,
 ) -> None:
     """End jobs after their micro-batch; they stay ended until kfetch start.
@@ -214,9 +216,12 @@ def restart(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
+    timeout: Timeout = _ENDED_WITHIN_S,
     as_json: Json = False,
 ) -> None:
     """End jobs after their micro-batch, and run them again at once, with their files read again.
+
+    Returns when they run again, or says that they wait for room beside others.
 
     \b
     Example: after a change of jobs/clicks.yml
@@ -224,14 +229,14 @@ def restart(
     """
     from jobs.supervise.machine import Order
 
-    _ask(project, environment, jobs, Order.RESTART, as_json)
+    _ask(project, environment, jobs, Order.RESTART, as_json, timeout)
 
 
 def pause(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
-    timeout: Timeout = 180,
+    timeout: Timeout = _ENDED_WITHIN_S,
     as_json: Json = False,
 ) -> None:
     """End jobs after their micro-batch, until kfetch resume. Times of cron pass meanwhile.
@@ -255,7 +260,7 @@ def resume(
 ) -> None:
     """Go on where a pause has interrupted: a run that it ended begins again at once.
 
-    Their files are read again.
+    Their files are read again. Returns when they run, or wait as before.
 
     \b
     Example:
@@ -272,17 +277,17 @@ def _ask(
     jobs: list[str],
     order: Order,
     as_json: bool,
-    timeout_s: float | None = None,
+    timeout_s: float = _ENDED_WITHIN_S,
 ) -> None:
-    from jobs.supervise.control import ask, wait_until_ended
+    from jobs.supervise.control import ask, wait
     from jobs.supervise.store import Store
 
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
         told = ask(found, store, jobs, order)
         taken = told is not None
-        if taken and timeout_s is not None:
-            wait_until_ended(store, jobs, timeout_s)
+        if taken:
+            wait(store, jobs, order, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:

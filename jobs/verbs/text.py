@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:  # late: `kfetch --help` needs none of it
     from rich.console import Console
 
-__all__ = ["ago", "console", "number", "offset", "table"]
+__all__ = ["ago", "console", "number", "offset", "table", "warn"]
 
 _WIDTH = 200
 """Where there is no terminal: nothing is to be cut that a script might look for."""
@@ -33,6 +35,12 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         drawn.add_row(*row)
     console().print(drawn)
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Say what is no mistake, and may not be what was meant."""
+    for sentence in sentences:
+        typer.echo(f"kfetch: warning: {sentence}", err=True)
 
 
 def number(value: int | None) -> str:

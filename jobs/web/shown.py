@@ -35,6 +35,8 @@ class JobRow:
     """Rows per second in the last minute."""
     batch_s: float | None
     """What the last micro-batch took."""
+    dead_letters: int
+    """Of the micro-batches that its page shows."""
     lag_line: str
     rate_line: str
     """Paths, for pictures as large as ``drawing`` says."""
@@ -49,15 +51,22 @@ def rows(seen: Seen, eyes: Eyes) -> list[JobRow]:
 def _row(job: JobView, seen: Seen, eyes: Eyes) -> JobRow:
     if job.name in seen.reading:
         return JobRow(
-            job=job, standing=standing(job), rate=None, batch_s=None, lag_line="", rate_line=""
+            job=job,
+            standing=standing(job),
+            rate=None,
+            batch_s=None,
+            dead_letters=0,
+            lag_line="",
+            rate_line="",
         )
     points = eyes.points(job.name, _FIRST, seen.at)
-    last = eyes.batches(job.name)[:1]
+    last = eyes.batches(job.name)[:BATCHES_SHOWN]
     return JobRow(
         job=job,
         standing=standing(job),
         rate=eyes.rate(job.name, seen.at),
         batch_s=last[0].seconds if last else None,
+        dead_letters=sum(batch.dead_letters for batch in last),
         lag_line=spark(points["lag"]),
         rate_line=spark(points["rows_s"]),
     )

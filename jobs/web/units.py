@@ -95,6 +95,6 @@ def clock(at: float | None) -> str:
         return UNKNOWN
 
 
-def plural(number: int, noun: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str, end: str = "s") -> str:
+    """``1 job``, ``2 jobs``; ``end`` is what makes it many."""
+    return f"{number:,} {noun}{'' if number == 1 else end}"

@@ -162,10 +162,12 @@ class Log:
 
     def _ask(self, question: Callable[[float], T]) -> T:
         """Ask, and again as often as the options allow."""
-        left = self._options.lookup_retries
+        left, each_s = self._options.lookup_retries, self._options.network.request_timeout_s
         while True:
+            deadline = time.monotonic() + each_s
+            self._cluster.gives_up = deadline + left * (self._options.lookup_retry_s + each_s)
             try:
-                return question(time.monotonic() + self._options.network.request_timeout_s)
+                return question(deadline)
             except (ConnectionLost, BrokerError) as cause:
                 if left == 0 or not _worth_repeating(cause):
                     raise

@@ -40,10 +40,17 @@ class Backoff:
         return pause_s
 
 
-def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadline: float) -> T:
+def retrying(
+    what: str,
+    attempt: Callable[[], T],
+    options: NetworkOptions,
+    deadline: float,
+    gives_up: float | None = None,
+) -> T:
     """Call ``attempt`` until it works, or the deadline comes: then tell the first cause.
 
-    Only lost connections and retriable broker errors are tried again.
+    Only lost connections and retriable broker errors are tried again. ``gives_up`` is when the
+    caller does, if that is later: the warning tells how long all of it may take.
     """
     backoff = Backoff(options)
     first: KfetchError | None = None
@@ -54,7 +61,7 @@ def retrying(what: str, attempt: Callable[[], T], options: NetworkOptions, deadl
             if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
                 raise
             if first is None:
-                left_s = max(0.0, deadline - time.monotonic())
+                left_s = max(0.0, (gives_up or deadline) - time.monotonic())
                 log.warning("kfetch: %s; trying again for %.0f s", cause.message, left_s)
             first = first or cause
             if not backoff.wait(deadline):

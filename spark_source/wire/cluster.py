@@ -32,6 +32,8 @@ class Cluster:
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._turns = 0
+        self.gives_up: float | None = None
+        """When who asks does, if that is later than the deadline of one question; for warnings."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
@@ -41,7 +43,8 @@ class Cluster:
             self._turns += 1
             return self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline)
 
-        view = retrying("asking for metadata", attempt, self._options, deadline)
+        what = "asking for metadata"
+        view = retrying(what, attempt, self._options, deadline, self.gives_up)
         self._brokers = view.brokers
         return view
 
@@ -101,7 +104,7 @@ class Cluster:
             _check_complete(what, wanted, found)
             return found
 
-        return retrying(what, attempt, self._options, deadline)
+        return retrying(what, attempt, self._options, deadline, self.gives_up)
 
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """What the first broker that can be asked says: connected ones, known ones, bootstrap.

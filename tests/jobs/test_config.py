@@ -9,6 +9,7 @@ import pytest
 
 from jobs import config
 from jobs.config.schema import KINDS, schema
+from jobs.config.yamlfile import hidden
 from jobs.errors import ConfigError
 from tests.jobs.projects import ENVIRON, JOB, PROJECT
 
@@ -181,6 +182,31 @@ def test_an_options_mistake_hides_what_came_from_elsewhere(project: Path, secret
     with pytest.raises(ConfigError) as told:
         config.load(config.find(project), ENVIRON | {"SECRET": secret}).job("clicks")
     assert "option includeHeaders is '${env:SECRET}'" in str(told.value)
+
+
+@pytest.mark.parametrize("where", ["clicks.yml", "kfetch.yml"])
+def test_a_default_is_told_once(project: Path, where: str) -> None:
+    """``${env:NAME:-text}`` has the text that it stands for: what was told as it was written is not
+    hidden again in itself, nor by another file that has the same reference."""
+    written = "${env:FLAG:-maybe}"
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("includeHeaders: true", f"includeHeaders: {written}"))
+    if where == "kfetch.yml":
+        (project / "conf" / where).write_text(f"{PROJECT}    client.id: {written}\n")
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).job("clicks")
+    assert f"option includeHeaders is '{written}', but it must be" in str(told.value)
+
+
+def test_hiding_twice_is_hiding_once() -> None:
+    """A sentence may be a part of a log that is hidden when it is shown, too; a secret that holds
+    a reference is hidden as a whole."""
+    written = {"hunter2": "${env:PASS:-hunter2}", "a${file:x}b": "${file:y}", "xy": "${file:x}"}
+    once = hidden("'hunter2' of hunter2, a${file:x}b", written)
+
+    assert "'${env:PASS:-hunter2}' of ${env:PASS:-hunter2}, ${file:y}" == once
+    assert once == hidden(once, written)
 
 
 def test_a_failure_shows_addresses_and_no_secrets(project: Path) -> None:

@@ -77,6 +77,21 @@ IN_JOB = [
         "  decode: {fields: a INT, into: a-b}\n  options:",
         "4: source.decode.into is 'a",
     ),
+    (
+        "  options:",
+        "  decode: {fields: 'id BIGINTT, s ARRAY<INT>'}\n  options:",
+        "4: source.decode.fields is 'id BIGINTT, s ARRAY<INT>': BIGINTT is no type of Spark: did y",
+    ),
+    (
+        "  options:",
+        "  decode: {fields: 'a STRUCT<b: MAP<INT, STRNG>>'}\n  options:",
+        "4: source.decode.fields is 'a STRUCT<b: MAP<INT, STRNG>>': STRNG is no type of Spark: did",
+    ),
+    (
+        "  options:",
+        "  decode: {fields: 'id, page STRING'}\n  options:",
+        "4: source.decode.fields is 'id, page STRING': id has no type: give it one, as in id",
+    ),
     ("2s", "soon", "13: trigger.processingTime is 'soon': must be a number and a unit, as in 10 s"),
     ("processingTime: 2s", "{}", "12: trigger: must be availableNow, continuous, processingTime w"),
     ("processingTime: 2s", "cron: 5 o'clock", '13: trigger.cron is "5 o\'clock": not a cron expr'),

@@ -121,7 +121,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     progress.append(path, BATCH)
     batches, aside = Batches(tmp_path), 0
     for number in range(40):
-        progress.append(path, replace(BATCH, seconds=0.01 * number))
+        progress.append(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
         aside += not path.exists()
         if number % 3 == 0:
             batches.look()
@@ -141,6 +141,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     told = samples(Taken(sheet.families()))
     name = "kfetch_job_batch_duration_seconds"
     assert 410 == of(told, "kfetch_job_rows_total", job_name="a")
+    assert 20 == of(told, "kfetch_job_dead_letters_total", job_name="a")
     assert [6, 11, 41, 41] == [
         of(told, f"{name}_bucket", job_name="a", le=le) for le in ("0.05", "0.1", "0.5", "+Inf")
     ]

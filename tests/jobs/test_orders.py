@@ -8,12 +8,14 @@ import time
 
 import pytest
 
+from jobs.run.kinds import Kind
+from jobs.supervise import control
 from jobs.supervise.answers import Answer
 from jobs.supervise.machine import Order, Phase
 from jobs.supervise.supervisor import Supervisor
 from tests.jobs.commands import Told
 from tests.jobs.projects import ENVIRON
-from tests.jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+from tests.jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
 
 
 @pytest.fixture
@@ -62,6 +64,43 @@ def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) ->
             code,
             json.loads(out),
         )
+
+
+def test_a_restart_is_over_when_its_command_is(stage: Stage, ordered: Ordered) -> None:
+    """As ``stop`` does, it returns when the run before has ended; and then the next one goes."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: running\n", "") == ordered(supervisor, "restart", "a")
+
+        before, after = stage.runs("a")
+        assert (Kind.STOPPED, None) == (before.kind, after.kind)
+
+
+def test_a_restart_that_takes_too_long(stage: Stage, ordered: Ordered) -> None:
+    """A micro-batch that does not end is told, and the code is 1; the order stands."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM.replace('cp "$WORDS/stopped.json" "$1"; exit', ":"))
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        code, _, said = ordered(supervisor, "restart", "a", "--timeout", "0.2")
+
+        assert (1, "kfetch: still running after 0 s: a\n") == (code, said)
+        assert Phase.STOPPING is stage.phase("a")
+
+
+def test_a_job_that_waits_for_room(
+    stage: Stage, ordered: Ordered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a run that has no room: the command says that it waits."""
+    monkeypatch.setattr(control, "_BEGUN_WITHIN_S", 0.1)
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    file = stage.place / "conf" / "kfetch.yml"
+    file.write_text(f"{file.read_text()}concurrency: 1\n")
+    stage.job("b", ONCE, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        for order in ("start", "restart"):
+            assert (0, "b: waiting\n", "") == ordered(supervisor, order, "b")
 
 
 def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:

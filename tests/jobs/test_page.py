@@ -106,6 +106,29 @@ def test_a_job_has_a_page(shop: Project) -> None:
         assert told in shown, told
 
 
+def test_dead_letters_are_seen(shop: Project) -> None:
+    """On the first page and on the job's own, for as long as they are in a shown micro-batch; of a
+    job that has none there is no word of them."""
+    pages = ("/", "/jobs/clicks")
+    with browser(shop) as client:
+        assert not [
+            page for page in pages if "dead letter" in Html(client.get(page).text).text.lower()
+        ]
+
+    decoding = JOB.replace("  options:", "  decode: {fields: a INT}\n  options:")
+    own_table = decoding.replace("  path:", "  deadLetters: {path: /dead}\n  path:")
+    (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
+    told = replace(batch(3, time.time()), dead_letters=12)
+    progress.append(shop.storage / "clicks" / "progress.jsonl", told)
+    with browser(shop) as client:
+        first, own = (Html(client.get(page).text).text for page in pages)
+    assert "12 dead letters" in first
+    last = "12 records of the last 3 micro-batches could not be decoded"
+    assert f"{last}, and are in the dead letters, /dead" in own
+    assert "Dead letters Behind after" in own
+    assert " 600 12 1,234 500" in own
+
+
 def test_figures_for_plots(shop: Project) -> None:
     """Columns of one length for each window, with the ends of runs; partitions as told."""
     stands(shop, phase=Phase.STOPPED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,17 @@ def test_the_last_line_of_progress(tmp_path: Path) -> None:
     assert DONE == last(path)
 
 
+def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:
+    """A line has how many of its records can't be decoded; one of an earlier kfetch has none."""
+    path = tmp_path / "progress.jsonl"
+    append(path, replace(IDLE, dead_letters=3))
+    line = path.read_text()
+    assert 3 == json.loads(line)["dead_letters"]
+    path.write_text(line + line.replace('"dead_letters": 3, ', ""))
+
+    assert [3, 0] == [batch.dead_letters for batch in read(path)]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -59,6 +72,8 @@ def test_the_last_line_of_progress(tmp_path: Path) -> None:
         '"latest": 1}',
         '{"lag": 0, "batch": 4, "started": "", "finished": 1, "rows": 1, "seconds": 1, "end": 1, '
         '"latest": 1, "phases": 7}',
+        '{"lag": 0, "batch": 4, "started": "", "finished": 1, "rows": 1, "seconds": 1, "end": 1, '
+        '"latest": 1, "dead_letters": "many"}',
     ],
 )
 def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:

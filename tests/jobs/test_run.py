@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pyspark.errors import (
     ParseException,
     PySparkRuntimeError,
 )
+from pyspark.logger import PySparkLogger
 
 from jobs import cli, config, progress, spark
 from jobs.errors import ConfigError, SparkError
@@ -334,6 +336,35 @@ class Gateway:
 
     def shutdown(self) -> None:
         """No more calls."""
+
+
+def test_sparks_traces_go_to_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark logs a mistake in a query as JSON, with pages of the JVM's trace: people and the
+    job's log have the sentence alone."""
+
+    class Started:
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(spark, "_started", lambda *_: Started())
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    loggers = [
+        PySparkLogger.getLogger(f"{name}QueryContextLogger") for name in ("SQL", "DataFrame")
+    ]
+    with spark.session({}, name="a", log=tmp_path / "log", redacted=str.upper):
+        for logger in loggers:
+            logger.propagate = False  # as PySpark does
+            logger.error("a mistake", errorClass="X")
+    loggers[0].error("later")
+
+    assert ["A MISTAKE", "A MISTAKE"] == re.findall("A MISTAKE", (tmp_path / "log").read_text())
+    said = capsys.readouterr().err
+    assert "a mistake" not in said
+    assert "later" in said
 
 
 def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

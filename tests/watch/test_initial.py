@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 from wire.little import LittleKafka
@@ -13,6 +16,10 @@ from spark_source.errors import (
     PartitionGone,
 )
 from spark_source.model import TopicPartition
+from spark_source.options import parse
+from spark_source.watch import log as asking
+from spark_source.watch.driver import Driver
+from spark_source.wire import backoff, cluster
 
 from .helpers import T0, T1, U0, query
 
@@ -126,3 +133,39 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
     else:
         with pytest.raises(ConnectionLost, match="asking for metadata: no success in 1 tries"):
             driver.initial()
+
+
+class Clock:
+    """A clock that is ahead of the machine's by what was slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        """Its reading in seconds."""
+        return time.monotonic() + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes, and nobody waits."""
+        self.slept += seconds
+
+
+def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the default options a wrong address fails a query after two minutes, the first warning
+    says so, and each later one what is left of them."""
+    clock = Clock()
+    for module in (asking, cluster, backoff):
+        monkeypatch.setattr(module, "time", clock)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        options = parse({"kafka.bootstrap.servers": address, "subscribe": "t"})
+        with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
+            Driver(options).initial()
+
+    told = [record.message for record in caplog.records if "trying again" in record.message]
+    left = [int(message.removesuffix(" s").rpartition(" ")[2]) for message in told]
+    assert [123, 92, 61, 30] == left
+    assert clock.slept == pytest.approx(123, abs=4)
