@@ -61,7 +61,8 @@ def retrying(
             if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
                 raise
             if first is None:
-                left_s = max(0.0, (gives_up or deadline) - time.monotonic())
+                now = time.monotonic()
+                left_s = max(deadline, gives_up or 0.0, now) - now
                 log.warning("kfetch: %s; trying again for %.0f s", cause.message, left_s)
             first = first or cause
             if not backoff.wait(deadline):
