@@ -20,9 +20,9 @@ def main() -> None:
     except ImportError:
         _leave("the command line is not installed: install kfetch[jobs]", JobsError.exit_code)
     try:
-        from jobs.verbs.root import build
+        from jobs.verbs.root import command
 
-        build()(prog_name="kfetch")  # also for `python -m jobs.cli`
+        command()(prog_name="kfetch")  # also for `python -m jobs.cli`
     except JobsError as error:
         _leave(str(error), error.exit_code)
 

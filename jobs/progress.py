@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,9 @@ class Batch:
         return max(0, self.latest - self.end)
 
 
+_FIELDS = frozenset(found.name for found in fields(Batch))
+
+
 def from_spark(
     progress: Mapping[str, Any], now: float, lag_s: float = 0.0, dead_letters: int = 0
 ) -> Batch:
@@ -109,10 +112,19 @@ def append(path: Path, batch: Batch) -> None:
     with path.open("a") as file:
         # What a killed writer left unfinished must not swallow this line.
         start = "" if _ends_a_line(path) else "\n"
-        file.write(start + json.dumps(asdict(batch) | {"lag": batch.lag}) + "\n")
+        file.write(start + _line(batch))
         full = file.tell() > _BYTES_MAX
     if full:
         os.replace(path, put_aside(path))
+
+
+def _line(batch: Batch) -> str:
+    told = asdict(batch) | {"lag": batch.lag}
+    if not batch.dead_letters:
+        # A supervisor from before an update knows no such key: only who has dead letters waits
+        # for its restart.
+        del told["dead_letters"]
+    return json.dumps(told) + "\n"
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -173,7 +185,8 @@ def parsed(line: str) -> Batch | None:
         return None
     told: dict[str, Any] = json.loads(line)
     told.pop("lag")
-    batch = Batch(**told)
+    # What a later kfetch tells besides is nothing that this one could show.
+    batch = Batch(**{name: value for name, value in told.items() if name in _FIELDS})
     _check(batch)
     return batch
 

@@ -61,6 +61,9 @@ _READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
 
 _SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 
+_CLOSED_WITHIN_S = 3.0
+"""Sessions are given a second to close; a process that has not left then is stuck."""
+
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = [
     StructField("key", BinaryType()),
@@ -222,6 +225,8 @@ def _close_on_sigterm(driver: Driver) -> None:
 
     def end(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # Spark sends it twice
+        # What this has interrupted may hold a lock that closing needs: then SIGALRM is the end.
+        signal.setitimer(signal.ITIMER_REAL, _CLOSED_WITHIN_S)
         try:
             driver.close()
         finally:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -225,6 +228,31 @@ def test_reported_latest_offset(kafka: LittleKafka, reader: Any) -> None:
 def test_stop_without_a_start() -> None:
     """A reader that never planned anything can be stopped."""
     stream_reader(LEAST).stop()
+
+
+STUCK = """
+import os, signal, sys, threading
+from spark_source import source
+
+class Driver:
+    def close(self):
+        lock.acquire()
+
+lock = threading.Lock()
+lock.acquire()
+source._in_sources_process = lambda: True
+source._CLOSED_WITHIN_S = 0.1
+source._close_on_sigterm(Driver())
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_the_sources_process_whatever_it_does() -> None:
+    """The handler may have interrupted the holder of a lock that closing needs: nobody would ever
+    give it back, so the process is ended from outside of Python."""
+    stuck = subprocess.run([sys.executable, "-c", STUCK], check=False, timeout=60)
+
+    assert -signal.SIGALRM == stuck.returncode
 
 
 def test_ignored_options_are_told_once(

@@ -58,7 +58,7 @@ def run(job: Job, report: Report) -> Outcome:
             watch = Watch(job, report)
             with _failures(job, stop, log):
                 spark.streams.addListener(listener(watch))
-                query = sink.start(spark, job, watch.dead_letters)
+                query = sink.start(spark, job, watch.counts)
                 _wait(job, query, watch, stop)
         return Outcome(
             job=job.name,
@@ -67,7 +67,7 @@ def run(job: Job, report: Report) -> Outcome:
             rows=watch.rows,
             seconds=round(time.monotonic() - started, 3),
             lag=watch.lag,
-            dead_letters=watch.buried,
+            dead_letters=watch.dead_letters,
         )
 
 

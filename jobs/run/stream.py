@@ -72,10 +72,10 @@ _CLEAN = re.compile(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}|\.$")
 def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, keep: bool) -> DataFrame:
     """Add the struct; a value that is not of the schema has an error, or raises it."""
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import StringType, StructField, StructType
 
     options = {"columnNameOfCorruptRecord": _CORRUPT} | decode.options
-    schema = StructType(fields.fields).add(_CORRUPT, StringType())
+    schema = StructType([*fields.fields, StructField(_CORRUPT, StringType())])
     parsed = f.from_json(f.col("value").cast("string"), schema, options)
     frame = frame.withColumn(decode.into, parsed)
     struct = f.col(decode.into)

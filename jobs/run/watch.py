@@ -85,9 +85,9 @@ class Watch:
         """Those that partitions.json does not have yet."""
         self._lags_written = 0.0
         self.ended = threading.Event()
-        self.batches = self.rows = self.lag = self.buried = 0
-        self.dead_letters = DeadLetterCounts()
-        """Of the batches that nobody has told of yet."""
+        self.batches = self.rows = self.lag = self.dead_letters = 0
+        self.counts = DeadLetterCounts()
+        """The dead letters of batches that nobody has told of yet."""
 
     def seen(self, told: dict[str, Any]) -> None:
         """Keep one of Spark's progress objects; those of idle triggers are no batches."""
@@ -95,15 +95,15 @@ class Watch:
         self._query = str(told["id"])
         if told["sources"] and "addBatch" in told["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
-            buried = self.dead_letters.take(told["batchId"])
-            self._batch(progress.from_spark(told, time.time(), lag_s, buried))
+            dead = self.counts.take(told["batchId"])
+            self._batch(progress.from_spark(told, time.time(), lag_s, dead))
         self._live(time.time())
 
     def _batch(self, batch: Batch) -> None:
         progress.append(self._progress, batch)
         self.batches += 1
         self.rows += batch.rows
-        self.buried += batch.dead_letters
+        self.dead_letters += batch.dead_letters
         self.lag = batch.lag
         self._last = batch
         self._report(batch)

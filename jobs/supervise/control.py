@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from jobs.config import Project
 from jobs.config.yamlfile import suggestion
@@ -31,6 +32,7 @@ __all__ = ["ask", "down", "wait"]
 _TAKEN_WITHIN_S = 30.0
 """A supervisor looks for orders five times a second; a busy machine may be slow."""
 _BEGUN_WITHIN_S = 2.0
+"""Ten ticks of a supervisor; what is due and has not begun then has no room beside others."""
 _LOOK_S = 0.1
 
 
@@ -65,34 +67,47 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
 def wait(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
     """Wait until an order that was taken is done: what was to end has ended, after its micro-batch,
     and what was to begin goes. Raises SupervisorError after ``timeout_s``."""
-    late = f"still running after {timeout_s:.0f} s: {', '.join(jobs)}"
-    if order in (Order.STOP, Order.PAUSE):
-        _wait(lambda: not any(run.job in jobs for run in store.open_runs()), timeout_s, late)
-        return
-    if order is Order.RESTART:
-        _wait(lambda: not any(map(_is_ending, _states(store, jobs))), timeout_s, late)
-    with suppress(SupervisorError):  # there may be no room
-        _wait(lambda: not any(map(_is_due, _states(store, jobs))), _BEGUN_WITHIN_S, "")
+    ends = order in (Order.STOP, Order.PAUSE)
+    unfinished = partial(_running if ends else _ending, store, jobs)
+    if not _came(lambda: not unfinished(), timeout_s):
+        raise SupervisorError(f"still running after {timeout_s:g} s: {', '.join(unfinished())}")
+    if not ends:
+        _came(lambda: not any(map(_is_due, _states(store, jobs).values())), _BEGUN_WITHIN_S)
 
 
-def _states(store: Store, jobs: Sequence[str]) -> list[State]:
-    return [state for name, state in store.states().items() if name in jobs]
+def _running(store: Store, jobs: Sequence[str]) -> list[str]:
+    """Those with a process."""
+    running = {run.job for run in store.open_runs()}
+    return [name for name in jobs if name in running]
 
 
-def _is_ending(state: State) -> bool:
-    return state.phase is Phase.STOPPING
+def _ending(store: Store, jobs: Sequence[str]) -> list[str]:
+    """Those with a process that has been told to end."""
+    states = _states(store, jobs)
+    return [name for name, state in states.items() if state.phase is Phase.STOPPING]
+
+
+def _states(store: Store, jobs: Sequence[str]) -> dict[str, State]:
+    return {name: state for name, state in store.states().items() if name in jobs}
 
 
 def _is_due(state: State) -> bool:
     return state.phase is Phase.WAITING and state.due_s is not None and state.due_s <= time.time()
 
 
-def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+def _came(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether a condition came true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise SupervisorError(otherwise)
+            return False
         time.sleep(_LOOK_S)
+    return True
+
+
+def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    if not _came(condition, timeout_s):
+        raise SupervisorError(otherwise)
 
 
 def down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:

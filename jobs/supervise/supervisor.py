@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 import psutil
 
@@ -158,13 +157,13 @@ class Supervisor:
         if supervised.state.phase.has_process and supervised.process is None:
             supervised.state = machine.initial(supervised.rules, now, supervised.state)
 
-    def run(self, stop: Event, hurry: Event) -> None:
-        """Until ``stop`` is set; then every job is ended, and nothing is left running.
+    def run(self, stop: Callable[[], bool], hurry: Callable[[], bool]) -> None:
+        """Until ``stop`` says so; then every job is ended, and nothing is left running.
 
         ``hurry`` ends them without waiting for their micro-batches.
         """
-        while not stop.is_set():
-            stop.wait(TICK_S if self._stepped() else _AGAIN_S)
+        while not stop():
+            time.sleep(TICK_S if self._stepped() else _AGAIN_S)
         self._end_all(hurry)
 
     def _stepped(self) -> bool:
@@ -315,7 +314,7 @@ class Supervisor:
         else:
             log.info("job %s: %s: %s", name, kind, state.phase)
 
-    def _end_all(self, hurry: Event) -> None:
+    def _end_all(self, hurry: Callable[[], bool]) -> None:
         """Every job ends after its micro-batch; the next supervisor begins them anew."""
         self._ending = True
         now = time.time()
@@ -326,7 +325,7 @@ class Supervisor:
                 )
         while running := [one for one in self._jobs.values() if one.process is not None]:
             for supervised in running:
-                if hurry.is_set() and supervised.process is not None:
+                if hurry() and supervised.process is not None:
                     supervised.killed = True
                     supervised.process.kill()
                 self._look_after(supervised, time.time())

@@ -12,11 +12,9 @@ _WIDTH = 96
 
 def text() -> str:
     """Each verb's ``--help``, one after the other."""
-    from typer.main import get_command
+    from jobs.verbs.root import command
 
-    from jobs.verbs.root import build
-
-    return "\n\n".join(_helps(get_command(build()), "kfetch", None)) + "\n"
+    return "\n\n".join(_helps(command(), "kfetch", None)) + "\n"
 
 
 def _helps(command: Any, name: str, parent: Any) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,17 +110,20 @@ def _detach(project: Project, environment: str | None, listen: str | None) -> No
 
 
 @contextmanager
-def _signals() -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Events that the first signal sets, and the second."""
-    stop, hurry = threading.Event(), threading.Event()
+def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
+    """Whether a signal has come, and whether a second one.
+
+    No Event: its lock may be held by the very code that a signal's handler interrupts.
+    """
+    seen: list[int] = []
 
     def asked(number: int, frame: object) -> None:
-        (hurry if stop.is_set() else stop).set()
+        seen.append(number)
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.signal(number, asked) for number in numbers}
     try:
-        yield stop, hurry
+        yield (lambda: len(seen) > 0), (lambda: len(seen) > 1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

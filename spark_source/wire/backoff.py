@@ -63,7 +63,8 @@ def retrying(
             if first is None:
                 now = time.monotonic()
                 left_s = max(deadline, gives_up or 0.0, now) - now
-                log.warning("kfetch: %s; trying again for %.0f s", cause.message, left_s)
+                if left_s > 0:
+                    log.warning("kfetch: %s; trying again for %.0f s", cause.message, left_s)
             first = first or cause
             if not backoff.wait(deadline):
                 raise _gave_up(what, backoff.tries, first) from None

@@ -11,7 +11,7 @@ import pytest
 from jobs.run.kinds import Kind
 from jobs.supervise import control
 from jobs.supervise.answers import Answer
-from jobs.supervise.machine import Order, Phase
+from jobs.supervise.machine import Order, Phase, State
 from jobs.supervise.supervisor import Supervisor
 from tests.jobs.commands import Told
 from tests.jobs.projects import ENVIRON
@@ -78,14 +78,34 @@ def test_a_restart_is_over_when_its_command_is(stage: Stage, ordered: Ordered) -
 
 
 def test_a_restart_that_takes_too_long(stage: Stage, ordered: Ordered) -> None:
-    """A micro-batch that does not end is told, and the code is 1; the order stands."""
+    """A micro-batch that does not end is told, and the code is 1; the order stands. Of several
+    jobs those are named that have not ended; and who starts one of them waits for that, too."""
     stage.job("a", CONTINUOUS, UNTIL_TERM.replace('cp "$WORDS/stopped.json" "$1"; exit', ":"))
+    stage.job("b", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
-        stage.until_runs(supervisor, "a")
-        code, _, said = ordered(supervisor, "restart", "a", "--timeout", "0.2")
+        stage.until_runs(supervisor, "a", "b")
+        assert 0 == ordered(supervisor, "restart", "b")[0]
+        code, _, said = ordered(supervisor, "restart", "b", "a", "--timeout", "0.2")
 
-        assert (1, "kfetch: still running after 0 s: a\n") == (code, said)
+        assert (1, "kfetch: still running after 0.2 s: a\n") == (code, said)
         assert Phase.STOPPING is stage.phase("a")
+
+
+@pytest.mark.parametrize("order", [Order.START, Order.RESUME, Order.RESTART])
+def test_what_begins_is_waited_for(stage: Stage, order: Order) -> None:
+    """A run that is still ending, and then one that is due: only when it goes is the order done."""
+    phases = [Phase.STOPPING, Phase.WAITING, Phase.RUNNING]
+    states = [State(since_s=0.0, phase=phase, due_s=0.0) for phase in phases]
+    seen = []
+
+    class Looked:
+        def states(self) -> dict[str, State]:
+            seen.append(states[min(len(seen), len(states) - 1)])
+            return {"a": seen[-1]}
+
+    control.wait(Looked(), ["a"], order, timeout_s=60.0)  # type: ignore[arg-type]
+
+    assert states == seen[:3]
 
 
 def test_a_job_that_waits_for_room(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -352,9 +353,10 @@ def test_sparks_traces_go_to_its_log(
     monkeypatch.setattr(spark, "find_java", str)
     monkeypatch.setattr(spark, "delta_jars", list)
     monkeypatch.setattr(spark.os, "environ", dict(os.environ))
-    loggers = [
-        PySparkLogger.getLogger(f"{name}QueryContextLogger") for name in ("SQL", "DataFrame")
-    ]
+    names = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
+    for name in names:  # made anew here, and by whoever comes next: they keep this test's stderr
+        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
+    loggers = [PySparkLogger.getLogger(name) for name in names]
     with spark.session({}, name="a", log=tmp_path / "log", redacted=str.upper):
         for logger in loggers:
             logger.propagate = False  # as PySpark does

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from jobs.supervise.answers import Answer
 from jobs.supervise.machine import Order, Phase
 from jobs.supervise.store import directory
 from jobs.supervise.view import overview
+from jobs.verbs.supervising import _signals
 from tests.jobs.projects import JOB
 from tests.jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
 
@@ -146,22 +146,31 @@ def test_the_end_ends_all(stage: Stage) -> None:
     """At the supervisor's end no job runs; the next one begins anew, but for what was paused."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     stage.job("b", CONTINUOUS, UNTIL_TERM)
-    stop, hurry = threading.Event(), threading.Event()
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a", "b")
         stage.ask("a", Order.PAUSE)
         stage.until_phase(supervisor, "a", Phase.PAUSED)
-        stop.set()
-        supervisor.run(stop, hurry)
+        supervisor.run(stop=lambda: True, hurry=lambda: False)
 
         assert [] == stage.processes()
     with stage.take() as supervisor:
         stage.until(supervisor, lambda: len(stage.runs("b")) == 2)
 
         assert Phase.PAUSED is stage.phase("a")
-        hurry.set()
-        supervisor.run(stop, hurry)
+        supervisor.run(stop=lambda: True, hurry=lambda: True)
     assert [Kind.STOPPED, Kind.KILLED] == [run.kind for run in stage.runs("b")]
+
+
+def test_the_second_signal_hurries() -> None:
+    """Signals are counted, whatever they interrupt: one to end, one more not to wait."""
+    seen = []
+    with _signals() as (stop, hurry):
+        for number in (None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number is not None:
+                signal.raise_signal(number)
+            seen.append((stop(), hurry()))
+
+    assert [(False, False), (True, False), (True, True), (True, True)] == seen
 
 
 def test_jobs_after_others_and_room_for_one(stage: Stage) -> None:

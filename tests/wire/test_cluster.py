@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -345,3 +346,24 @@ def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
     tries = len(clock.slept) + 1
     assert f"asking: no success in {tries} tries; the first cause: first" == str(caught.value)
     assert {"code": 6, "retriable": True} == caught.value.context
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "gives_up_s", "told"),
+    [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
+)
+def test_no_more_time_is_promised_than_there_is(
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    deadline_s: int,
+    gives_up_s: int | None,
+    told: str | None,
+) -> None:
+    """The warning tells when whoever gives up last does; there is none when time is over."""
+    gives_up = None if gives_up_s is None else clock.now + gives_up_s
+    with suppress(ConnectionLost):
+        deadline = clock.now + deadline_s
+        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, gives_up)
+
+    expected = [] if told is None else [f"kfetch: x; trying again for {told} s"]
+    assert expected == caplog.messages
