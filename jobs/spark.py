@@ -281,5 +281,11 @@ def cause_of(error: BaseException) -> str:
     text = text_of(error)
     for pattern in (_OURS, _PYTHON, _JAVA):
         if found := pattern.findall(text):
-            return str(found[-1]).strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+            return _clean(found[-1])
+    lines = (_clean(line) for line in text.splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
+def _clean(sentence: str) -> str:
+    """Without what Spark puts around a sentence for programs; its log has all of it."""
+    return re.sub(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}", "", sentence.strip())

@@ -13,6 +13,9 @@ from jobs.config.yamlfile import display, suggestion
 __all__ = ["code_directories", "mistake"]
 
 
+_OURS = frozenset(("jobs", "spark_source", "pyspark_kfetch"))
+
+
 def code_directories(project_file: Path) -> list[Path]:
     """Where a project's Python is looked for: beside its file, and above ``conf/``."""
     here = project_file.parent
@@ -22,9 +25,11 @@ def code_directories(project_file: Path) -> list[Path]:
 def mistake(name: str, directories: Sequence[Path]) -> str | None:
     """What is wrong with ``module:function``; None if it is there, or in an installed package."""
     module, function = name.split(":")
+    if module.split(".")[0] in _OURS:
+        return f"the name {module} is taken by kfetch's own package: give the module another"
     file = _file(module, directories)
     if file is None:
-        if importlib.util.find_spec(module.split(".")[0]) is not None:
+        if _is_installed(module):
             return None
         places = " and ".join(map(display, directories))
         near = difflib.get_close_matches(module, _modules(module, directories), n=1)
@@ -40,6 +45,17 @@ def mistake(name: str, directories: Sequence[Path]) -> str | None:
         return None
     public = [name for name in known if not name.startswith("_")]
     return f"{display(file)} has no function {function}: {suggestion(function, public)}"
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a package has it. Any directory on Python's path looks like a package without an
+    ``__init__.py``: of such a one only the files count."""
+    package, _, rest = module.partition(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is not None:
+        return spec is not None
+    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    return bool(rest) and _file(rest, places) is not None
 
 
 def _file(module: str, directories: Sequence[Path]) -> Path | None:

@@ -165,8 +165,9 @@ class Project:
                 found += error.mistakes
             except Exception as error:  # at night the other jobs go on without it
                 found.append(mistakes.unforeseen(name, error))
+        # What is wrong in the project's file is wrong for each job, and told once.
         # Among the right ones alone: a job with a mistake is no reason to call others' names wrong.
-        return jobs, found or whole.mistakes(jobs)
+        return jobs, list(dict.fromkeys(found)) or whole.mistakes(jobs)
 
     def _unread(self) -> Iterator[str]:
         """Files that look like a job's, and are not taken for one."""

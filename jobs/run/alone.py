@@ -22,7 +22,8 @@ def alone(job: Job) -> Iterator[None]:
             if not held.enter_context(claimed(path)):
                 raise JobsError(
                     f"job {job.name} runs here already, or another on its checkpoint (process "
-                    f"{path.read_text() or '?'}): stop that run first, with SIGTERM"
+                    f"{path.read_text() or '?'}): end that run first, with kfetch pause "
+                    f"{job.name} if kfetch up runs it, else with SIGTERM"
                 )
         yield
 

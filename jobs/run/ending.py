@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from jobs.run.kinds import Kind
 from jobs.spark import cause_of, text_of
 from spark_source import errors as source_errors
 
-__all__ = ["UNDECODED", "Ending", "error_from", "kind_of", "read", "write"]
+__all__ = ["UNDECODED", "Ending", "error_from", "is_own", "kind_of", "read", "write"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,40 @@ UNDECODED = "cannot decode "
 
 
 def error_from(
-    cause: BaseException, before: str, log: Path, redacted: Callable[[str], str] = str
+    cause: BaseException,
+    before: str,
+    log: Path,
+    redacted: Callable[[str], str] = str,
+    code: Sequence[Path] = (),
 ) -> JobsError:
-    """The error that tells one of Spark's, of the class that says what kind it is."""
+    """The error that tells one of Spark's, of the class that says what kind it is.
+
+    If the project's own code raised, its line is told too: ``code`` is where that is.
+    """
     if isinstance(cause, JobsError):
         return cause
-    sentence = f"{before}: {redacted(cause_of(cause))} (see {log})"
     text = text_of(cause)
     names = _CLASS.findall(text)
+    told = cause_of(cause) if names else _raised(text, code) + cause_of(cause)
+    sentence = f"{before}: {redacted(told)} (see {log})"
     return _class_for(names[-1] if names else "", text)(sentence)
+
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
+_RAISED = re.compile(r"^(?P<name>(?:\w+\.)*\w+(?:Error|Exception)): ", re.MULTILINE)
+
+
+def _raised(text: str, code: Sequence[Path]) -> str:
+    """The line of the project's code in a worker's traceback, and the class of what it raised."""
+    places = [f"{file}:{line}" for file, line in _FRAME.findall(text) if is_own(file, code)]
+    names = _RAISED.findall(text)
+    return f"{places[-1]}: {names[-1]}: " if places and names else ""
+
+
+def is_own(file: str, code: Sequence[Path]) -> bool:
+    """Whether a file is the project's, which may have an environment and kfetch itself below it."""
+    below = any(file.startswith(f"{directory}/") for directory in code)
+    return below and "site-packages" not in file and "/jobs/run/" not in file
 
 
 def _class_for(name: str, text: str) -> type[JobsError]:

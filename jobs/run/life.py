@@ -105,7 +105,9 @@ def _failures(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
     except Exception as cause:
         # Ctrl-C reaches Spark's Python processes too: what they say then is no failure.
         if not stop.is_set():
-            raise error_from(cause, f"job {job.name} failed", log, job.redacted) from cause
+            raise error_from(
+                cause, f"job {job.name} failed", log, job.redacted, job.code
+            ) from cause
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.config import Job
 from jobs.errors import ConfigError
-from jobs.run.ending import UNDECODED
+from jobs.run.ending import UNDECODED, is_own
 from jobs.spark import cause_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _parsed(job: Job, fields: str, *at: str) -> StructType:
     try:
         found = StructType.fromDDL(fields)
     except (PySparkException, Py4JJavaError) as cause:
-        told = _CLEAN.sub("", cause_of(cause))
+        told = cause_of(cause).removesuffix(".")
     else:
         if isinstance(found, StructType):
             return found
@@ -63,10 +63,6 @@ def _parsed(job: Job, fields: str, *at: str) -> StructType:
         f"{job.document.place(at)}: {'.'.join(at)} cannot be parsed: {job.redacted(told)}: give "
         "each field a name and a type, as in event_id BIGINT, page STRING"
     )
-
-
-_CLEAN = re.compile(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}|\.$")
-"""What Spark puts around a sentence for programs."""
 
 
 def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, keep: bool) -> DataFrame:
@@ -163,10 +159,9 @@ def _where(job: Job, cause: BaseException) -> str:
     places = [
         f"{frame.filename}:{frame.lineno}: {type(cause).__name__}: "
         for frame in traceback.extract_tb(cause.__traceback__)
-        if any(str(frame.filename).startswith(f"{code}/") for code in job.code)
+        if is_own(frame.filename, job.code)
     ]
-    ours = [place for place in places if "site-packages" not in place and "/jobs/run/" not in place]
-    return ours[-1] if ours else ""
+    return places[-1] if places else ""
 
 
 _STATEFUL = re.compile(

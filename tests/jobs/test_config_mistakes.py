@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import config
-from jobs.config import yamlfile
+from jobs.config import functions, yamlfile
 from jobs.errors import ConfigError
 from tests.jobs.projects import ENVIRON, JOB, PROJECT
 
@@ -185,6 +185,11 @@ IN_JOB = [
     ),
     (
         "\n  sql: SELECT * FROM source",
+        " jobs:clicks",
+        "7: the name jobs is taken by kfetch's own package: give the module another",
+    ),
+    (
+        "\n  sql: SELECT * FROM source",
         " brokn:f",
         "7: there is no module brokn in conf and .: did you mean broken?",
     ),
@@ -216,6 +221,29 @@ def test_mistakes(project: Path, file: str, old: str, new: str, sentence: str) -
 
     assert f"{mistakes[0]}{more}"[: len(expected)] == expected
     assert "\n" not in mistakes[0]
+
+
+def test_a_bare_directory_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any directory beside the packages on Python's path is a package to Python, without code; of
+    one that has files, these are modules."""
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "inside.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert str(functions.mistake("bare:f", [])).startswith("there is no module bare in ")
+    assert str(functions.mistake("bare.other:f", [])).startswith("there is no module bare.other ")
+    assert functions.mistake("bare.inside:f", []) is None
+    assert functions.mistake("yaml.loader:f", []) is None
+
+
+def test_what_is_wrong_for_every_job_is_told_once(project: Path) -> None:
+    """An address without a port is one mistake, however many jobs read from there."""
+    clicks = project / "conf" / "jobs" / "clicks.yml"
+    (clicks.parent / "b.yml").write_text(clicks.read_text())
+    found = config.load(config.find(project), ENVIRON | {"SERVERS": "nowhere"})
+
+    (mistake,) = (told for told in found.checked()[1] if "bootstrap.servers" in told)
+    assert mistake.startswith("conf/kfetch.yml:")
 
 
 IN_YAML = [

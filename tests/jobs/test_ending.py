@@ -55,6 +55,36 @@ def test_what_a_broker_answers(code: int, kind: Kind) -> None:
     assert kind is ending.kind_of(ending.error_from(RuntimeError(text), "failed", Path("log")))
 
 
+RAISED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/env/lib/site-packages/pyspark/worker.py", line 1, in main
+{frame}
+    return 1 // number
+           ~~^^~~~~~~~
+ZeroDivisionError: integer division or modulo by zero
+\tat org.apache.spark.Something"""
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("/shop/agg.py", "/shop/agg.py:21: ZeroDivisionError: "),
+        ("/shop/conf/agg.py", "/shop/conf/agg.py:21: ZeroDivisionError: "),
+        ("/shop/.venv/lib/site-packages/other.py", ""),
+        ("/shopping/agg.py", ""),
+    ],
+)
+def test_where_the_projects_code_raised(file: str, place: str) -> None:
+    """A function of the project that raises in a worker is told by its line; a library's is not."""
+    text = RAISED.format(frame=f'  File "{file}", line 21, in g')
+    error = ending.error_from(
+        RuntimeError(text), "job a failed", Path("log"), code=[Path("/shop/conf"), Path("/shop")]
+    )
+
+    told = f"{place}integer division or modulo by zero"
+    assert f"job a failed: {told} (see log)" == str(error)
+
+
 @pytest.mark.parametrize("error", [ConfigError("a.yml:1: wrong"), SparkError("no Java")])
 def test_our_own_errors_stay(error: JobsError) -> None:
     """An error that is one sentence already is told as it is."""

@@ -135,7 +135,7 @@ PY4J = """An error occurred while calling None.org.apache.spark.api.java.JavaSpa
         (PY4J, "File file:/no/events does not exist"),
         (TRACE, "partition 3 of clicks starts at offset 9, past 7"),
         ("Traceback:\n  File x\nKeyError: 'a'\nmore", "'a'"),
-        ("[TABLE_NOT_FOUND] no such table\n'Project [*]\n+- X", "[TABLE_NOT_FOUND] no such table"),
+        ("[TABLE_NOT_FOUND] no such table. SQLSTATE: 42P01\n'Project [*]\n+- X", "no such table"),
         ("", "RuntimeError"),
     ],
 )
