@@ -32,6 +32,10 @@ sink:
 trigger: continuous
 """
 PROGRAMS = ("chromium", "chromedriver")
+FITS = """\
+const plots = [...document.querySelectorAll(".plot")];
+return innerWidth === arguments[0] && document.documentElement.scrollWidth <= innerWidth &&
+  plots.every((box) => box.querySelector("canvas").clientWidth === box.clientWidth);"""
 
 
 class Person:
@@ -71,6 +75,13 @@ class Person:
         """Type into a field."""
         self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(text)
 
+    def turns(self, width: int, height: int) -> None:
+        """The window is so large now: curves fill their boxes, and nothing lies beside the page."""
+        self.driver.set_window_size(width, height)
+        self.until(
+            lambda: self.driver.execute_script(FITS, width), f"it does not fit {width}x{height}"
+        )
+
     def complaints(self) -> list[str]:
         """What the browser says of the page: refused scripts, errors, files that are missing."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
@@ -96,7 +107,8 @@ def person() -> Iterator[Person]:
 
 
 def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -> None:
-    """Rows move without a reload, a job is paused and goes on, another's error is there in full."""
+    """Rows move without a reload, curves follow the window, a job is paused and goes on, another's
+    error is there in full."""
     project = supervised_project
     broken = BROKEN.format(topic=topic_of(project))
     (project.directory / "jobs" / "broken.yml").write_text(broken)
@@ -116,6 +128,9 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     person.until(lambda: person.text(".batches tbody tr td") not in ("", last), "no rows moved")
     person.sees("#heat", "2 partitions, none behind")
     person.until(lambda: person.driver.find_elements(By.CSS_SELECTOR, "#plot-lag canvas"), "plot")
+    person.turns(900, 400)
+    person.turns(400, 800)
+    person.turns(1280, 1000)
     person.sees(".executor tbody", "broker", "session")
 
     person.press("Pause")
