@@ -14,5 +14,5 @@ with warnings.catch_warnings():
     import kafka.record  # noqa: F401
 
 # A slow machine is no reason to fail; the time of the whole suite is watched instead.
-settings.register_profile("kfetch", deadline=None)
+settings.register_profile("kfetch", deadline=None, max_examples=50)
 settings.load_profile("kfetch")

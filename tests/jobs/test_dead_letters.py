@@ -58,7 +58,7 @@ def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_threads_lose_nothing(eager_threads: None) -> None:
     """The query's thread puts while the listener's takes: all counts are there afterwards."""
-    counts, batches = DeadLetterCounts(), 5000
+    counts, batches = DeadLetterCounts(), 2000
     writer = threading.Thread(target=lambda: [counts.put(n, n) for n in range(batches)])
     writer.start()
     while writer.is_alive():
