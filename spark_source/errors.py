@@ -2,6 +2,7 @@
 
     KfetchError
     ├── OptionError            an option is missing, unknown, malformed (the user's to mend)
+    │   ├── NoSuchPartition    a topic or partition that a new query names does not exist
     │   └── NotBuilt           the option is known, but kfetch has no such feature yet
     ├── CheckpointError        the checkpoint's offset cannot be used
     ├── DataLoss               records that were promised are gone (see ``failOnDataLoss``)
@@ -57,6 +58,10 @@ def _rebuild(cls: type[KfetchError], message: str, context: dict[str, Any]) -> K
 
 class OptionError(KfetchError, ValueError):
     """An option is missing, unknown, malformed or contradicts another."""
+
+
+class NoSuchPartition(OptionError):
+    """A topic or partition that a new query's options name does not exist. ``missing`` list."""
 
 
 class NotBuilt(OptionError):

@@ -105,7 +105,7 @@ def test_a_topic_that_does_not_exist_fails_the_query(
     source = kfetch(spark, kafka, subscribe="never-created")
 
     assert (
-        "PartitionGone: never-created: no such topic or partition at "
+        "NoSuchPartition: never-created: no such topic or partition at "
         f"{kafka.bootstrap_servers}; create it, or mend the options subscribe or assign"
     ) in failure(source, tmp_path)
 

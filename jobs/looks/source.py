@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from spark_source.errors import DataLoss, PartitionGone
+from spark_source.errors import DataLoss, NoSuchPartition
 from spark_source.model import ClusterView, Leader, TopicPartition
 from spark_source.offsets import Offsets, Position
 from spark_source.options import SourceOptions
@@ -134,7 +134,7 @@ def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
 def _missing(log: Log, view: ClusterView) -> str:
     try:
         log.check_subscription(view)
-    except PartitionGone as missing:
+    except NoSuchPartition as missing:
         return missing.message
     return ""
 

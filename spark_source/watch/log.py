@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from spark_source.errors import BrokerError, ConnectionLost, KfetchError, PartitionGone
+from spark_source.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
 from spark_source.model import ClusterView, TopicPartition
 from spark_source.offsets import Position
 from spark_source.options import EARLIEST, LATEST, SourceOptions
@@ -94,12 +94,12 @@ class Log:
         ]
 
     def check_subscription(self, view: ClusterView) -> None:
-        """Raise PartitionGone if a topic or partition that is named does not exist."""
+        """Raise NoSuchPartition if a topic or partition that is named does not exist."""
         subscription = self._options.subscription
         missing = [name for name in subscription.topics if name not in view.topics]
         missing += [str(tp) for tp in subscription.assigned if not view.exists(tp)]
         if missing:
-            raise PartitionGone(
+            raise NoSuchPartition(
                 f"{', '.join(missing)}: no such topic or partition at "
                 f"{self._bootstrap()}; create it, or mend the options subscribe or assign",
                 missing=missing,

@@ -25,6 +25,7 @@ spark_source.errors.{name}: what happened
         (TRACE.format(name="RecordsExpired"), Kind.DATA_LOSS),
         (TRACE.format(name="TopicRecreated"), Kind.DATA_LOSS),
         (TRACE.format(name="OptionError"), Kind.CONFIG),
+        (TRACE.format(name="NoSuchPartition"), Kind.CONFIG),
         (TRACE.format(name="CheckpointError"), Kind.CONFIG),
         (TRACE.format(name="BrokerError"), Kind.FAILED),
         (TRACE.format(name="AccessRefused"), Kind.AUTH),

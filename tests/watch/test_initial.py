@@ -12,8 +12,8 @@ from wire.scripted import Close
 
 from spark_source.errors import (
     ConnectionLost,
+    NoSuchPartition,
     OptionError,
-    PartitionGone,
 )
 from spark_source.model import TopicPartition
 from spark_source.options import parse
@@ -85,7 +85,7 @@ def test_initial_answer_stays(kafka: LittleKafka) -> None:
 def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing: str) -> None:
     """A new query over a topic or partition that does not exist is an error that names it."""
     driver = query(kafka, **given)
-    with pytest.raises(PartitionGone) as caught:
+    with pytest.raises(NoSuchPartition) as caught:
         driver.initial()
 
     assert (
