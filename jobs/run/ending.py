@@ -71,7 +71,7 @@ def error_from(
         return cause
     text = text_of(cause)
     names = _CLASS.findall(text)
-    told = cause_of(cause) if names else _raised(text, code) + cause_of(cause)
+    told = ("" if names else _raised(text, code)) + cause_of(cause)
     sentence = f"{before}: {redacted(told)} (see {log})"
     return _class_for(names[-1] if names else "", text)(sentence)
 
