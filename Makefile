@@ -62,7 +62,7 @@ bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, 
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 fuzz: setup ## 200,000 damaged replies through both record decoders, four minutes at most
-	@$(PY) -m tests.records.fuzz $(ARGS)
+	@$(PY) -m tests.kfetch.records.fuzz $(ARGS)
 
 clean: ## Remove what make has made here
 	rm -rf .venv .kfetch .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from kafka.admin import (
 )
 
 from integration.streams import PATIENCE_S
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 __all__ = ["deny"]
 

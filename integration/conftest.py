@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 with warnings.catch_warnings():
     # kafka-python reads its message schemas with functions that Python 3.11 deprecates (3.13
@@ -69,7 +69,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2] with Delta on its class path."""
-    from jobs.spark import session
+    from kfetch_jobs.jvm.spark import session
 
     settings = {"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"}
     log = tmp_path_factory.mktemp("spark") / "log"

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 
 @contextmanager

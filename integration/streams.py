@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 PATIENCE_S = 180
 """Nothing takes so long, but the machine may be busy with other work."""

@@ -18,9 +18,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from integration.conftest import TopicFactory
-from jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, PortTaken
-from jobs.kafka import Cluster
-from jobs.kafka.ready import known_brokers
+from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, PortTaken
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.ready import known_brokers
 
 pytestmark = pytest.mark.integration
 
@@ -169,7 +169,7 @@ def test_a_running_cluster_is_not_started_again(kafka: Cluster) -> None:
 def test_nodes_die_with_a_killed_test_run(tmp_path: Path) -> None:
     """When the process that owns a cluster gets SIGKILL, its node is gone soon after."""
     script = (
-        "import sys, time; from jobs.kafka import Cluster\n"
+        "import sys, time; from kfetch_jobs.kafka import Cluster\n"
         "print(Cluster.start(sys.argv[1]).node(1).pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
@@ -188,7 +188,7 @@ class Shell:
         self.directory = directory
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "jobs.cli", "broker", *words]
+        command = [sys.executable, "-m", "kfetch", "broker", *words]
         root = Path(__file__).parents[1]
         return subprocess.run(
             command,

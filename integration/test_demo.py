@@ -18,7 +18,7 @@ def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
     picture = tmp_path / "clicks.png"
     places = tmp_path / "temporary"
     places.mkdir()
-    command = [sys.executable, "-m", "jobs.cli", "demo", "--seconds", "8", "--rate", "5000"]
+    command = [sys.executable, "-m", "kfetch", "demo", "--seconds", "8", "--rate", "5000"]
     done = subprocess.run(
         [*command, "--json", "--picture", str(picture)],
         capture_output=True,

@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from integration.streams import wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

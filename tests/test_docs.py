@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config import reference
-from jobs.metrics import table as metrics
-from jobs.verbs import reference as commands
-from spark_source.session.transitions import diagram
+from kfetch.session.transitions import diagram
+from kfetch_jobs.config import reference
+from kfetch_jobs.metrics import table as metrics
+from kfetch_jobs.verbs import reference as commands
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,24 +35,24 @@ def test_architecture_code_runs() -> None:
 
 
 def test_architecture_diagram_is_drawn_from_the_table() -> None:
-    """ARCHITECTURE's diagram is what ``python -m spark_source.session.transitions`` prints."""
+    """ARCHITECTURE's diagram is what ``python -m kfetch.session.transitions`` prints."""
     drawn = between((ROOT / "ARCHITECTURE.md").read_text(), "transitions")
 
     assert f"```mermaid\n{diagram().strip()}\n```" == drawn.strip()
 
 
 def test_keys_of_files_are_drawn_from_the_models() -> None:
-    """JOBS.md's tables of keys are what ``python -m jobs.config.reference`` prints."""
+    """JOBS.md's tables of keys are what ``python -m kfetch_jobs.config.reference`` prints."""
     assert reference.tables() == between((ROOT / "JOBS.md").read_text(), "keys")
 
 
 def test_every_metric_is_shown() -> None:
-    """JOBS.md's table of metrics is what ``python -m jobs.metrics.table`` prints."""
+    """JOBS.md's table of metrics is what ``python -m kfetch_jobs.metrics.table`` prints."""
     assert metrics.table() == between((ROOT / "JOBS.md").read_text(), "metrics")
 
 
 def test_every_command_is_shown() -> None:
-    """JOBS.md shows each verb's help as ``python -m jobs.verbs.reference`` prints it."""
+    """JOBS.md shows each verb's help as ``python -m kfetch_jobs.verbs.reference`` prints it."""
     shown = between((ROOT / "JOBS.md").read_text(), "commands")
 
     assert f"```text\n{commands.text()}```\n" == shown
@@ -76,6 +76,6 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_named_files_exist(page: str) -> None:
     """Every path in back-quotes that names a Python file of the source exists."""
-    named = re.findall(r"`((?:spark_source|jobs|tests)/[\w/]+\.py)`", (ROOT / page).read_text())
+    named = re.findall(r"`((?:kfetch|jobs|tests)/[\w/]+\.py)`", (ROOT / page).read_text())
 
     assert [] == [name for name in named if not (ROOT / name).exists()]

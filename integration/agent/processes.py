@@ -21,7 +21,7 @@ def owner_of(process: psutil.Process) -> int | None:
     """The pid of the JVM that a process serves; None if it is no agent."""
     try:
         command = process.cmdline()
-        if "spark_source.agent" not in command:
+        if "kfetch.agent" not in command:
             return None
         return int(command[command.index("--owner") + 1].split(":")[0])
     except (psutil.Error, ValueError, IndexError):  # it ends, or is not an agent of ours

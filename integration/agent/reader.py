@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs.kafka import Cluster
-from spark_source import worker
-from spark_source.agent import inline, launch
-from spark_source.errors import KfetchError
-from spark_source.options import parse
-from spark_source.watch.driver import Driver
+from kfetch import worker
+from kfetch.agent import launch
+from kfetch.errors import KfetchError
+from kfetch.fetch import inline
+from kfetch.options import parse
+from kfetch.watch.driver import Driver
+from kfetch_jobs.kafka import Cluster
 
 
 class Reader:

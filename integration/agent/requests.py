@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from integration.conftest import TopicFactory
 from integration.faults.test_kill import PARTITIONS, Arrivals, Child, query
 from integration.records import log_ends
 from integration.streams import PATIENCE_S
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

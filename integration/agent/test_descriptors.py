@@ -18,7 +18,7 @@ from integration.agent.processes import resting
 from integration.conftest import TopicFactory
 from integration.records import producer
 from integration.streams import kfetch
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration.benchmarks.memory import Backlog
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 

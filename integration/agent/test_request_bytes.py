@@ -9,7 +9,7 @@ import pytest
 
 from integration.benchmarks.requests import MOVED, measure
 from integration.conftest import TopicFactory
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

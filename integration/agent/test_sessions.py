@@ -16,7 +16,7 @@ import pytest
 
 from integration.agent.processes import agents_of, gone
 from integration.agent.requests import Fetch, fetches
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

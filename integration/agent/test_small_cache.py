@@ -14,12 +14,12 @@ import pytest
 from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
-from jobs.kafka import Cluster
-from spark_source.agent import stats
-from spark_source.agent.fetcher import Fetcher
-from spark_source.model import FetchPosition, TopicPartition
-from spark_source.options import FetchOptions, NetworkOptions, parse
-from spark_source.watch.log import Log
+from kfetch.fetch import stats
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.model import FetchPosition, TopicPartition
+from kfetch.options import FetchOptions, NetworkOptions, parse
+from kfetch.watch.log import Log
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_source.records.arrow import SCHEMA
-from spark_source.source import KfetchDataSource
+from kfetch.records.arrow import SCHEMA
+from kfetch.source import KfetchDataSource
 
 NAME = "ceiling"
 
-_BATCH_BYTES = 4 << 20  # raw, as in spark_source.agent.reading
+_BATCH_BYTES = 4 << 20  # raw, as in kfetch.fetch.split_reader
 _BATCHES = 16
 _OVERHEAD_BYTES = 10  # of a record in a record batch, beside its value
 

@@ -29,9 +29,9 @@ import pyspark
 
 from integration.benchmarks import ceiling
 from integration.benchmarks.fill import fill
-from jobs.bytecode import add_bytecode
-from jobs.kafka import Cluster
-from jobs.spark import cause_of
+from kfetch_jobs.jvm.bytecode import add_bytecode
+from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.kafka import Cluster
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "cold"

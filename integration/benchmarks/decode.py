@@ -37,8 +37,8 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from spark_source import model, records
-from spark_source.records import SCHEMA, Columns, Slice
+from kfetch import decoding, model
+from kfetch.records import SCHEMA, Columns, Slice
 
 MIB = 1 << 20
 REPLY_BYTES, REPLIES, BATCH_BYTES = 4 * MIB, 12, 1 * MIB
@@ -136,7 +136,7 @@ def measure(data: bytes, rows: int, columns: Columns) -> dict[str, float]:
     tp = model.TopicPartition("clicks", 3)
     slices = [Slice(tp=tp, start=0, end=1 << 60, data=memoryview(copy)) for copy in copies]
     seconds, copying = best(
-        lambda turn: records.decode([slices[turn]], columns=columns),
+        lambda turn: decoding.decode([slices[turn]], columns=columns),
         lambda turn: np.copyto(target, copies[turn]),
     )
     return {
@@ -174,12 +174,12 @@ def table() -> list[dict[str, Any]]:
 FIRST = """
 import time, pyarrow, numpy, sys
 began = time.perf_counter()
-from spark_source import model, records
-records.load()
+from kfetch import decoding, model, records
+decoding.load()
 ready = time.perf_counter() - began
 tp = model.TopicPartition("clicks", 3)
 part = records.Slice(tp=tp, start=0, end=1 << 60, data=memoryview(sys.stdin.buffer.read()))
-assert records.decode([part]) is not None
+assert decoding.decode([part]) is not None
 print(ready, time.perf_counter() - began)
 """
 
@@ -206,7 +206,7 @@ def first() -> dict[str, float]:
 def clients(rows: int = 2_000_000, size: int = 100) -> dict[str, float]:
     """Rows a second of clients that read one topic of a real broker into Arrow."""
     from integration.benchmarks.fill import fill
-    from jobs.kafka import Cluster
+    from kfetch_jobs.kafka import Cluster
 
     readers: dict[str, Callable[[str], Iterator[int]]] = {
         "kfetch": by_kfetch,
@@ -235,9 +235,9 @@ def rate(found: Iterator[int], wanted: int) -> float:
 
 def by_kfetch(bootstrap: str, agent: str = "process") -> Iterator[int]:
     """The worker's half, from the driver's plan to Arrow batches: their rows."""
-    from spark_source import worker
-    from spark_source.options import parse
-    from spark_source.watch.driver import Driver
+    from kfetch import worker
+    from kfetch.options import parse
+    from kfetch.watch.driver import Driver
 
     asked = parse(
         {

@@ -24,7 +24,7 @@ from typing import Any
 
 from integration.benchmarks import ceiling, stage
 from integration.benchmarks.fill import fill, fill_skewed
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 TOPIC = "drain"
 SOURCES = (*stage.SOURCES, ceiling.NAME)

@@ -7,10 +7,10 @@ import subprocess
 from kafka import KafkaAdminClient
 
 from integration.benchmarks.stage import create
-from jobs.kafka import Cluster
-from jobs.kafka.java import find_java
-from jobs.kafka.settings import KAFKA
-from jobs.maven import jars
+from kfetch_jobs.jvm.java import find_java
+from kfetch_jobs.jvm.maven import jars
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.settings import KAFKA
 
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 

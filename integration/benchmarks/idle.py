@@ -23,7 +23,7 @@ from kafka import KafkaAdminClient
 
 from integration.benchmarks.proxy import CountingProxy, Tally, proxied
 from integration.benchmarks.stage import SOURCES, session
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 SETTLE_S = 5.0
 """From the first idle moment until counting begins."""

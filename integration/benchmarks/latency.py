@@ -33,7 +33,7 @@ from integration.benchmarks.stage import (
     settings,
     stream,
 )
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 TOPIC = "latency"
 PATIENCE_S = 60

@@ -30,7 +30,7 @@ from integration.faults.test_broker import delete, recreate
 from integration.faults.test_truncation import LOST, NEW, Unclean
 from integration.records import numbered, write
 from integration.streams import drain
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 OLD, KEPT_OF_OLD = 10, 4
 

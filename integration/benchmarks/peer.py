@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.maven import jars
+from kfetch_jobs.jvm.maven import jars
 
 # The connector is named without its own dependencies: token-provider is used for delegation tokens
 # only, and the registry this was built with lacks its 4.2.0.

@@ -23,16 +23,16 @@ from typing import Any
 import psutil
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_source import options as parsing
-from spark_source.agent.fetcher import Fetched
-from spark_source.model import Broker, ClusterView, Leader, Topic, TopicPartition
-from spark_source.offsets import Position
-from spark_source.source import KfetchStreamReader
-from spark_source.watch.driver import Driver
-from spark_source.watch.log import Log
-from spark_source.watch.poller import Poller
-from spark_source.watch.watch import Watch
-from spark_source.wire.fetch import FetchReply, PartitionReply
+from kfetch import options as parsing
+from kfetch.fetch.fetcher import AcceptedReply
+from kfetch.model import Broker, ClusterView, Leader, Topic, TopicPartition
+from kfetch.offsets import Position
+from kfetch.replies import FetchReply, PartitionReply
+from kfetch.source import KfetchStreamReader
+from kfetch.watch.driver import Driver
+from kfetch.watch.log import Log
+from kfetch.watch.poller import Poller
+from kfetch.watch.watch import Watch
 
 BROKERS = [Broker(node_id=n, host="127.0.0.1", port=9000 + n) for n in range(3)]
 TOPIC = "planned"
@@ -80,7 +80,7 @@ class ToldWatch(Watch):
             reply = FetchReply(
                 version=18, throttle_ms=0, error=0, session_id=1, partitions=(), endpoints={}
             )
-            self.replied(broker, Fetched(reply=reply, partitions=replies, offsets={}))
+            self.replied(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
 
 
 def _reply(end: int) -> PartitionReply:

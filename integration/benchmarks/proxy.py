@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobs.kafka import Cluster
-from jobs.kafka.ready import free_ports
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.ready import free_ports
 
 APIS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions", 75: "DescribeTopics"}
 _HEAD = struct.Struct(">ihh")  # length, API key, API version

@@ -25,9 +25,9 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from integration.agent.reader import Reader
 from integration.records import producer
-from jobs.kafka import Cluster
-from spark_source.agent import stats
-from spark_source.agent.stats import FetchStats
+from kfetch.fetch import stats
+from kfetch.fetch.stats import FetchStats
+from kfetch_jobs.kafka import Cluster
 
 MOVED = (10, 100, 200, 1000)
 

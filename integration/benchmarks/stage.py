@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from integration.benchmarks.peer import connector_jars
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 T = TypeVar("T")
 

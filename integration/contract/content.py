@@ -18,10 +18,10 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.record import default_records
 
 from integration.records import consumed
-from jobs.kafka import Cluster
-from spark_source import worker
-from spark_source.options import parse
-from spark_source.watch.driver import Driver
+from kfetch import worker
+from kfetch.options import parse
+from kfetch.watch.driver import Driver
+from kfetch_jobs.kafka import Cluster
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 MIB = 1 << 20

@@ -18,7 +18,7 @@ from integration.contract import content
 from integration.contract.content import Content, by_kafka_python, by_spark, by_worker, put
 from integration.records import producer
 from integration.streams import drain, kfetch, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration.contract.connector import Connector
-from spark_source.model import NO_TOPIC_ID, Broker, OffsetRange, TopicPartition
-from spark_source.planner import admit, cut
+from kfetch.model import NO_TOPIC_ID, Broker, OffsetRange, TopicPartition
+from kfetch.planner import admit, cut
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.spark import session
+from kfetch_jobs.jvm.spark import session
 
 if TYPE_CHECKING:
     import pyarrow as pa

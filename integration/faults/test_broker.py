@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from integration.conftest import TopicFactory
 from integration.records import log_ends, numbered, producer, write
 from integration.streams import drain, kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ from integration.checkpoints import batches, logged
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
 from integration.streams import PATIENCE_S, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

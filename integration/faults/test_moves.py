@@ -15,7 +15,7 @@ from integration.conftest import TopicFactory
 from integration.faults.test_broker import PARTITIONS, arriving, every
 from integration.records import log_ends
 from integration.streams import kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

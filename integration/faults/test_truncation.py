@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from integration.conftest import TopicFactory
 from integration.records import numbered, write
 from integration.streams import PATIENCE_S, drain, kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,7 @@ from kafka import KafkaAdminClient
 
 from integration.contract.content import CODECS, every_codec
 from integration.records import consumed, producer
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 VECTORS = Path(__file__).parents[2] / "tests" / "vectors"
 RECORDS = 12

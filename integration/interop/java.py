@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from integration.contract.content import Row
-from jobs.kafka import Cluster
-from jobs.kafka.java import find_java
-from jobs.kafka.settings import KAFKA
-from jobs.maven import jars
+from kfetch_jobs.jvm.java import find_java
+from kfetch_jobs.jvm.maven import jars
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.settings import KAFKA
 
 HERE = Path(__file__).parent
 _BETWEEN = "\x1f"

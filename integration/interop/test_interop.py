@@ -14,8 +14,8 @@ from integration.conftest import TopicFactory
 from integration.contract.content import CODECS, by_worker, every_codec
 from integration.interop.java import HERE, console_consumer, java, lines
 from integration.records import producer
-from jobs.kafka import Cluster
-from spark_source.records.batch import walk
+from kfetch.records.batch import walk
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

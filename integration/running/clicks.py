@@ -7,7 +7,7 @@ import re
 from kafka import KafkaProducer
 
 from integration.running.commands import Project
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 EACH = 100
 

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 
 from integration.streams import PATIENCE_S
-from jobs.kafka import Cluster
-from jobs.spark import python_path
-from jobs.supervise.processes import MARK
+from kfetch_jobs.jvm.spark import python_path
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.supervise.processes import MARK
 
 
 class Project:
@@ -39,7 +39,7 @@ class Project:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One command, however it ends."""
         return subprocess.run(
-            [sys.executable, "-P", "-m", "jobs.cli", *words],
+            [sys.executable, "-P", "-m", "kfetch", *words],
             cwd=self.directory,
             env=self.environ,
             capture_output=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.running.commands import Project
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs import config
-from jobs.config import Job, Project
-from jobs.kafka import Cluster
+from kfetch_jobs import config
+from kfetch_jobs.config import Job, Project
+from kfetch_jobs.kafka import Cluster
 
 PROJECT = """\
 storage: storage

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.streams import PATIENCE_S
-from jobs.kafka.ready import free_ports
+from kfetch_jobs.kafka.ready import free_ports
 
 __all__ = ["RULES", "Prometheus", "program", "scraping"]
 

@@ -18,14 +18,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration.streams import wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-PACKAGE = "environment/lib/python3*/site-packages/spark_source"
+PACKAGE = "environment/lib/python3*/site-packages/kfetch"
 PLAIN = {
     name: os.environ[name] for name in ("HOME", "JAVA_HOME", "TMPDIR") if name in os.environ
 } | {"PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -109,7 +109,7 @@ def test_jobs_on_a_cluster(
     }
     environ.pop("PYTHONPATH", None)  # executors are given it, and would find this tree by it
     for job in ("revenue", "sales"):
-        kfetch = [sys.executable, "-P", "-m", "jobs.cli", "run", job, "--env", "cluster"]
+        kfetch = [sys.executable, "-P", "-m", "kfetch", "run", job, "--env", "cluster"]
         done = subprocess.run(
             kfetch, cwd=shop, env=environ, capture_output=True, text=True, timeout=300
         )

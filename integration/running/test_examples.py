@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration.streams import finish
-from jobs import config
-from jobs.config import Job
-from jobs.config.trigger import Trigger
-from jobs.kafka import Cluster
-from jobs.run import sink
+from kfetch_jobs import config
+from kfetch_jobs.config import Job
+from kfetch_jobs.config.trigger import Trigger
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.run import sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -26,9 +26,9 @@ from integration.conftest import AUTHORIZER
 from integration.running import project as files
 from integration.running.commands import Project
 from integration.streams import PATIENCE_S
-from jobs import progress
-from jobs.kafka import Cluster
-from jobs.kafka.ready import free_ports
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.ready import free_ports
+from kfetch_jobs.progress import history as progress
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
 

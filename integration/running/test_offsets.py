@@ -19,14 +19,14 @@ from integration.checkpoints import batches, forget_commit
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import finish
-from jobs import backup
-from jobs.errors import JobsError
-from jobs.kafka import Cluster
-from jobs.offsets import act, back, table
-from jobs.offsets.moves import Verb
-from jobs.offsets.plan import planned
-from jobs.offsets.target import Shifted
-from jobs.run import sink
+from kfetch_jobs.checkpoints import backup
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.offsets import act, back, table
+from kfetch_jobs.offsets.moves import Verb
+from kfetch_jobs.offsets.plan import planned
+from kfetch_jobs.offsets.target import Shifted
+from kfetch_jobs.run import sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

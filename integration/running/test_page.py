@@ -16,8 +16,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from integration.running.clicks import EACH, produce, topic_of
 from integration.running.commands import Project
 from integration.streams import PATIENCE_S
-from jobs.kafka import Cluster
-from jobs.kafka.ready import free_ports
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -13,17 +13,17 @@ from pyspark.sql.types import StructType
 
 from integration.running.project import job
 from integration.streams import finish, wait_until
-from jobs import progress
-from jobs.config import Job
-from jobs.config.ddl import TYPES
-from jobs.errors import ConfigError
-from jobs.kafka import Cluster
-from jobs.metrics.batches import Batches
-from jobs.metrics.table import Sheet
-from jobs.progress import Batch
-from jobs.run import sink
-from jobs.run.watch import Watch, listener
-from tests.jobs.test_ddl import RIGHT
+from kfetch_jobs.config import Job
+from kfetch_jobs.config.ddl import TYPES
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.metrics.batches import Batches
+from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.run import sink
+from kfetch_jobs.run.watch import Watch, listener
+from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
 

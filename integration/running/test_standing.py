@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from integration.running.commands import Project
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

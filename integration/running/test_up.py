@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
 from integration.running.prometheus import program, scraping
-from jobs.kafka import Cluster
-from jobs.kafka.ready import free_ports
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -12,7 +12,7 @@ from integration.checkpoints import batches, forget_commit, logged, rewrite
 from integration.conftest import TopicFactory
 from integration.records import numbered, write
 from integration.streams import drain, kfetch, running, wait_idle, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

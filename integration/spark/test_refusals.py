@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from integration.acls import deny
 from integration.conftest import TopicFactory
 from integration.streams import PATIENCE_S, drain, kfetch
-from jobs.kafka import Cluster
-from jobs.run.ending import error_from, kind_of
-from jobs.run.kinds import Kind
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.run.ending import error_from, kind_of
+from kfetch_jobs.run.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

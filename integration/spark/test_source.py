@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from integration.conftest import TopicFactory
 from integration.records import numbered, producer, write
 from integration.streams import drain, finish, kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from integration.checkpoints import batches, forget_commit
 from integration.conftest import TopicFactory
 from integration.records import numbered, write
 from integration.streams import Delivered, drain, finish, kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

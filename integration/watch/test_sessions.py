@@ -16,7 +16,7 @@ from integration.checkpoints import batches, logged
 from integration.conftest import TopicFactory
 from integration.records import write
 from integration.streams import kfetch, running, wait_until
-from jobs.kafka import Cluster
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

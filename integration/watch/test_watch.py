@@ -14,12 +14,12 @@ from kafka import KafkaProducer
 from integration.benchmarks.idle import create
 from integration.benchmarks.proxy import proxied
 from integration.conftest import TopicFactory
-from jobs.kafka import Cluster
-from spark_source import options as parsing
-from spark_source.model import TopicPartition
-from spark_source.offsets import Offsets
-from spark_source.options import SourceOptions
-from spark_source.watch.driver import Driver
+from kfetch import options as parsing
+from kfetch.model import TopicPartition
+from kfetch.offsets import Offsets
+from kfetch.options import SourceOptions
+from kfetch.watch.driver import Driver
+from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 

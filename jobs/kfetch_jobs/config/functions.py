@@ -1,0 +1,88 @@
+"""Whether ``module:function`` of a job exists: its file is read, and never run."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kfetch_jobs.config.yamlfile import display, suggestion
+
+__all__ = ["code_directories", "mistake"]
+
+
+_OURS = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
+
+
+def code_directories(project_file: Path) -> list[Path]:
+    """Where a project's Python is looked for: beside its file, and above ``conf/``."""
+    here = project_file.parent
+    return [here, here.parent] if here.name == "conf" else [here]
+
+
+def mistake(name: str, directories: Sequence[Path]) -> str | None:
+    """What is wrong with ``module:function``; None if it is there, or in an installed package."""
+    module, function = name.split(":")
+    if module.split(".")[0] in _OURS:
+        return f"the name {module} is taken by kfetch's own package: give the module another"
+    file = _file(module, directories)
+    if file is None:
+        if _is_installed(module):
+            return None
+        places = " and ".join(map(display, directories))
+        near = difflib.get_close_matches(module, _modules(module, directories), n=1)
+        what = f"did you mean {near[0]}?" if near else f"write {module.replace('.', '/')}.py"
+        return f"there is no module {module} in {places}: {what}"
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except (OSError, SyntaxError, ValueError) as cause:
+        line = getattr(cause, "lineno", None) or 1
+        return f"{display(file)}:{line}: not Python: {getattr(cause, 'msg', None) or cause}"
+    known = set(_names(tree))
+    if function in known:
+        return None
+    public = [name for name in known if not name.startswith("_")]
+    return f"{display(file)} has no function {function}: {suggestion(function, public)}"
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a package has it. Any directory on Python's path looks like a package without an
+    ``__init__.py``: of such a one only the files count."""
+    package, _, rest = module.partition(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is not None:
+        return spec is not None
+    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    return bool(rest) and _file(rest, places) is not None
+
+
+def _file(module: str, directories: Sequence[Path]) -> Path | None:
+    path = Path(*module.split("."))
+    for directory in directories:
+        for candidate in (directory / path.with_suffix(".py"), directory / path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def _modules(module: str, directories: Sequence[Path]) -> set[str]:
+    """The modules where one is looked for: those of its package."""
+    *package, _ = module.split(".")
+    found: set[str] = set()
+    for place in (Path(directory, *package) for directory in directories):
+        files = [*place.glob("*.py"), *(path.parent for path in place.glob("*/__init__.py"))]
+        found.update(".".join((*package, file.stem)) for file in files)
+    return found
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """What the module's top level defines, assigns or imports."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))

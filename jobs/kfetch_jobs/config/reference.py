@@ -1,0 +1,91 @@
+"""The tables of keys in JOBS.md, from the models: ``python -m kfetch_jobs.config.reference``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kfetch_jobs.config.schema import schema
+from kfetch_jobs.config.values import DURATION_PATTERN
+
+__all__ = ["tables"]
+
+_FILES = {"project": "kfetch.yml", "environment": "env/NAME.yml", "job": "jobs/NAME.yml"}
+
+
+def tables() -> str:
+    """A table for each kind of file."""
+    return "\n".join(f"**`{_FILES[kind]}`**\n\n{_table(kind)}" for kind in _FILES)
+
+
+def _table(kind: str) -> str:
+    found = schema(kind)
+    lines = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    lines += _rows(found, found.get("$defs", {}), "")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(model: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[str]:
+    for key, field in model["properties"].items():
+        inside = _inside(field, parts)
+        required = key in model.get("required", ())
+        default = "required" if required else _default(field)
+        yield f"| `{prefix}{key}` | {_kind(field, inside)} | {default} | {_meaning(field)} |"
+        if inside and key != "sources":
+            yield from _rows(inside, parts, f"{prefix}{key}.")
+
+
+def _inside(field: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any] | None:
+    """The model that stands under a key, if one does."""
+    for choice in _choices(field):
+        if "$ref" in choice:
+            found = parts[choice["$ref"].rpartition("/")[2]]
+            return next((one for one in _choices(found) if "properties" in one), None)
+    return None
+
+
+def _choices(field: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
+
+
+def _kind(field: dict[str, Any], inside: dict[str, Any] | None) -> str:
+    if inside:
+        return ""
+    choices = _choices(field)
+    if len(choices) > 1:
+        return "name, or list of names"
+    one = choices[0]
+    if "enum" in one:
+        return " or ".join(f"`{value}`" for value in one["enum"])
+    if "const" in one:
+        return f"`{str(one['const']).lower()}`"
+    if one.get("pattern") == DURATION_PATTERN:
+        return "duration"
+    return _KINDS[one["type"]]
+
+
+_KINDS = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+    "object": "keys and values",
+}
+
+
+def _default(field: dict[str, Any]) -> str:
+    default = field.get("default")
+    if default in (None, "", [], {}) or isinstance(default, dict):
+        return ""
+    if any(one.get("pattern") == DURATION_PATTERN for one in _choices(field)):
+        return f"{default:g} seconds"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _meaning(field: dict[str, Any]) -> str:
+    text = " ".join(field.get("description", "").split()).replace("``", "`")
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(tables(), end="")

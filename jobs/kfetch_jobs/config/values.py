@@ -1,0 +1,115 @@
+"""The kinds of values in configuration files: text for Spark and Kafka, durations, cron times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from cronsim import CronSim, CronSimError
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from kfetch_jobs.config.yamlfile import suggestion
+
+__all__ = [
+    "DURATION_PATTERN",
+    "Cron",
+    "Duration",
+    "Options",
+    "SparkDuration",
+    "SparkSettings",
+    "Text",
+    "TimeZone",
+]
+
+
+def _option_text(value: Any) -> Any:
+    """Options are text for Spark and Kafka; YAML's true and 5 are meant as ``true`` and ``5``."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[
+    str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+Options = dict[str, Text]
+
+
+def _spark_settings(settings: Options) -> Options:
+    for name in settings:
+        if not name.startswith("spark."):
+            raise ValueError(f"{name} is no Spark setting: they start with spark.")
+    return settings
+
+
+SparkSettings = Annotated[Options, AfterValidator(_spark_settings)]
+
+DURATION_PATTERN = r"^\d+\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)$"
+_DURATION = re.compile(r"(?P<count>\d+)\s*(?P<unit>[a-z]+)")
+_NAMES = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SECONDS = {
+    "milliseconds": 0.001,
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3600.0,
+    "days": 86400.0,
+}
+_DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+
+
+def _parsed(text: Any) -> tuple[int, str]:
+    text = str(text).strip()
+    match = _DURATION.fullmatch(text)
+    if match is None or not re.match(DURATION_PATTERN, text):
+        raise ValueError("must be a number and a unit, as in 10 seconds, 500ms or 2m")
+    unit = _NAMES.get(match["unit"], match["unit"])
+    return int(match["count"]), unit if unit.endswith("s") else f"{unit}s"
+
+
+def _spark_duration(text: Any) -> str:
+    count, unit = _parsed(text)
+    return f"{count} {unit}"
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, float):  # a default of ours
+        return value
+    count, unit = _parsed(value)
+    if not count:
+        raise ValueError("must be longer than nothing")
+    return count * _SECONDS[unit]
+
+
+SparkDuration = Annotated[str, BeforeValidator(_spark_duration), _DURATION_SCHEMA]
+"""As Spark writes it: ``10 seconds``."""
+Duration = Annotated[float, BeforeValidator(_seconds), _DURATION_SCHEMA]
+"""In seconds; written with a unit."""
+
+
+def _cron(expression: str) -> str:
+    try:
+        times = CronSim(expression, datetime(2024, 1, 1, tzinfo=UTC))
+    except CronSimError as cause:
+        raise ValueError(
+            f"not a cron expression ({str(cause).lower()}): minute, hour, day, month and weekday, "
+            'as in "0 * * * *" for each full hour'
+        ) from None
+    if next(times, None) is None:
+        raise ValueError("this moment never comes")
+    return expression
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        near = suggestion(name, available_timezones())
+        hint = near if near.startswith("did") else "as in UTC or Europe/Berlin"
+        raise ValueError(f"no time zone: {hint}") from None
+    return name
+
+
+Cron = Annotated[str, AfterValidator(_cron)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]

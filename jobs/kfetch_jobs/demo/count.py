@@ -1,0 +1,32 @@
+"""What is in the Delta table: counted by Spark, after the job has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kfetch_jobs.config import Job
+from kfetch_jobs.demo.summary import Counts
+from kfetch_jobs.jvm.spark import session
+
+__all__ = ["count"]
+
+_COUNT = """
+SELECT count(*) AS rows,
+       count(DISTINCT partition, offset) AS positions,
+       count(DISTINCT event_id) FILTER (WHERE event_id >= 0 AND event_id < {produced}) AS events
+FROM {{table}}
+"""
+
+
+def count(job: Job, place: Path, *, produced: int, in_log: int) -> Counts:
+    """Compare the job's table with what was produced."""
+    with session(job.spark, name="count", log=place / "count" / "spark.log") as spark:
+        table = spark.read.format("delta").load(str(job.target))
+        row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
+        return Counts(
+            produced=produced,
+            in_log=in_log,
+            rows=row["rows"],
+            positions=row["positions"],
+            events=row["events"],
+        )

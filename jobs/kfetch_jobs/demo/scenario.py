@@ -1,0 +1,209 @@
+"""What happens in the demo, in order. Whatever way it ends, every process it started is ended.
+
+1. A Kafka broker, and the topic.        5. The job is started again, from its checkpoint.
+2. The job's process: ``kfetch run``.    6. Everything has landed, or nothing moves any more.
+3. A steady stream of click events.      7. The job is stopped, and every event counted.
+4. Midway, in a batch: SIGKILL to all.   8. A table and a picture.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kfetch.fetch import stats
+from kfetch_jobs import config
+from kfetch_jobs.config import Job
+from kfetch_jobs.demo import chart, topic
+from kfetch_jobs.demo.count import count
+from kfetch_jobs.demo.curve import curves
+from kfetch_jobs.demo.producer import Producer
+from kfetch_jobs.demo.screen import Screen
+from kfetch_jobs.demo.settings import Settings
+from kfetch_jobs.demo.summary import Kill, Summary
+from kfetch_jobs.demo.worker import Worker
+from kfetch_jobs.errors import DemoError
+from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.progress import history as progress
+
+__all__ = ["play"]
+
+TICK_S = 0.1
+IN_FLIGHT_S = 15
+"""How long to wait for a moment within a batch, which is the worst one to be killed in."""
+
+
+def play(settings: Settings, screen: Screen) -> Summary:
+    """The whole demo. Raises JobsError when a part of it fails; lost events are in the summary."""
+    began = time.monotonic()
+    with _place(settings) as place, ExitStack() as ends:
+        if settings.keep:
+            screen.say(f"everything is kept in {place}")
+        screen.say("starting Kafka …")
+        cluster = ends.enter_context(Cluster.start(place / "kafka"))
+        stage = _Stage(settings, screen, place, cluster.bootstrap_servers)
+        ends.callback(stage.end)
+        kill = stage.run()
+        in_log = topic.length(cluster.bootstrap_servers, stage.topic, settings.partitions)
+        return stage.summary(kill, in_log=in_log, began=began)
+
+
+@contextmanager
+def _place(settings: Settings) -> Iterator[Path]:
+    """A directory for everything, gone at the end unless it is kept."""
+    place = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
+    try:
+        yield place
+    finally:
+        if not settings.keep:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+class _Stage:
+    """The actors: job, producer, and what they did so far."""
+
+    def __init__(self, settings: Settings, screen: Screen, place: Path, bootstrap: str) -> None:
+        self.settings = settings
+        self.screen = screen
+        self.place = place
+        self.bootstrap = bootstrap
+        self._variables = {
+            "KFETCH_BOOTSTRAP": bootstrap,
+            "KFETCH_STORAGE": str(place / "storage"),
+        }
+        self.job = self._load()
+        self.topic = _topic(self.job)
+        self._worker: Worker | None = None
+        self.producer = Producer(
+            bootstrap,
+            self.topic,
+            partitions=settings.partitions,
+            rate=settings.rate,
+            total=settings.events,
+        )
+
+    def _load(self) -> Job:
+        project = config.load(self.settings.project, os.environ | self._variables)
+        return project.job(self.settings.job)
+
+    def end(self) -> None:
+        """End the job and the producer, whatever they are doing."""
+        self.producer.stop()
+        if self._worker is not None:
+            self._worker.kill()
+
+    def run(self) -> Kill:
+        """From the first event to the last row."""
+        topic.create(self.bootstrap, self.topic, self.settings.partitions)
+        self._start_job("starting the job: kfetch run …")
+        self.producer.start()
+        self._wait_for(lambda: self._landed() > 0, "the job", self._landed)
+        self.screen.say(f"producing {self.settings.rate:,} events a second to {self.topic} …")
+        self.producer.go()
+        self._wait_midway()
+        kill = self._kill()
+        self._wait_for(lambda: not self.producer.is_alive(), "the producer", self._produced)
+        self._wait_for(self._all_landed, "the job", self._landed)
+        self.screen.say("all has landed; stopping the job and counting …")
+        self._alive().stop()
+        return kill
+
+    def _start_job(self, line: str) -> None:
+        self.screen.say(line)
+        self._worker = Worker(self.job, self.settings.project, self._variables)
+
+    def _alive(self) -> Worker:
+        assert self._worker is not None
+        return self._worker
+
+    def _wait_midway(self) -> None:
+        half = self.settings.events // 2
+        self._wait_for(lambda: self._produced() >= half, "the producer", self._produced)
+        deadline = time.monotonic() + IN_FLIGHT_S
+        while batch_in_flight(Path(self.job.checkpoint)) is None and time.monotonic() < deadline:
+            self._tick(0.01)
+
+    def _kill(self) -> Kill:
+        batch = batch_in_flight(Path(self.job.checkpoint))
+        at = time.time()
+        processes = self._alive().kill()
+        within = "" if batch is None else f" in batch {batch}"
+        self._start_job(f"SIGKILL to the job's {processes} processes{within}; starting it again …")
+        return Kill(at=at, restarted=self._alive().started, processes=processes, batch=batch)
+
+    def _produced(self) -> int:
+        return self.producer.acknowledged
+
+    def _landed(self) -> int:
+        batches = progress.read(progress.file_of(self.job.directory))
+        return batches[-1].end if batches else 0
+
+    def _all_landed(self) -> bool:
+        return self._landed() >= sum(self.producer.log_ends.values())
+
+    def _wait_for(self, condition: Callable[[], bool], who: str, count: Callable[[], int]) -> None:
+        """Until the condition holds. ``count`` must go on moving for as long as it doesn't."""
+        last, moved = count(), time.monotonic()
+        while not condition():
+            self._tick(TICK_S)
+            if (now := count()) != last:
+                last, moved = now, time.monotonic()
+            if time.monotonic() - moved > self.settings.patience_s:
+                raise DemoError(
+                    f"{who} stands still at {last:,} events for {self.settings.patience_s:.0f} s: "
+                    "run the demo with --keep and read the logs"
+                )
+
+    def _tick(self, seconds: float) -> None:
+        self.producer.check()
+        self._alive().check()
+        self.screen.move(self._produced(), self._landed())
+        time.sleep(seconds)
+
+    def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
+        """Count, and draw."""
+        counts = count(self.job, self.place, produced=self._produced(), in_log=in_log)
+        batches = progress.read(progress.file_of(self.job.directory))
+        drawn = curves(self.producer.curve, batches, kill)
+        title = (
+            f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "
+            f"{counts.lost:,} lost, {counts.duplicated:,} duplicated"
+        )
+        chart.draw(drawn, title, self.settings.picture)
+        first, last = self.producer.curve[0][0], self.producer.curve[-1][0]
+        return Summary(
+            counts=counts,
+            fetches=_fetches(self.job),
+            kill=kill,
+            producing_s=last - first,
+            landing_s=batches[-1].finished - first,
+            total_s=time.monotonic() - began,
+            picture=str(self.settings.picture),
+            kept=str(self.place) if self.settings.keep else None,
+        )
+
+
+def batch_in_flight(checkpoint: Path) -> int | None:
+    """The micro-batch that is planned in the checkpoint, but not committed."""
+    planned, committed = (_newest(checkpoint / name) for name in ("offsets", "commits"))
+    return planned if planned is not None and planned != committed else None
+
+
+def _newest(log: Path) -> int | None:
+    return max((int(path.name) for path in log.glob("[0-9]*") if path.name.isdigit()), default=None)
+
+
+def _topic(job: Job) -> str:
+    if job.file.source is None or job.file.source.subscribe is None:
+        raise DemoError(f"the demo fills one topic, so job {job.name} needs source.subscribe")
+    return job.file.source.subscribe
+
+
+def _fetches(job: Job) -> stats.FetchStats:
+    directory = job.source_options().get("kfetch.statsDirectory")
+    return stats.read(Path(directory)) if directory else stats.FetchStats()

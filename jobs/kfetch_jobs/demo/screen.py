@@ -1,0 +1,74 @@
+"""What the terminal shows while the demo runs, and the table at its end.
+
+All of it but the table goes to stderr: stdout is for results.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from kfetch_jobs.demo.summary import Summary
+
+__all__ = ["Screen", "show"]
+
+
+class Screen:
+    """Lines that stay, above two bars that move: events produced, rows in Delta."""
+
+    def __init__(self, total: int) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._total = total
+        self._bars = Progress(
+            TextColumn("{task.description:>10}"),
+            BarColumn(bar_width=40),
+            TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+            refresh_per_second=4,
+            # A file or a pipe gets the lines alone.
+            disable=not self._console.is_terminal,
+        )
+        self._ids: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Screen:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self._console.print(line)
+
+    def move(self, produced: int, landed: int) -> None:
+        """Where the two bars are."""
+        self._move("produced", produced, "")
+        self._move("in Delta", landed, f"lag {max(0, produced - landed):,}")
+
+    def _move(self, name: str, completed: int, note: str) -> None:
+        if name not in self._ids:
+            self._ids[name] = self._bars.add_task(name, total=self._total, note="")
+        self._bars.update(self._ids[name], completed=completed, note=note)
+
+
+def show(summary: Summary) -> None:
+    """The table, on stdout."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, text in summary.rows():
+        bad = name in ("lost", "duplicated") and text != "0"
+        table.add_row(name, text, style="bold red" if bad else None)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"picture: {summary.picture}", soft_wrap=True)
+    if summary.kept:
+        console.print(f"kept:    {summary.kept}", soft_wrap=True)

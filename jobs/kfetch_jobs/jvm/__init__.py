@@ -1,0 +1,1 @@
+"""Programs of the JVM: where Java is, jars from Maven, and a Spark session with Delta."""

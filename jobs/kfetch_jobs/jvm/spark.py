@@ -1,0 +1,276 @@
+"""Spark for a job: one session with Delta, in this Python, quiet; local, or on a cluster.
+
+    with session(settings, log=directory / "spark.log") as spark: ...
+
+Delta's jars come from ``maven.py``. Spark's own way, ``spark.jars.packages``, asks Ivy: it is slow,
+and fails over POM-only modules in a local Maven repository. What the JVM and Spark's Python
+workers say goes to the log file: the terminal is for kfetch's own lines.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kfetch_jobs.errors import JobsError, SparkError
+from kfetch_jobs.jvm.java import find_java
+from kfetch_jobs.jvm.maven import jars
+from kfetch_jobs.util.redact import pumped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DELTA", "cause_of", "delta_jars", "session", "text_of"]
+
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Spark and Delta are made for clusters: 200 and 50 tasks to sort a handful of rows.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+@contextmanager
+def session(
+    settings: Mapping[str, str],
+    *,
+    name: str,
+    log: Path,
+    code: Sequence[Path] = (),
+    redacted: Callable[[str], str] = str,
+) -> Iterator[SparkSession]:
+    """A Spark session that ends with the block. ``settings`` have the last word.
+
+    ``code`` is where Spark's Python workers find the modules of a project; ``log`` has what they
+    and the JVM say, as ``redacted`` leaves it.
+    """
+    find_java()  # Spark's own message about a missing Java is a page long
+    log.parent.mkdir(parents=True, exist_ok=True)
+    merged = _merged(settings, log.parent)
+    _prepare_environment(merged, code)
+    with pumped(log, redacted) as output:
+        try:
+            spark = _started(name, merged, log, output)
+            try:
+                with _traces_to(output):
+                    yield spark
+            finally:
+                # A signal to the process group ends the JVM too, perhaps before this.
+                with suppress(Exception):
+                    spark.stop()
+        finally:
+            _end_jvm()  # there is one after a failed start, too, and it has the log open
+
+
+def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _output_to(output):  # the JVM inherits it, and from the JVM the Python workers
+        try:
+            return builder.getOrCreate()
+        except Exception as cause:
+            raise SparkError(f"Spark does not start: {cause_of(cause)} (see {log})") from cause
+
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def _merged(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """The user's settings over ours; of the JVM's options, ours and then the user's."""
+    merged = _DEFAULTS | _placed(directory) | _elsewhere(settings) | dict(settings)
+    java = (_java_options(_temporary(directory)), settings.get(_JAVA_OPTIONS, ""))
+    return merged | {_JAVA_OPTIONS: " ".join(java).strip()}
+
+
+def _placed(directory: Path) -> dict[str, str]:
+    """Settings that name files. What a killed Spark leaves behind stays in its directory."""
+    temporary = _temporary(directory)
+    return {
+        "spark.jars": ",".join(map(str, delta_jars())),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(temporary),
+        "spark.python.unix.domain.socket.dir": str(_for_sockets(temporary)),
+    }
+
+
+def _temporary(directory: Path) -> Path:
+    temporary = directory / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return temporary
+
+
+def _for_sockets(directory: Path) -> Path:
+    """The first of three directories in which a socket's path is short enough for the system."""
+    for candidate in (directory, Path(tempfile.gettempdir())):
+        if len(os.fsencode(candidate / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX:
+            return candidate
+    # Random names, and under the usual umask only their owner can connect to them.
+    return Path("/tmp")  # noqa: S108
+
+
+_SOCKET_PATH_MAX = 103
+"""bytes on macOS; Linux has 107"""
+
+
+def _java_options(temporary: Path) -> str:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    return f'-Dlog4j2.configurationFile={log4j.as_uri()} "-Djava.io.tmpdir={temporary}"'
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars without those whose artifact comes with PySpark, in whichever version."""
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise JobsError("Spark is not installed: install kfetch[jobs]")
+    shipped = {_artifact(jar) for jar in (Path(package.origin).parent / "jars").glob("*.jar")}
+    return [jar for jar in jars(DELTA) if _artifact(jar) not in shipped]
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.stem)
+
+
+def _elsewhere(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings for executors on other machines, which don't have this one's directories."""
+    if _is_local(settings):
+        return {}
+    found = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108
+    if shipped := _shipped(settings):
+        found["spark.executorEnv.PATH"] = f"./{shipped}/bin:/usr/local/bin:/usr/bin:/bin"
+    return found
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings.get("spark.master", _DEFAULTS["spark.master"]).startswith("local")
+
+
+def _shipped(settings: Mapping[str, str]) -> str:
+    """The directory into which executors unpack the environment that ``spark.archives`` names
+    first, as ``FILE#DIRECTORY``; empty without one."""
+    return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
+
+
+def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:
+    """What Spark reads from the environment alone."""
+    if not _is_local(settings) and _shipped(settings):
+        # Spark has one name for Python here and in executors: each finds its own by PATH.
+        python = "python3"
+        here = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([here, *_directories("PATH")])
+    else:
+        python = sys.executable  # else it is whatever python3 is on the PATH, without kfetch
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *_directories("PYTHONPATH")])
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    if _is_local(settings):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _directories(name: str) -> list[str]:
+    """Those that a variable has."""
+    return [path for path in os.environ.get(name, "").split(os.pathsep) if path]
+
+
+@contextmanager
+def _output_to(output: int) -> Iterator[None]:
+    """Point the file descriptors 1 and 2 elsewhere, for what is started meanwhile."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        for number in kept:
+            os.dup2(output, number)
+        yield
+    finally:
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
+
+
+@contextmanager
+def _traces_to(output: int) -> Iterator[None]:
+    """PySpark logs a mistake in a query before it raises it, as JSON with pages of the JVM's trace:
+    write that here, not to the terminal."""
+    from pyspark.logger import PySparkLogger
+
+    handlers = [
+        handler
+        for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+        for handler in PySparkLogger.getLogger(name).handlers
+        if isinstance(handler, logging.StreamHandler)
+    ]
+    with open(os.dup(output), "w") as file:
+        before = [(handler, handler.setStream(file)) for handler in handlers]
+        try:
+            yield
+        finally:
+            for handler, stream in before:
+                if stream is not None:
+                    handler.setStream(stream)
+
+
+def _end_jvm() -> None:
+    """PySpark would keep its JVM for a next session; here there is none."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM's word to leave
+    try:
+        gateway.proc.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
+    re.MULTILINE,
+)
+# Py4J's own errors have the exception after a colon alone.
+_JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
+
+
+def text_of(error: BaseException) -> str:
+    """All that an exception says; one of Spark's has its causes in the JVM's trace alone."""
+    description = getattr(error, "_desc", None)
+    told = str(error) if description is None else str(description)
+    return f"{told}\n{getattr(error, '_stackTrace', None) or ''}"
+
+
+def cause_of(error: BaseException) -> str:
+    """The sentence in one of Spark's exceptions, which hold whole tracebacks of two languages."""
+    text = text_of(error)
+    for pattern in (_OURS, _PYTHON, _JAVA):
+        if found := pattern.findall(text):
+            return _clean(found[-1])
+    lines = (_clean(line) for line in text.splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
+def _clean(sentence: str) -> str:
+    """Without what Spark puts around a sentence for programs; its log has all of it."""
+    return re.sub(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}", "", sentence.strip())

@@ -1,0 +1,146 @@
+"""``kfetch broker``: a local Kafka to try things with. Starts, shows and stops; nothing more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kfetch_jobs.errors import ConfigError
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch_jobs.kafka.cluster import Status
+
+__all__ = ["app"]
+
+DIRECTORY = Path(".kfetch/broker")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="A real Apache Kafka on this machine, for trying things: no Docker, no installation.",
+)
+
+Dir = Annotated[
+    Path, typer.Option("--dir", help="Where the broker keeps everything: data, logs, state.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+@app.command()
+def start(
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=9, help="How many brokers; 1, or what is there.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1024, max=65000, help="The first broker's port; the next take the next."),
+    ] = None,
+    directory: Dir = DIRECTORY,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="K=V", help="A line for server.properties; repeatable."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds until all brokers must answer.")] = 60,
+    as_json: Json = False,
+) -> None:
+    """Start Kafka in the background, and print its address once it answers.
+
+    Needs Java 17 or later. Kafka itself is downloaded the first time, and kept. Where a stopped
+    or dead broker left its data, that data is used again, at the same address.
+
+    \b
+    Example: a broker that clients find at 127.0.0.1:9092
+      kfetch broker start --port 9092
+    Example: three brokers that keep records for a minute
+      kfetch broker start --nodes 3 --property log.retention.ms=60000
+    """
+    from kfetch_jobs.kafka.cluster import Cluster
+
+    _announce_download()
+    cluster = Cluster.start(
+        directory,
+        nodes=nodes,
+        port=port,
+        properties=parse_properties(properties) if properties else None,
+        detached=True,
+        timeout_s=timeout,
+    )
+    status = cluster.status()
+    if as_json:
+        _print_json(status, reused=cluster.reused)
+        return
+    typer.echo(f"Kafka is ready at {status.bootstrap_servers}")
+    if cluster.reused:
+        typer.echo(f"with the data of an earlier start (remove {directory} for an empty one)")
+    typer.echo(f"stop it with: kfetch broker stop{_dir_option(directory)}")
+
+
+@app.command()
+def status(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
+    """Show which brokers run, and where. Exits with 1 unless all of them do.
+
+    \b
+    Example: the address, for a script
+      kfetch broker status --json | jq -r .bootstrap_servers
+    """
+    from kfetch_jobs.kafka.cluster import Cluster
+
+    now = Cluster.attach(directory).status()
+    if as_json:
+        _print_json(now)
+    else:
+        for node in now.nodes:
+            state = f"pid {node.pid}" if node.pid else "not running"
+            typer.echo(f"node {node.node_id}  {node.address}  {state}")
+    if now.running < len(now.nodes):
+        raise typer.Exit(1)
+
+
+@app.command()
+def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
+    """Stop the brokers. Their data stays, and the next start uses it again.
+
+    \b
+    Example: stop, and forget all data
+      kfetch broker stop && rm -r .kfetch/broker
+    """
+    from kfetch_jobs.kafka.cluster import Cluster
+
+    cluster = Cluster.attach(directory)
+    running = cluster.status().running
+    cluster.stop()
+    if as_json:
+        _print_json(cluster.status(), stopped=running)
+    else:
+        typer.echo(f"stopped {running} node(s)" if running else "no broker was running")
+
+
+def parse_properties(lines: list[str]) -> dict[str, str]:
+    """``k=v`` lines as a mapping; the value may contain further equals signs."""
+    pairs = [line.partition("=") for line in lines]
+    for (key, equals, _), line in zip(pairs, lines, strict=True):
+        if not (key.strip() and equals):
+            raise ConfigError(f"--property {line} is not of the form key=value")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _announce_download() -> None:
+    from kfetch_jobs.jvm.java import find_java
+    from kfetch_jobs.jvm.maven import cache_directory, cached
+    from kfetch_jobs.kafka.settings import KAFKA
+
+    find_java()  # before the download: without it there is no use in one
+    if not cached(*KAFKA):
+        typer.echo(f"downloading Kafka to {cache_directory()}, once; a minute or two", err=True)
+
+
+def _dir_option(directory: Path) -> str:
+    return "" if directory == DIRECTORY else f" --dir {directory}"
+
+
+def _print_json(status: Status, **more: object) -> None:
+    typer.echo(json.dumps(asdict(status) | {"running": status.running} | more))

@@ -1,0 +1,245 @@
+"""A cluster of Kafka nodes in one directory: started for a test, or detached for a person."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
+from kfetch_jobs.kafka import ready, state
+from kfetch_jobs.kafka.node import Machine, Node
+from kfetch_jobs.util.files import locked
+
+__all__ = ["Cluster", "NodeStatus", "Status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node, as it is now."""
+
+    node_id: int
+    address: str
+    pid: int | None
+    """None when it does not run"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The cluster, as it is now."""
+
+    directory: str
+    cluster_id: str
+    bootstrap_servers: str
+    nodes: tuple[NodeStatus, ...]
+
+    @property
+    def running(self) -> int:
+        """How many nodes run."""
+        return sum(node.pid is not None for node in self.nodes)
+
+
+class Cluster:
+    """Kafka nodes on 127.0.0.1 whose data lives in one directory.
+
+    As a context manager it kills its nodes at the end, unless it is detached. The nodes of a
+    cluster that is not detached die with this process in any case. The data stays.
+    """
+
+    def __init__(self, machine: Machine, *, reused: bool = False) -> None:
+        self._machine = machine
+        self.reused = reused
+        """whether it was started over the data of an earlier one"""
+
+    @classmethod
+    def start(
+        cls,
+        directory: Path | str,
+        *,
+        nodes: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        port: int | None = None,
+        heap: str | None = None,
+        detached: bool = False,
+        timeout_s: float = 60,
+    ) -> Cluster:
+        """Start all nodes and wait until each answers and knows all others.
+
+        A directory with the data of an earlier cluster is started again: same cluster id, same
+        ports, and the same nodes, properties and heap where none are given. ``port`` is the first
+        node's, the next nodes take the ports that follow.
+        """
+        path = Path(directory).absolute()
+        state.claim(path)
+        with locked(path / state.START_LOCK):
+            old = state.load(path)
+            cluster = cls(Machine(path, detached=detached), reused=old is not None)
+            if old is not None:
+                cluster._refuse_running()
+            new = _fitted(path, old, nodes, port) if old else _fresh(nodes or 1, port)
+            for node in new.nodes:  # before anything is written
+                ready.check_free(node.node_id, node.port, node.controller_port)
+            told = new.properties if properties is None else dict(properties)
+            state.save(path, replace(new, heap=heap or new.heap, properties=told))
+            try:
+                cluster._bring_up(time.monotonic() + timeout_s)
+            except BaseException:
+                # The next start must not inherit the port or property that made this one fail.
+                state.save(
+                    path, old or replace(_fresh(nodes or 1, None), cluster_id=new.cluster_id)
+                )
+                raise
+        return cluster
+
+    @classmethod
+    def attach(cls, directory: Path | str) -> Cluster:
+        """The cluster that another process started in the directory. Its nodes outlive this one."""
+        machine = Machine(Path(directory).absolute(), detached=True)
+        _ = machine.state  # raises when there is none
+        return cls(machine)
+
+    def _refuse_running(self) -> None:
+        status = self.status()
+        if status.running:
+            count = (
+                f"{status.running} of {len(status.nodes)} nodes are"
+                if (status.running < len(status.nodes))
+                else "the broker is"
+            )
+            raise AlreadyRunning(
+                f"{count} already running at {status.bootstrap_servers} in {status.directory}: "
+                f"use it, or end it with kfetch broker stop"
+            )
+
+    def _bring_up(self, deadline: float) -> None:
+        _ = self._machine.java  # one clear error, before threads
+        with self._dead_on_error(), ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+            list(pool.map(Node.prepare, self.nodes))
+            for node in self.nodes:
+                node.launch()
+            ids = {node.node_id for node in self.nodes}
+            list(pool.map(lambda node: node.wait_ready(ids, deadline), self.nodes))
+
+    @contextmanager
+    def _dead_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of the cluster is."""
+        return self._machine.directory
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, running or not."""
+        return [Node(self._machine, node.node_id) for node in self._machine.state.nodes]
+
+    def node(self, node_id: int) -> Node:
+        """The node of this id; ids count from 1."""
+        ids = [node.node_id for node in self._machine.state.nodes]
+        if node_id not in ids:
+            raise NotRunning(f"there is no node {node_id}, only {', '.join(map(str, ids))}")
+        return Node(self._machine, node_id)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, as clients want them."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster; kept with the data."""
+        return self._machine.state.cluster_id
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all running nodes since each started."""
+        return sum(node.cpu_seconds() for node in self.nodes if node.running)
+
+    def status(self) -> Status:
+        """Which nodes run, and where."""
+        return Status(
+            directory=str(self.directory),
+            cluster_id=self.cluster_id,
+            bootstrap_servers=self.bootstrap_servers,
+            nodes=tuple(
+                NodeStatus(node_id=node.node_id, address=node.address, pid=node.pid)
+                for node in self.nodes
+            ),
+        )
+
+    def stop(self, timeout_s: float = 20) -> None:
+        """End all nodes with SIGTERM; what still lives after ``timeout_s`` is killed."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.nodes:
+            node.terminate()
+        ready.wait_until(lambda: not self.status().running, deadline)
+        self.kill()
+
+    def kill(self) -> None:
+        """End all nodes with SIGKILL."""
+        for node in self.nodes:
+            node.kill()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._machine.detached:
+            self.kill()
+
+
+def _fresh(count: int, port: int | None) -> state.State:
+    if count < 1:
+        raise BrokerToolError(f"a cluster has at least one node, not {count}")
+    free = ready.free_ports(2 * count)
+    nodes = tuple(
+        state.NodeState(
+            node_id=1 + i,
+            port=free[i] if port is None else port + i,
+            controller_port=free[count + i],
+        )
+        for i in range(count)
+    )
+    return state.State(cluster_id=_new_cluster_id(), nodes=nodes, heap="512m")
+
+
+def _fitted(directory: Path, old: state.State, count: int | None, port: int | None) -> state.State:
+    have = len(old.nodes)
+    if count not in (None, have):
+        raise BrokerToolError(
+            f"{directory} holds the data of {have} node(s), not {count}: "
+            f"start it with --nodes {have}, or name another directory"
+        )
+    return replace(old, nodes=tuple(_rehoused(node, port) for node in old.nodes))
+
+
+def _rehoused(node: state.NodeState, port: int | None) -> state.NodeState:
+    # Clients know the client port, so that one moves only when asked to. The controllers' ports
+    # are our own affair: while all nodes are down any free one will do.
+    kept = ready.is_free(node.controller_port)
+    return replace(
+        node,
+        port=node.port if port is None else port + node.node_id - 1,
+        controller_port=node.controller_port if kept else ready.free_ports(1)[0],
+    )
+
+
+def _new_cluster_id() -> str:
+    """16 random bytes, as Kafka writes them. None starts with a dash: that would be an option."""
+    name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return _new_cluster_id() if name.startswith("-") else name

@@ -1,0 +1,103 @@
+"""When does a node answer, and on which ports may it listen? Asked of the network, on loopback."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection
+
+from kfetch_jobs.errors import PortTaken
+from kfetch_jobs.kafka.neighbours import directory_at
+from kfetch_jobs.kafka.settings import HOST
+
+__all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
+
+# Below the range that Linux (32768) and macOS (49152) take the ports of outgoing connections from:
+# while a node is down, no client of anything can sit on its port.
+_PORTS = range(20000, 32000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens now."""
+    found: list[int] = []
+    while len(found) < count:
+        # Not `random`: two test runs with one seed would choose the same ports.
+        port = secrets.choice(_PORTS)
+        if port not in found and is_free(port):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As a server would: connections in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def check_free(node_id: int, *ports: int) -> None:
+    """Raise PortTaken for the first port that is not free."""
+    for port in ports:
+        if not is_free(port):
+            raise PortTaken(f"node {node_id} needs port {port}, and {_whose(port)}")
+
+
+def _whose(port: int) -> str:
+    neighbour = directory_at(port)
+    if neighbour is None:
+        return "another process has it: end that process, or start with another --port"
+    return (
+        f"kfetch's broker of {neighbour} has it: use that one, end it with kfetch broker stop "
+        f"--dir {neighbour}, or start with another --port"
+    )
+
+
+def known_brokers(port: int, timeout_s: float) -> set[int]:
+    """The ids of the brokers that the one on ``port`` knows; empty while it does not answer.
+
+    A broker answers its first request only once its own registration is in force, so a full set
+    from every node's own port means a whole cluster.
+    """
+    from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+    request = MetadataRequest[9](topics=[], allow_auto_topic_creation=False)
+    request.with_header(correlation_id=1, client_id="kfetch-ready")
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+            connection.sendall(request.encode(header=True, framed=True))
+            (length,) = struct.unpack(">i", _read(connection, 4))
+            reply = _read(connection, length)
+    except OSError:
+        return set()
+    return {broker.node_id for broker in MetadataResponse[9].decode(reply, header=True).brokers}
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        part = connection.recv(length - len(data))
+        if not part:
+            raise ConnectionResetError("closed")
+        data += part
+    return data
+
+
+def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 0.05) -> bool:
+    """Ask until the condition holds; False when the deadline (``time.monotonic``) passes first."""
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
+def missing(expected: Collection[int], port: int) -> set[int]:
+    """The brokers that the one on ``port`` does not know yet."""
+    return set(expected) - known_brokers(port, timeout_s=2)

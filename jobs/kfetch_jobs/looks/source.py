@@ -1,0 +1,192 @@
+"""One source of a job as it stands in Kafka: partitions, log starts and ends, where reading goes
+on, and what of that is gone. Asks with the source's own look-ups and its own loss policy; opens no
+fetch session, so a running query doesn't notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from kfetch.errors import DataLoss, NoSuchPartition
+from kfetch.model import ClusterView, Leader, TopicPartition
+from kfetch.offsets import Offsets, Position
+from kfetch.options import SourceOptions
+from kfetch.watch.log import Log
+from kfetch.watch.loss import LossPolicy
+from kfetch.watch.starting import starting_positions
+
+__all__ = ["PATIENCE_S", "Partition", "Standing", "impatient", "look"]
+
+PATIENCE_S = 10.0
+"""Somebody waits at the terminal: one look-up may take so long, and is not repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Where one partition stands. Offsets; None where nobody can tell, for want of a leader."""
+
+    tp: TopicPartition
+    log_start: int | None = None
+    log_end: int | None = None
+    """The high watermark, or the last stable offset of a read_committed source."""
+    position: int | None = None
+    """The next offset that the job reads; if that is gone, the first that is left."""
+    leader: int | None = None
+    """The broker's id."""
+    new: bool = False
+    """The checkpoint has no position of it."""
+    lost: bool = False
+    """The checkpoint's position is gone."""
+
+    @property
+    def behind(self) -> int | None:
+        """Offsets from the position to the log's end."""
+        if self.position is None or self.log_end is None:
+            return None
+        return max(0, self.log_end - self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One source. Without a checkpoint, positions are those of ``startingOffsets``."""
+
+    partitions: tuple[Partition, ...]
+    topic_ids: Mapping[str, UUID]
+    losses: tuple[str, ...] = ()
+    """Why the checkpoint's offsets don't fit the log: a sentence each."""
+    missing: str = ""
+    """That topics or partitions which the job names don't exist. A run that goes on from a
+    checkpoint waits for them."""
+
+    @property
+    def behind(self) -> int:
+        """Offsets of all partitions of which it is known."""
+        return sum(partition.behind or 0 for partition in self.partitions)
+
+    @property
+    def leaderless(self) -> tuple[TopicPartition, ...]:
+        """Partitions that can't be read now."""
+        return tuple(each.tp for each in self.partitions if each.leader is None)
+
+
+def look(
+    options: SourceOptions, start: Offsets | None = None, planned: Offsets | None = None
+) -> Standing:
+    """Ask the cluster where a source stands that goes on from ``start``.
+
+    ``planned`` is the end of a micro-batch that has to run again: it must fit too. Raises
+    KfetchError: brokers can't be reached, or a topic of a new job doesn't exist.
+    """
+    with closing(Log(impatient(options))) as log:
+        return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
+
+
+def impatient(options: SourceOptions) -> SourceOptions:
+    """The same options, for somebody who waits at the terminal."""
+    network = options.network
+    within = min(network.request_timeout_s, PATIENCE_S)
+    connect = min(network.connect_timeout_s, PATIENCE_S)
+    network = replace(network, request_timeout_s=within, connect_timeout_s=connect)
+    return replace(options, lookup_retries=0, network=network)
+
+
+def _from_beginning(options: SourceOptions, log: Log) -> Standing:
+    view = log.view()
+    log.check_subscription(view)
+    positions = starting_positions(options.starting, log, view)
+    starts, ends = log.starts(positions), log.ends(positions)
+    return Standing(
+        partitions=_partitions(view, positions, positions, starts, ends),
+        topic_ids=_ids(view),
+    )
+
+
+def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
+    view = log.settled_view(start.positions)
+    missing = _missing(log, view)
+    here = log.partitions(view)
+    led = [tp for tp in here if view.leader(tp) is not None]
+    starts, ends = log.starts(led), log.ends(led)
+    losses: list[DataLoss] = []
+    seen = _Seen(view=view, here=frozenset(here), starts=starts)
+    policy = LossPolicy(log, seen, fail=False, tell=losses.append)
+    if planned is not None:
+        ends = policy.ends(ends, policy.sound(planned))
+    sound = policy.sound(start)
+    ends = policy.ends(ends, sound)
+    new = [tp for tp in led if tp not in start.positions]
+    fresh = frozenset(new)
+    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
+    lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
+    begin |= policy.new_partitions(new)
+    found = _partitions(view, here, begin, starts, ends)
+    return Standing(
+        partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in found),
+        topic_ids=_ids(view),
+        losses=tuple(dict.fromkeys(loss.message for loss in losses)),
+        missing=missing,
+    )
+
+
+def _missing(log: Log, view: ClusterView) -> str:
+    try:
+        log.check_subscription(view)
+    except NoSuchPartition as missing:
+        return missing.message
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the loss policy asks of a watch, from one look."""
+
+    view: ClusterView
+    here: frozenset[TopicPartition]
+    starts: Mapping[TopicPartition, Position]
+    topic_ids: Mapping[str, UUID] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topic_ids", _ids(self.view))
+
+    def exists(self, tp: TopicPartition) -> bool:
+        return tp in self.here
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        return self.view.leader(tp)
+
+    def log_start(self, tp: TopicPartition) -> int:
+        return self.starts[tp].offset if tp in self.starts else -1
+
+
+def _partitions(
+    view: ClusterView,
+    here: Collection[TopicPartition],
+    positions: Mapping[TopicPartition, Position],
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+) -> tuple[Partition, ...]:
+    return tuple(
+        Partition(
+            tp=tp,
+            log_start=_offset(starts, tp),
+            log_end=_offset(ends, tp),
+            position=_offset(positions, tp),
+            leader=leader.broker.node_id if (leader := view.leader(tp)) else None,
+        )
+        for tp in sorted(here)
+    )
+
+
+def _by_offset(position: Position) -> int:
+    return position.offset
+
+
+def _offset(found: Mapping[TopicPartition, Position], tp: TopicPartition) -> int | None:
+    return found[tp].offset if tp in found else None
+
+
+def _ids(view: ClusterView) -> dict[str, UUID]:
+    return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}

@@ -1,0 +1,74 @@
+"""Micro-batches that were committed while this looked, from the jobs' progress files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress.follow import Follower
+from kfetch_jobs.progress.history import Batch
+
+__all__ = ["BOUNDS_S", "Batches"]
+
+BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Of the histogram of durations: from a quick micro-batch to one that needs a person."""
+_BYTES_MAX = 8 << 20
+"""Read of one file in one look; the rest in the next."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    rows: int = 0
+    dead_letters: int = 0
+    seconds: float = 0.0
+    by_bound: Counter[float] = field(default_factory=Counter)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def add(self, batch: Batch) -> None:
+        self.rows += batch.rows
+        self.dead_letters += batch.dead_letters
+        self.seconds += batch.seconds
+        self.by_bound[next((b for b in BOUNDS_S if batch.seconds <= b), float("inf"))] += 1
+        for phase, seconds in batch.phases.items():
+            self.phases[phase] = self.phases.get(phase, 0.0) + seconds
+
+    def tell(self, sheet: Sheet, job: str) -> None:
+        bounds = (*BOUNDS_S, float("inf"))
+        counts = accumulate(self.by_bound[bound] for bound in bounds)
+        buckets = dict(zip(bounds, counts, strict=True))
+        sheet.put("kfetch_job_rows_total", self.rows, job_name=job)
+        sheet.put("kfetch_job_dead_letters_total", self.dead_letters, job_name=job)
+        sheet.histogram("kfetch_job_batch_duration_seconds", buckets, self.seconds, job_name=job)
+        for phase, seconds in sorted(self.phases.items()):
+            sheet.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)
+
+
+class Batches:
+    """Follows the progress files of a storage, from what they hold now on."""
+
+    def __init__(self, storage: Path) -> None:
+        self._files = Follower.from_now_on(storage)
+        self._sums: dict[str, _Sums] = {}
+        self.damaged = 0
+        """Lines that could not be read."""
+
+    def look(self) -> None:
+        """Read what was added."""
+        for job, lines in self._files.added(_BYTES_MAX):
+            sums = self._sums.setdefault(job, _Sums())
+            for line in lines:
+                try:
+                    batch = progress.parsed(line)
+                except (ValueError, TypeError, KeyError):
+                    self.damaged += 1
+                    continue
+                if batch is not None:
+                    sums.add(batch)
+
+    def tell(self, sheet: Sheet, job: str) -> None:
+        """The samples of one job; zeros before its first micro-batch."""
+        self._sums.get(job, _Sums()).tell(sheet, job)

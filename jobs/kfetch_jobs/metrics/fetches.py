@@ -1,0 +1,173 @@
+"""What reading Kafka cost each job: from its agents on this machine, and from files of statistics.
+
+An agent tells the totals of each query that it reads for, by Spark's id of the query, which the
+job's pulse has too. Where a job has ``kfetch.statsDirectory`` its files count in place of the
+agents' totals: they also know readers without an agent or on other machines, and the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from kfetch.agent.channel import Status
+from kfetch.errors import DataLoss
+from kfetch_jobs.looks import agents
+from kfetch_jobs.metrics.growth import Growth
+from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.supervise.view import JobView
+
+__all__ = ["Fetches"]
+
+_AGENT_PATIENCE_S = 0.5
+_AGENTS_WITHIN_S = 2.0
+"""Prometheus waits ten seconds for a scrape."""
+_FILES_MAX = 10_000
+"""Looked at in a directory of statistics."""
+_READERS = ("executor", "driver")
+_LOSSES = tuple(error.__name__ for error in DataLoss.__subclasses__())
+"""Told from the start: a counter that begins with 1 has not risen."""
+
+_TOTALS = (
+    ("kfetch_job_fetch_requests_total", "full_requests", {"type": "full"}),
+    ("kfetch_job_fetch_requests_total", "incremental_requests", {"type": "incremental"}),
+    ("kfetch_job_fetch_request_bytes_total", "full_request_bytes", {"type": "full"}),
+    ("kfetch_job_fetch_request_bytes_total", "incremental_request_bytes", {"type": "incremental"}),
+    ("kfetch_job_fetch_response_bytes_total", "reply_bytes", {}),
+    ("kfetch_job_fetch_wait_seconds_total", "wait_s", {}),
+    ("kfetch_job_fetch_records_total", "records", {}),
+    ("kfetch_job_fetch_decode_seconds_total", "decode_s", {}),
+    ("kfetch_job_fetch_memory_wait_seconds_total", "starved_s", {}),
+    ("kfetch_job_fetch_batches_skipped_total", "batches_skipped", {}),
+    ("kfetch_job_fetch_connections_opened_total", "connections_opened", {}),
+    *(
+        ("kfetch_job_fetch_session_events_total", f"sessions_{event}", {"event": event})
+        for event in ("opened", "lost", "refused", "closed")
+    ),
+)
+"""Metric, field of FetchStats, labels beside job and reader."""
+
+
+class Fetches:
+    """Follows agents and files, from what they have told by the first look on."""
+
+    def __init__(self) -> None:
+        self._growth = Growth()
+        self._losses = Growth()
+        self._changed: dict[str, int] = {}
+        """When each file was changed, as it was last read."""
+        self._agents: list[Status] = []
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._growth.begin()
+        self._losses.begin()
+
+    def look(self, jobs: Sequence[JobView]) -> None:
+        """Ask the agents, and read the files that have changed."""
+        self._agents = agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S)
+        for job in jobs:
+            if not job.statistics:
+                self._see_agents(job)
+        seen: dict[str, int] = {}
+        for job in jobs:
+            for directory in job.statistics:
+                self._read(job.name, Path(directory), seen)
+        self._changed = seen
+
+    def _see_agents(self, job: JobView) -> None:
+        for status in self._agents:
+            for query in status.queries:
+                if job.query and query.stream == job.query:
+                    part = (status.pid, query.name)
+                    self._growth.see(f"{job.name} executor", part, asdict(query.totals))
+
+    def _read(self, job: str, directory: Path, seen: dict[str, int]) -> None:
+        for path, told in self._fresh(job, directory, seen):
+            self._growth.see(f"{job} executor", path, _numbers(told))
+        for path, told in self._fresh(job, directory / "driver", seen):
+            self._growth.see(f"{job} driver", path, _numbers(told.get("watch")))
+            self._losses.see(job, path, _numbers(told.get("losses")))
+
+    def _fresh(
+        self, job: str, directory: Path, seen: dict[str, int]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Files that have changed since the last look, if they can be read."""
+        for path, changed in _files(directory):
+            key = f"{job} {path}"
+            if self._changed.get(key) != changed:
+                with suppress(OSError, ValueError):
+                    told = json.loads(Path(path).read_text())
+                    if isinstance(told, dict):
+                        yield path, told
+            seen[key] = changed
+
+    def tell(self, sheet: Sheet, job: JobView) -> None:
+        """The samples of one job; what its driver cost only where files tell it."""
+        for reader in _READERS[: 2 if job.statistics else 1]:
+            sums = self._growth.sums(f"{job.name} {reader}")
+            for name, field, labels in _TOTALS:
+                sheet.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
+        if job.statistics:
+            losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
+            for kind, number in sorted(losses.items()):
+                sheet.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
+        self._tell_agents(sheet, job)
+
+    def _tell_agents(self, sheet: Sheet, job: JobView) -> None:
+        ours = [
+            status
+            for status in self._agents
+            if job.query and any(query.stream == job.query for query in status.queries)
+        ]
+        for name, values in (
+            ("kfetch_job_agents", [1 for _ in ours]),
+            ("kfetch_job_agent_tasks", [status.workers for status in ours]),
+            ("kfetch_job_agent_memory_used_bytes", [status.memory_used for status in ours]),
+            ("kfetch_job_agent_memory_peak_bytes", [status.memory_peak for status in ours]),
+            ("kfetch_job_agent_memory_limit_bytes", [status.memory_limit for status in ours]),
+        ):
+            sheet.put(name, sum(values), job_name=job.name)
+        _tell_sessions(sheet, job, ours)
+
+
+def _tell_sessions(sheet: Sheet, job: JobView, statuses: Sequence[Status]) -> None:
+    held: Counter[tuple[str, str]] = Counter()
+    partitions: Counter[str] = Counter()
+    for status in statuses:
+        for query in status.queries:
+            for session in query.sessions if query.stream == job.query else ():
+                held[session.broker, session.state.lower()] += 1
+                partitions[session.broker] += session.partitions
+    for (broker, state), number in sorted(held.items()):
+        sheet.put(
+            "kfetch_job_fetch_sessions", number, job_name=job.name, broker=broker, state=state
+        )
+    for broker, number in sorted(partitions.items()):
+        sheet.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
+
+
+def _files(directory: Path) -> Iterator[tuple[str, int]]:
+    """Path and time of change of each file of JSON."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _FILES_MAX):
+                if entry.name.endswith(".json"):
+                    with suppress(OSError):
+                        yield entry.path, entry.stat().st_mtime_ns
+    except OSError:
+        return  # no run has made it yet
+
+
+def _numbers(told: object) -> dict[str, float]:
+    """What is a number in an object of JSON."""
+    if not isinstance(told, dict):
+        return {}
+    return {str(name): value for name, value in told.items() if isinstance(value, int | float)}

@@ -1,0 +1,54 @@
+"""Runs that began and ended while this looked, from the supervisor's database.
+
+The database forgets old runs, so its rows can't be counted; each is counted once, when it is seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.supervise.store import Run, Store
+
+__all__ = ["Runs"]
+
+
+class Runs:
+    """Follows the runs of a store, from those that it has now on."""
+
+    def __init__(self, store: Store) -> None:
+        self._floor = 0
+        """Of this run and those before it nothing is to come."""
+        self._begun: set[int] = set()
+        self._ended: set[int] = set()
+        self._begins: Counter[str] = Counter()
+        self._ends: Counter[tuple[str, Kind]] = Counter()
+        self.look(store)
+        self._begins.clear()
+        self._ends.clear()
+
+    def look(self, store: Store) -> None:
+        """Count what is new."""
+        runs = store.runs_after(self._floor)
+        for run in runs:
+            self._count(run)
+        if runs:
+            unfinished = [run.id for run in runs if run.kind is None]
+            self._floor = min(unfinished) - 1 if unfinished else runs[-1].id
+            self._begun = {run for run in self._begun if run > self._floor}
+            self._ended = {run for run in self._ended if run > self._floor}
+
+    def _count(self, run: Run) -> None:
+        if run.id not in self._begun:
+            self._begun.add(run.id)
+            self._begins[run.job] += 1
+        if run.kind is not None and run.id not in self._ended:
+            self._ended.add(run.id)
+            self._ends[run.job, run.kind] += 1
+
+    def tell(self, sheet: Sheet, job: str) -> None:
+        """The samples of one job. Kinds that have not happened are 0, so that rises are seen."""
+        sheet.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
+        for kind in Kind:
+            sheet.put("kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind)

@@ -1,0 +1,1 @@
+"""What jobs wrote about their micro-batches: ``history`` is one file, ``follow`` reads on."""

@@ -1,0 +1,1 @@
+"""Helpers that several folders share: locked files, redacted secrets, plurals, bounded waits."""

@@ -1,0 +1,31 @@
+"""What several verbs of the command line take: the project, its environment, the form of output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kfetch_jobs.config import Project
+
+__all__ = ["Environment", "JobName", "Json", "ProjectFile", "project_of"]
+
+ProjectFile = Annotated[
+    Path | None,
+    typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
+]
+JobName = Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")]
+Environment = Annotated[
+    str | None,
+    typer.Option("--env", help="A file of env/, without .yml; else KFETCH_ENV, else none."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def project_of(project: Path | None, environment: str | None) -> Project:
+    """Read the project that a verb was given, or stands in."""
+    from kfetch_jobs import config
+
+    return config.load(project or config.find(Path.cwd()), environment=environment)

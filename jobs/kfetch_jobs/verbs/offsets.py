@@ -1,0 +1,110 @@
+"""``kfetch offsets``: what a job's checkpoint says; ``moving`` has the verbs that change it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kfetch_jobs.verbs import moving
+from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.text import offset, table
+
+if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
+    from kfetch_jobs.checkpoints.files import Checkpoint
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The offsets in a job's checkpoint."
+)
+
+
+@app.command(short_help="Micro-batches and offsets, as the checkpoint has them.")
+def show(
+    job: JobName,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a job's checkpoint says: micro-batches, offsets, leader epochs, topic ids.
+
+    Reads Spark's files alone: it needs no Kafka, and a running job may go on. An offset is the
+    next one to read.
+
+    \b
+    Example: where a job will go on, for a script
+      kfetch offsets show clicks --json | jq '.sources[].partitions'
+    """
+    from kfetch_jobs.checkpoints.files import of
+
+    checkpoint = of(project_of(project, environment).job(job))
+    if as_json:
+        typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
+    else:
+        _show_checkpoint(job, checkpoint)
+
+
+def _show_checkpoint(job: str, checkpoint: Checkpoint) -> None:
+    typer.echo(f"{job}: {checkpoint.path}, query {checkpoint.query or 'without an id yet'}")
+    if checkpoint.planned is None:
+        typer.echo("no micro-batch was planned yet")
+        return
+    when = checkpoint.planned.planned_s
+    at = time.strftime(" at %Y-%m-%d %H:%M:%S", time.localtime(when)) if when else ""
+    committed = "none" if checkpoint.committed is None else str(checkpoint.committed)
+    typer.echo(f"last planned: {checkpoint.planned.number}{at}; last committed: {committed}")
+    told = _checkpoint_json(job, checkpoint)
+    for source in told["sources"]:
+        ids = [f"{name} (id {id_ or 'unknown'})" for name, id_ in source["topics"].items()]
+        typer.echo(f"source {source['source']}: {', '.join(ids) or 'no offset yet'}")
+        rows = [
+            (
+                f"{each['topic']}-{each['partition']}",
+                offset(each["committed"]),
+                offset(each["planned"]),
+                offset(each["leader_epoch"]),
+            )
+            for each in source["partitions"]
+        ]
+        table(("partition", "committed", "planned", "leader epoch"), rows)
+
+
+def _checkpoint_json(job: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    planned = checkpoint.planned
+    return {
+        "job": job,
+        "checkpoint": str(checkpoint.path),
+        "query": checkpoint.query or None,
+        "planned": planned.number if planned else None,
+        "planned_s": planned.planned_s if planned else None,
+        "committed": checkpoint.committed,
+        "sources": [_source_json(checkpoint, n) for n in range(checkpoint.sources)],
+    }
+
+
+def _source_json(checkpoint: Checkpoint, number_: int) -> dict[str, Any]:
+    start, end = checkpoint.start(number_), checkpoint.end(number_)
+    ends = end.positions if end else {}
+    starts = start.positions if start else {}
+    ids = end.topic_ids if end else {}
+    names = sorted({tp.topic for tp in ends})
+    return {
+        "source": number_,
+        "topics": {name: ids[name].hex if name in ids else None for name in names},
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": starts[tp].offset if tp in starts else None,
+                "planned": position.offset,
+                "leader_epoch": position.leader_epoch if position.leader_epoch >= 0 else None,
+            }
+            for tp, position in sorted(ends.items())
+        ],
+    }
+
+
+moving.add(app)

@@ -1,0 +1,31 @@
+"""The help of every verb, as JOBS.md shows it: ``python -m kfetch_jobs.verbs.reference``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["text"]
+
+_WIDTH = 96
+
+
+def text() -> str:
+    """Each verb's ``--help``, one after the other."""
+    from kfetch.cli import command
+
+    return "\n\n".join(_helps(command(), "kfetch", None)) + "\n"
+
+
+def _helps(command: Any, name: str, parent: Any) -> Iterator[str]:
+    context = command.context_class(
+        command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH
+    )
+    lines = (line.rstrip() for line in command.get_help(context).splitlines())
+    yield "\n".join([f"$ {context.command_path} --help", *lines])
+    for verb, inner in getattr(command, "commands", {}).items():
+        yield from _helps(inner, verb, context)
+
+
+if __name__ == "__main__":
+    print(text(), end="")

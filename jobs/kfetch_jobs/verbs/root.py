@@ -1,0 +1,30 @@
+"""Every verb of jobs, mounted on the command ``kfetch`` (the entry point of this distribution).
+
+What verbs drive is imported when one is used, so that ``kfetch --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from kfetch_jobs.kafka.cli import app as broker
+from kfetch_jobs.verbs import doctor, files, looking, offsets, running, standing, supervising, tools
+
+__all__ = ["mount"]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the verbs to the command line."""
+    app.command(short_help="A job killed midway, and every event counted.")(tools.demo)
+    app.command(short_help="Make a project that works.")(files.init)
+    app.command(short_help="Check every file of the project.")(files.validate)
+    app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
+    app.command(short_help="Run one job here.")(running.run)
+    supervising.add(app)
+    looking.add(app)
+    standing.add(app)
+    app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
+    app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
+    app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
+    app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
+    app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")

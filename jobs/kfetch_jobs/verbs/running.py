@@ -1,0 +1,100 @@
+"""``kfetch run``: one job in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kfetch_jobs.util.plural import counted
+from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+
+if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
+    from kfetch_jobs.config import Job
+    from kfetch_jobs.progress.history import Batch
+    from kfetch_jobs.run import Outcome
+
+__all__ = ["run"]
+
+
+def run(
+    job: JobName,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+    ending: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one job here, until it ends or is stopped with Ctrl-C or SIGTERM.
+
+    A stopped job ends its micro-batch first, and goes on from its checkpoint the next time.
+    Its progress, log and checkpoint are in a directory of the project's storage.
+
+    \b
+    Example: the job of conf/jobs/clicks.yml, on a broker of your own
+      kfetch broker start --port 9092
+      KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
+    """
+    from kfetch_jobs.util.redact import words
+
+    redacted: Callable[[str], str] = str
+    try:
+        found = project_of(project, environment).job(job)
+        redacted = found.redacted
+        with words(redacted):
+            outcome = _run(found)
+    except Exception as error:
+        if ending:
+            _leave_error(ending, error, redacted)
+        raise
+    if ending:
+        _leave(ending, outcome)
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome)))
+
+
+def _run(found: Job) -> Outcome:
+    from kfetch_jobs.run import run as run_job
+
+    typer.echo(f"job {found.name}: {found.target} (log: {found.directory / 'spark.log'})", err=True)
+    outcome = run_job(found, _print_batch)
+    how = "stopped" if outcome.stopped else "ended"
+    typer.echo(
+        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind"
+        f"{_dead(outcome.dead_letters)}",
+        err=True,
+    )
+    return outcome
+
+
+def _print_batch(batch: Batch) -> None:
+    rate = batch.rows / batch.seconds if batch.seconds else 0
+    typer.echo(
+        f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
+        f"({rate:,.0f} rows/s), {batch.lag:,} behind{_dead(batch.dead_letters)}",
+        err=True,
+    )
+
+
+def _dead(letters: int) -> str:
+    """Nothing where there are none."""
+    return f", {counted(letters, 'dead letter')}" if letters else ""
+
+
+def _leave(path: Path, outcome: Outcome) -> None:
+    from kfetch_jobs.run.ending import Ending, write
+    from kfetch_jobs.run.kinds import Kind
+
+    kind = Kind.STOPPED if outcome.stopped else Kind.FINISHED
+    write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
+
+
+def _leave_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
+    from kfetch_jobs.errors import JobsError
+    from kfetch_jobs.run.ending import Ending, kind_of, write
+
+    told = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
+    write(path, Ending(kind=kind_of(error), sentence=redacted(told)))

@@ -1,0 +1,111 @@
+"""A supervisor's HTTP as a Starlette application: the pages, what they load, and ``/metrics``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kfetch_jobs.config import Project
+from kfetch_jobs.metrics.collect import Look
+from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.web.forms import Forms
+from kfetch_jobs.web.guard import Guard
+from kfetch_jobs.web.html import page
+from kfetch_jobs.web.login import Logins
+from kfetch_jobs.web.pages import Pages
+
+__all__ = ["application"]
+
+log = logging.getLogger("kfetch.web")
+
+
+def application(project: Project, token: str, stepped_s: Callable[[], float]) -> Starlette:
+    """All of it, behind the guard; with an empty token, for whoever is on this machine.
+
+    ``stepped_s`` tells when the supervisor's loop last went round.
+    """
+    look = Look(project, stepped_s)
+    looks = Newest(look.take, look.take(), "metrics")
+    forms = Forms(Logins(token))
+
+    def metrics(request: Request) -> Response:  # not async: it may wait for a look
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(looks.get())
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"Content-Type": content_type})
+
+    return Starlette(
+        routes=[
+            Route("/metrics", metrics),
+            *forms.routes(),
+            *Pages(project, stepped_s, forms).routes(),
+            Mount("/static", _Static(directory=Path(__file__).parent / "static")),
+        ],
+        middleware=[Middleware(Guard, logins=forms.logins), Middleware(_Caught)],
+        exception_handlers={HTTPException: _told},
+    )
+
+
+class _Caught:
+    """A bug of ours is a sentence for whoever asks, and a trace in the supervisor's log."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception:
+            if scope["type"] != "http":
+                raise
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if not begun:
+                sentence = "This page has failed; the supervisor's log says why."
+                await _sentence(Headers(scope=scope), 500, sentence)(scope, receive, send)
+
+
+class _Static(StaticFiles):
+    """Files that a browser keeps, and asks each time whether they are still the same."""
+
+    def file_response(
+        self, full_path: str | os.PathLike[str], *args: object, **more: object
+    ) -> Response:
+        answer: Response = super().file_response(full_path, *args, **more)  # type: ignore[arg-type]
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+
+def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _sentence(request.headers, error.status_code, error.detail)
+
+
+def _sentence(headers: Headers, status: int, sentence: str) -> Response:
+    """As a page for people, as a line for programs."""
+    whole = "text/html" in headers.get("accept", "")
+    if whole and "hx-request" not in headers:
+        title = HTTPStatus(status).phrase
+        return page("sentence.html", status, title=title, sentence=sentence)
+    return PlainTextResponse(f"{sentence}\n", status)

@@ -1,0 +1,133 @@
+"""A job's lag and throughput over time, in bins: pure.
+
+A window of time has 180 bins, whatever the number of micro-batches, so memory and answers are
+bounded. The rows of a micro-batch are spread over the time since the one before, or a minute if
+that was long ago: what is shown is rows per second, not a spike at each commit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kfetch_jobs.progress.history import Batch
+
+__all__ = ["BATCHES_MAX", "WINDOWS", "Curve", "JobCurves"]
+
+BATCHES_MAX = 25
+"""Micro-batches that are shown one by one."""
+_BINS = 180
+WINDOWS = {"15m": 5.0, "3h": 60.0, "24h": 480.0}
+"""Seconds of a bin, by the name of the window."""
+_SPREAD_S = 60.0
+_AHEAD_S = 60.0
+"""A clock that was set back may have written times so far ahead; others are damage."""
+
+
+@dataclass(slots=True)
+class _Bin:
+    rows: float = 0.0
+    batches: int = 0
+    busy_s: float = 0.0
+    lag: int | None = None
+    """After the last micro-batch that ended in it."""
+
+
+class Curve:
+    """The bins of one window."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+        self._bins: dict[int, _Bin] = {}
+        self._last = 0
+        self._ended_s = 0.0
+        """When the newest micro-batch did."""
+
+    def add(self, batch: Batch, since_s: float) -> None:
+        """One micro-batch, in any order; its rows came since then."""
+        last = int(batch.finished // self.step_s)
+        self._ended_s = max(self._ended_s, batch.finished)
+        if last <= self._last - _BINS:
+            return
+        if last > self._last:
+            self._last = last
+            for old in [index for index in self._bins if index <= last - _BINS]:
+                del self._bins[old]
+        for index, share in self._shares(batch.finished, since_s, last):
+            self._bin(index).rows += max(0, batch.rows) * share
+        ended = self._bin(last)
+        ended.batches += 1
+        ended.busy_s += batch.seconds
+        ended.lag = batch.lag
+
+    def _bin(self, index: int) -> _Bin:
+        return self._bins.setdefault(index, _Bin())
+
+    def _shares(self, until_s: float, since_s: float, last: int) -> Iterator[tuple[int, float]]:
+        """The bins of a span of time, and which part of it lies in each."""
+        took_s = until_s - since_s
+        first = max(int(since_s // self.step_s), self._last - _BINS + 1)
+        for index in range(first, last + 1):
+            begins_s = max(since_s, index * self.step_s)
+            ends_s = min(until_s, (index + 1) * self.step_s)
+            yield index, max(0.0, ends_s - begins_s) / took_s
+
+    def points(self, now: float) -> dict[str, list[float | None]]:
+        """Columns for a plot, from the first bin that is known to this moment.
+
+        A bin without a micro-batch has read nothing; how far behind the job was then, nobody knows.
+        """
+        columns: dict[str, list[float | None]] = {"t": [], "rows_s": [], "lag": [], "batch_s": []}
+        newest = int(now // self.step_s)
+        known = [index for index in self._bins if index > newest - _BINS]
+        for index in range(min(known, default=newest + 1), newest + 1):
+            ends_s = min(now, (index + 1) * self.step_s)
+            if ends_s > index * self.step_s:
+                found = self._bins.get(index, _Bin())
+                columns["t"].append(round(ends_s, 1))
+                columns["rows_s"].append(self._rate(found, index, min(ends_s, self._told_s(now))))
+                columns["lag"].append(found.lag)
+                columns["batch_s"].append(_mean(found))
+        return columns
+
+    def _told_s(self, now: float) -> float:
+        """Rows are known until then: those of the next micro-batch may have come since."""
+        return self._ended_s if now - self._ended_s < _SPREAD_S else now
+
+    def _rate(self, found: _Bin, index: int, ends_s: float) -> float | None:
+        took_s = ends_s - index * self.step_s
+        return round(found.rows / took_s, 1) if took_s >= self.step_s / 4 else None
+
+    def rate(self, now: float, seconds: float) -> float:
+        """Rows per second in so many seconds before it was told, as exact as the bins."""
+        ends_s = self._told_s(now)
+        newest = int(ends_s // self.step_s)
+        bins = range(newest - int(seconds // self.step_s), newest + 1)
+        took_s = ends_s - bins.start * self.step_s
+        return sum(self._bins[index].rows for index in bins if index in self._bins) / took_s
+
+
+def _mean(found: _Bin) -> float | None:
+    return round(found.busy_s / found.batches, 3) if found.batches else None
+
+
+@dataclass(slots=True)
+class JobCurves:
+    """One job's windows, and its last micro-batches."""
+
+    windows: dict[str, Curve] = field(
+        default_factory=lambda: {name: Curve(step_s) for name, step_s in WINDOWS.items()}
+    )
+    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
+    """The newest last."""
+
+    def add(self, batch: Batch, now: float) -> None:
+        """One micro-batch; one of a time that can't be is passed over."""
+        if 0.0 < batch.finished < now + _AHEAD_S:
+            since_s = batch.finished - max(batch.seconds, _SPREAD_S)
+            if self.batches and self.batches[-1].finished < batch.finished:
+                since_s = max(since_s, self.batches[-1].finished)
+            self.batches.append(batch)
+            for curve in self.windows.values():
+                curve.add(batch, since_s)

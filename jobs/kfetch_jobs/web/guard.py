@@ -1,0 +1,91 @@
+"""What stands before every page: who may ask, from where, and what a browser may do with answers.
+
+Nothing of another host is ever loaded, no script or style stands in the HTML, and nobody may frame
+it: an error's text or a topic's name that got through as HTML would still do nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kfetch_jobs.web.address import refusal
+from kfetch_jobs.web.login import Logins, cookie_name, foreign
+
+__all__ = ["HEADERS", "Guard"]
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Not no-referrer: with it a browser sends `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_OPEN = ("/login", "/static/")
+"""What a browser needs before it is logged in."""
+
+
+class Guard:
+    """Lets those pass that ``refusal`` does not name, and no other site's forms."""
+
+    def __init__(self, app: ASGIApp, logins: Logins, clock: Callable[[], float] = time.time):
+        self._app = app
+        self._logins = logins
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        answer = self._refused(scope) or self._app
+        await answer(scope, receive, _with_headers(send))
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        host = headers.get("host", "")
+        told = refusal(
+            self._logins,
+            self._clock(),
+            host=host,
+            authorization=headers.get("authorization", ""),
+            cookie=cookie_parser(headers.get("cookie", "")).get(cookie_name(host), ""),
+        )
+        if told is not None and not (told[0] == 401 and path.startswith(_OPEN)):
+            return _refusal(scope["method"], path, headers, *told)
+        if scope["method"] not in ("GET", "HEAD") and foreign(
+            host, headers.get("origin", ""), headers.get("sec-fetch-site", "")
+        ):
+            return PlainTextResponse("this comes from another site's page\n", 403)
+        return None
+
+
+def _refusal(method: str, path: str, headers: Headers, status: int, sentence: str) -> Response:
+    """People get to the form, and to where they wanted to be behind it."""
+    if status == 401 and headers.get("hx-request"):
+        return PlainTextResponse(f"{sentence}\n", status, {"HX-Redirect": "/login"})
+    if status == 401 and method == "GET" and "text/html" in headers.get("accept", ""):
+        return RedirectResponse(f"/login?next={quote(path, safe='')}", 303)
+    challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return PlainTextResponse(f"{sentence}\n", status, challenge)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,63 @@
+"""Broker error codes: their names, and what an error asks of us.
+
+One predicate per recovery, so that the caller decides what to do and this file decides what the
+code means. The table of codes is kafka-python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka.errors import for_code
+
+from kfetch.errors import AccessRefused, BrokerError
+
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+UNSUPPORTED_VERSION = 35
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+UNKNOWN_TOPIC_ID = 100
+INCONSISTENT_TOPIC_ID = 103
+
+# Errors after which the topic itself must be looked up: deleted, created again, or not yet known
+# to a broker that was just started.
+_TOPIC_CHANGED = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
+# KIP-320: the client's or the broker's leader epoch is behind.
+_EPOCH_BEHIND = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
+
+
+# Refusals of SASL 33, 34, 58; by ACLs 29, 30, 31, 53, 65.
+_TOPIC_AUTHORIZATION_FAILED = 29
+_ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
+
+
+def name(code: int) -> str:
+    """The protocol's name of a code and its number, as brokers' logs have it."""
+    return f"{for_code(code).message} ({code})"
+
+
+def retriable(code: int) -> bool:
+    """Whether the same request can succeed later, after a metadata refresh."""
+    return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
+
+
+def error(code: int, what: str, **context: object) -> BrokerError:
+    """The exception for a code: ``what`` says which request to whom about what."""
+    kind = AccessRefused if code in _ACCESS else BrokerError
+    return kind(
+        f"{what}: the broker answered {name(code)}: {_meaning(code, context)}",
+        code=code,
+        retriable=retriable(code),
+        **context,
+    )
+
+
+def _meaning(code: int, context: Mapping[str, object]) -> str:
+    if code == _TOPIC_AUTHORIZATION_FAILED and "topic" in context:
+        return (
+            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
+            f"{context['topic']}: add Read and Describe with kafka-acls.sh"
+        )
+    return str(for_code(code).description)

@@ -1,0 +1,24 @@
+"""Record batches, as Kafka writes them, in pure Python: no file, clock, socket or machine code.
+
+``batch`` reads headers, ``sections`` checks and decompresses, ``reference`` is the slow and obvious
+decoder. ``kfetch.compiled`` has the fast one, and ``kfetch.decoding`` chooses.
+Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
+"""
+
+from __future__ import annotations
+
+from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
+from kfetch.records.batch import Extent, Slice, extent, tail
+from kfetch.records.sections import OnCorrupt
+
+__all__ = [
+    "SCHEMA",
+    "SCHEMA_WITH_HEADERS",
+    "Columns",
+    "Extent",
+    "OnCorrupt",
+    "Slice",
+    "extent",
+    "schema_of",
+    "tail",
+]

@@ -1,0 +1,126 @@
+"""Records to Arrow, slow and obvious: the decoder that says what the kernel must do.
+
+Pure Python, one record after the other, every check spelled out. It refuses to be clever; use it
+to understand the format, to judge the kernel, and where numba cannot run.
+Layout: kafka.apache.org/documentation/#record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kfetch.model import NO_EPOCH
+from kfetch.records.arrow import Columns, check_size, schema_of
+from kfetch.records.cursor import Cursor
+from kfetch.records.faults import Fault, malformed_timestamp
+from kfetch.records.sections import Section
+
+__all__ = ["decode"]
+
+_MILLISECONDS_MAX = (2**63 - 1) // 1000
+
+
+class _Row(NamedTuple):
+    """A record; the first eight are the columns."""
+
+    key: bytes | None
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    headers: list[tuple[str, bytes | None]] | None
+    headers_bytes: int
+    leader_epoch: int | None
+
+
+def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
+    """All wanted rows of all sections as one RecordBatch, or None if there are none."""
+    rows = [row for section in sections for row in _rows(section)]
+    if not rows:
+        return None
+    check_size(
+        rows=len(rows),
+        headers=sum(len(row.headers or ()) for row in rows) if columns.headers else 0,
+        data_bytes=sum(_data_bytes(row, columns.headers) for row in rows),
+    )
+    listed: list[list[Any]] = [[row[i] for row in rows] for i in range(7)]
+    if columns.headers:
+        listed.append([row.headers for row in rows])
+    if columns.leader_epoch:
+        listed.append([row.leader_epoch for row in rows])
+    if columns.serialized_sizes:
+        listed.append([None if row.key is None else len(row.key) for row in rows])
+        listed.append([None if row.value is None else len(row.value) for row in rows])
+    schema = schema_of(columns)
+    arrays = [pa.array(column, field.type) for column, field in zip(listed, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _data_bytes(row: _Row, headers: bool) -> int:
+    size = len(row.key or b"") + len(row.value or b"") + len(row.topic.encode())
+    return size + row.headers_bytes if headers else size
+
+
+def _rows(section: Section) -> Iterator[_Row]:
+    cursor = Cursor(section.data, section.tp, section.header.base_offset)
+    for cursor.record in range(section.header.record_count):
+        row = _record(cursor, section)
+        if row is not None:
+            yield row
+    if cursor.at != len(section.data):
+        cursor.record = section.header.record_count
+        raise cursor.fail(Fault.LEFTOVER)
+
+
+def _record(cursor: Cursor, section: Section) -> _Row | None:
+    """The next record, or None if its offset is not wanted."""
+    header = section.header
+    cursor.enter_record()
+    cursor.byte()  # attributes: no bit has a meaning yet
+    timestamp_delta = cursor.varint(64)
+    offset_delta = cursor.varint()
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise cursor.fail(Fault.OFFSET_DELTA)
+    key = cursor.blob(Fault.KEY_LENGTH)
+    value = cursor.blob(Fault.VALUE_LENGTH)
+    headers, headers_bytes = _headers(cursor)
+    cursor.leave_record()
+    offset = header.base_offset + offset_delta
+    if not section.start <= offset < section.end:
+        return None
+    timestamp = header.max_timestamp if section.late else header.base_timestamp + timestamp_delta
+    if abs(timestamp) > _MILLISECONDS_MAX:
+        raise malformed_timestamp(section.tp, offset, timestamp)
+    return _Row(
+        key,
+        value,
+        *section.tp,
+        offset,
+        timestamp * 1000,
+        section.time_type,
+        headers or None,  # Spark's column is null where a record has none
+        headers_bytes,
+        None if header.leader_epoch == NO_EPOCH else header.leader_epoch,
+    )
+
+
+def _headers(cursor: Cursor) -> tuple[list[tuple[str, bytes | None]], int]:
+    """The headers and the bytes of their keys and values."""
+    count = cursor.varint()
+    if count < 0:
+        raise cursor.fail(Fault.HEADER_COUNT)
+    headers: list[tuple[str, bytes | None]] = []
+    size = 0
+    for _ in range(count):
+        key = cursor.blob(Fault.HEADER_KEY_LENGTH)
+        if key is None:
+            raise cursor.fail(Fault.HEADER_KEY_LENGTH)
+        value = cursor.blob(Fault.HEADER_VALUE_LENGTH)
+        headers.append((key.decode("utf-8", "replace"), value))  # as Java's String does
+        size += len(key) + len(value or b"")
+    return headers, size

@@ -1,0 +1,217 @@
+"""One blocking connection to one broker, for every API.
+
+Requests are answered in order; ``send`` and ``receive`` are apart so that a fetch can be in flight
+while its predecessor is decoded. Every wait has a deadline on time.monotonic's clock. A connection
+that failed once stays dead and tells every later caller its *first* cause: a reply that came too
+late would otherwise be taken for the answer to the next question.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from kfetch import codes
+from kfetch._version import __version__
+from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
+from kfetch.options import NetworkOptions
+from kfetch.wire.transport import open_stream
+
+Allocate = Callable[[int], memoryview]
+_LENGTH = struct.Struct(">i")
+_CORRELATION = struct.Struct(">i")
+
+
+class ReplyBuffer:
+    """Memory for replies that is used again: grows to the largest reply, never zeroed twice.
+
+    A view handed out is overwritten by the next reply; who keeps bytes copies them first.
+    """
+
+    def __init__(self) -> None:
+        self._memory = bytearray(1 << 16)
+
+    def __call__(self, size: int) -> memoryview:
+        if size > len(self._memory):
+            self._memory = bytearray(max(size, 2 * len(self._memory)))
+        return memoryview(self._memory)[:size]
+
+
+class Connection:
+    """A connection that has agreed on versions. ``sent_bytes``/``received_bytes`` count frames."""
+
+    def __init__(self, stream: socket.socket, peer: str, options: NetworkOptions) -> None:
+        self.peer = peer
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self._stream = stream
+        self._options = options
+        self._correlation_id = 0
+        self._in_flight: deque[tuple[int, Any]] = deque()
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._dead: ConnectionLost | None = None
+
+    @classmethod
+    def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
+        """Connect and agree on versions. Raises ConnectionLost, UnsupportedVersion."""
+        connection = cls(open_stream(host, port, options, deadline), f"{host}:{port}", options)
+        try:
+            connection._negotiate(deadline)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def version(self, message: Any, *, lowest: int = 0, highest: int | None = None) -> int:
+        """The newest version of a message's API that both sides speak, within the bounds.
+
+        Raises UnsupportedVersion, naming both sides' ranges.
+        """
+        theirs = self._versions.get(message.API_KEY, (0, -1))
+        top = min(theirs[1], message.max_version if highest is None else highest)
+        if top < max(theirs[0], lowest):
+            raise UnsupportedVersion(
+                f"the broker at {self.peer} speaks {message.name} v{theirs[0]} to v{theirs[1]}, "
+                f"kfetch v{lowest} to v{highest or message.max_version}: no version in common",
+                api=message.name,
+                peer=self.peer,
+            )
+        return top
+
+    def speaks(self, message: Any, version: int) -> bool:
+        """Whether the broker speaks this version of a message's API, or a newer one."""
+        return self._versions.get(message.API_KEY, (0, -1))[1] >= version
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long a request may take, in seconds."""
+        return self._options.request_timeout_s
+
+    def call(self, request: Any, deadline: float) -> Any:
+        """Send a kafka-python request and return its decoded response."""
+        self.send(request)
+        return self._decode(*self.receive(deadline))
+
+    def send(self, request: Any) -> int:
+        """Send a request (its version set); return the size of its frame in bytes."""
+        self._check_alive()
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
+        frame = request.encode(header=True, framed=True)
+        try:
+            self._stream.settimeout(self._options.request_timeout_s)
+            self._stream.sendall(frame)
+        except OSError as cause:
+            raise self._died(f"sending {request.name} failed: {cause}") from None
+        self._in_flight.append((self._correlation_id, request.header))
+        self.sent_bytes += len(frame)
+        return len(frame)
+
+    def receive(self, deadline: float, allocate: Allocate | None = None) -> tuple[Any, memoryview]:
+        """The oldest request's header, and its reply's frame behind the length.
+
+        ``allocate(size)`` gives the memory that the reply is received into.
+        """
+        self._check_alive()
+        if not self._in_flight:
+            raise RuntimeError(f"no request to {self.peer} is waiting for a reply")
+        size = self._frame_size(deadline)
+        frame = allocate(size) if allocate else memoryview(bytearray(size))
+        self._fill(frame, deadline)
+        self.received_bytes += _LENGTH.size + size
+        correlation_id, header = self._in_flight.popleft()
+        if _CORRELATION.unpack_from(frame)[0] != correlation_id:
+            raise self._died("a reply does not belong to the request that was sent first")
+        return header, frame
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their replies."""
+        return len(self._in_flight)
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing has gone wrong so far; the peer may be gone all the same."""
+        return self._dead is None
+
+    def close(self) -> None:
+        """Close the socket; every later use tells that it was closed here."""
+        if self._dead is None:
+            self._died("it was closed")
+
+    def __repr__(self) -> str:
+        state = "alive" if self._dead is None else f"dead: {self._dead.cause}"
+        return f"<Connection {self.peer}, {self.in_flight} in flight, {state}>"
+
+    def _negotiate(self, deadline: float) -> None:
+        # Version 3 tells our name; a broker older than 2.4 answers it with UNSUPPORTED_VERSION.
+        request = ApiVersionsRequest[3](
+            client_software_name="kfetch", client_software_version=__version__
+        )
+        reply = self.call(request, deadline)
+        if reply.error_code == codes.UNSUPPORTED_VERSION:
+            reply = self.call(ApiVersionsRequest[0](), deadline)
+        if reply.error_code != codes.NONE:
+            raise codes.error(reply.error_code, f"asking {self.peer} for its versions")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
+
+    def _decode(self, header: Any, frame: memoryview) -> Any:
+        response_type = header.get_response_class()
+        body = io.BytesIO(frame)
+        try:
+            response_type.parse_header(body)
+            return response_type.decode(
+                body if issubclass(response_type[None], ApiVersionsResponse) else body.read()
+            )
+        except (ValueError, IndexError, struct.error) as cause:
+            raise WireError(
+                f"a reply of {self.peer} can't be decoded as {response_type.__name__}: {cause}",
+                peer=self.peer,
+            ) from None
+
+    def _frame_size(self, deadline: float) -> int:
+        prefix = memoryview(bytearray(_LENGTH.size))
+        self._fill(prefix, deadline)
+        size: int = _LENGTH.unpack(prefix)[0]
+        if not _CORRELATION.size <= size <= self._options.frame_bytes_max:
+            raise self._died(
+                f"a reply claims {size} bytes, where {_CORRELATION.size} to "
+                f"{self._options.frame_bytes_max} are possible: is a Kafka broker listening there "
+                "without TLS?"
+            )
+        return size
+
+    def _fill(self, target: memoryview, deadline: float) -> None:
+        filled = 0
+        while filled < len(target):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self._died("no reply within the deadline")
+            try:
+                self._stream.settimeout(left_s)
+                got = self._stream.recv_into(target[filled:])
+            except TimeoutError:
+                raise self._died("no reply within the deadline") from None
+            except OSError as cause:
+                raise self._died(f"receiving failed: {cause}") from None
+            if got == 0:
+                raise self._died("the broker closed it")
+            filled += got
+
+    def _check_alive(self) -> None:
+        if self._dead is not None:
+            raise ConnectionLost(self._dead.message, **self._dead.context)
+
+    def _died(self, cause: str) -> ConnectionLost:
+        self._dead = ConnectionLost(
+            f"the connection to {self.peer} is lost: {cause}", peer=self.peer, cause=cause
+        )
+        self._stream.close()
+        return self._dead

@@ -1,0 +1,206 @@
+"""The small questions to a broker: Metadata, DescribeTopicPartitions, ListOffsets,
+OffsetsForLeaderEpoch.
+
+Each is one function from plain values to plain values over an open connection, with no retry:
+partition-level errors are given back as codes, because only the caller knows what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from kfetch import codes
+from kfetch.model import (
+    NO_TOPIC_ID,
+    Broker,
+    ClusterView,
+    Leader,
+    Topic,
+    TopicPartition,
+)
+from kfetch.wire.connection import Connection
+
+V = TypeVar("V")
+
+_EPOCHS_IN_METADATA = 9  # below, a broker may tell epochs of the past (KAFKA-9212)
+
+
+class OffsetAt(NamedTuple):
+    """A partition's answer to ListOffsets."""
+
+    error: int
+    offset: int
+    leader_epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """A partition's answer to OffsetsForLeaderEpoch: where the epoch's records end."""
+
+    error: int
+    leader_epoch: int
+    """Largest epoch not above the one asked for; -1 if the broker has none."""
+    end_offset: int
+    """-1 if the broker can't tell."""
+
+
+def metadata(connection: Connection, topics: Iterable[str] | None, deadline: float) -> ClusterView:
+    """Brokers, and the topics named (None: all that exist).
+
+    Raises BrokerError if a topic can't be told for a reason other than that it does not exist.
+    """
+    version = connection.version(MetadataRequest, lowest=4)
+    wanted = None if topics is None else [_metadata_topic(name, version) for name in topics]
+    reply = connection.call(
+        MetadataRequest[version](topics=wanted, allow_auto_topic_creation=False), deadline
+    )
+    brokers = {
+        b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
+        for b in reply.brokers
+    }
+    found = [_topic(entry, brokers, version) for entry in reply.topics if _exists(entry)]
+    return ClusterView(brokers=brokers, topics={topic.name: topic for topic in found})
+
+
+def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> bool:
+    """Whether a topic is not as it was: more partitions, another id, or gone.
+
+    The broker tells only partitions behind those that are known (DescribeTopicPartitions with a
+    cursor, KIP-966), so the answer has the same size for a thousand. True where it can't tell.
+    """
+    # With it come all messages of an administrator: 35 ms that no query's start should wait for.
+    from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as describe
+
+    if not connection.speaks(describe, 0):
+        return True
+    cursor = describe.Cursor(topic_name=topic.name, partition_index=len(topic.leaders))
+    names = [describe.TopicRequest(name=topic.name)]
+    question = describe[0](topics=names, response_partition_limit=1, cursor=cursor)
+    reply = connection.call(question, deadline)
+    told = [(found.error_code, found.topic_id, len(found.partitions)) for found in reply.topics]
+    return told != [(codes.NONE, topic.topic_id, 0)]
+
+
+def _metadata_topic(name: str, version: int) -> Any:
+    return MetadataRequest.MetadataRequestTopic(version=version, name=name, topic_id=NO_TOPIC_ID)
+
+
+def _exists(entry: Any) -> bool:
+    if entry.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID):
+        return False
+    if entry.error_code != codes.NONE:
+        # A retriable one too: a topic without partitions would look like a deleted one.
+        raise codes.error(entry.error_code, f"asking for topic {entry.name}", topic=entry.name)
+    return True
+
+
+def _topic(entry: Any, brokers: Mapping[int, Broker], version: int) -> Topic:
+    return Topic(
+        name=entry.name,
+        topic_id=entry.topic_id or NO_TOPIC_ID,
+        internal=entry.is_internal,
+        leaders={
+            p.partition_index: _leader(p, brokers, version)
+            for p in sorted(entry.partitions, key=lambda p: int(p.partition_index))
+        },
+    )
+
+
+def _leader(partition: Any, brokers: Mapping[int, Broker], version: int) -> Leader | None:
+    broker = brokers.get(partition.leader_id)
+    if broker is None:
+        return None
+    return Leader(
+        broker=broker, epoch=partition.leader_epoch if version >= _EPOCHS_IN_METADATA else -1
+    )
+
+
+def list_offsets(
+    connection: Connection,
+    wanted: Mapping[TopicPartition, int],
+    deadline: float,
+    isolation_level: int = 0,
+) -> dict[TopicPartition, OffsetAt]:
+    """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest.
+
+    The latest is the high watermark; with ``isolation_level`` 1 the last stable offset (KIP-98).
+    """
+    version = connection.version(ListOffsetsRequest, lowest=1)
+    topics = [
+        ListOffsetsRequest.ListOffsetsTopic(
+            version=version,
+            name=topic,
+            partitions=[
+                ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                    version=version,
+                    partition_index=partition,
+                    current_leader_epoch=-1,
+                    timestamp=timestamp,
+                )
+                for partition, timestamp in partitions
+            ],
+        )
+        for topic, partitions in _by_topic(wanted)
+    ]
+    timeout_ms = int(connection.request_timeout_s * 1000)
+    reply = connection.call(
+        ListOffsetsRequest[version](
+            replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=timeout_ms
+        ),
+        deadline,
+    )
+    return {
+        TopicPartition(topic.name, p.partition_index): OffsetAt(
+            p.error_code, p.offset, p.leader_epoch
+        )
+        for topic in reply.topics
+        for p in topic.partitions
+    }
+
+
+def epoch_ends(
+    connection: Connection, wanted: Mapping[TopicPartition, int], deadline: float
+) -> dict[TopicPartition, EpochEnd] | None:
+    """Where each partition's records of a leader epoch end (KIP-101, KIP-320).
+
+    None if the broker is too old to be asked by a consumer (below 2.1, version 3: KAFKA-8422).
+    """
+    if not connection.speaks(OffsetForLeaderEpochRequest, 3):
+        return None
+    version = connection.version(OffsetForLeaderEpochRequest, lowest=3)
+    topics = [
+        OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+            version=version,
+            topic=topic,
+            partitions=[
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                    version=version,
+                    partition=partition,
+                    current_leader_epoch=-1,
+                    leader_epoch=epoch,
+                )
+                for partition, epoch in partitions
+            ],
+        )
+        for topic, partitions in _by_topic(wanted)
+    ]
+    reply = connection.call(
+        OffsetForLeaderEpochRequest[version](replica_id=-1, topics=topics), deadline
+    )
+    return {
+        TopicPartition(topic.topic, p.partition): EpochEnd(
+            p.error_code, p.leader_epoch, p.end_offset
+        )
+        for topic in reply.topics
+        for p in topic.partitions
+    }
+
+
+def _by_topic(wanted: Mapping[TopicPartition, V]) -> list[tuple[str, list[tuple[int, V]]]]:
+    grouped: dict[str, list[tuple[int, V]]] = {}
+    for tp, value in wanted.items():
+        grouped.setdefault(tp.topic, []).append((tp.partition, value))
+    return list(grouped.items())

@@ -1,0 +1,37 @@
+"""Opening the byte stream to a broker: the seam where TLS comes in.
+
+Returns a connected blocking socket. Only PLAINTEXT is built; ``options`` refuses the others before
+anything connects, so a protocol that reaches this file unbuilt is a bug.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from kfetch.errors import ConnectionLost
+from kfetch.options import NetworkOptions
+
+
+def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:
+    """A TCP connection to host:port. ``deadline`` is on time.monotonic's clock.
+
+    Raises ConnectionLost with the first cause.
+    """
+    wait_s = min(options.connect_timeout_s, deadline - time.monotonic())
+    try:
+        stream = socket.create_connection((host, port), timeout=max(wait_s, 0.001))
+    except OSError as cause:
+        raise ConnectionLost(
+            f"no connection to {host}:{port}: {cause} (is the broker up, and is this the "
+            "address it advertises?)",
+            host=host,
+            port=port,
+            cause=str(cause),
+        ) from None
+    # A Fetch request is small and must not wait for the acknowledgement of the one before.
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.receive_buffer_bytes > 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+    return stream

@@ -1,0 +1,113 @@
+"""Where an agent is found: the owner, the directory, the socket's name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kfetch.agent import home
+from kfetch.agent.home import Owner
+from kfetch.errors import AgentError
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A runtime directory of the test's own."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_the_owner_outside_spark_is_the_parent() -> None:
+    """Without a JVM above it, a process is owned by its parent."""
+    told = subprocess.check_output(
+        [sys.executable, "-c", "from kfetch.agent.home import *; print(find_owner().pid)"],
+        text=True,
+    )
+
+    assert os.getpid() == int(told)
+
+
+def test_an_owner_whose_pid_was_used_again_is_dead() -> None:
+    """The start time tells two processes with one pid apart."""
+    me = Owner(pid=os.getpid(), started=home._stat(os.getpid())[1])
+
+    assert me.alive
+    assert not Owner(pid=me.pid, started=me.started + 1).alive
+    assert not Owner(pid=2**22 + 1, started=me.started).alive
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "a) (b", ")"])
+def test_process_names_may_hold_anything(name: str, tmp_path: Path) -> None:
+    """The name in /proc/PID/stat ends at the last parenthesis."""
+    link = tmp_path / name
+    link.symlink_to("/bin/sleep")
+    process = subprocess.Popen([link, "30"])
+    try:
+        # The kernel shows the new name once exec is done, which Popen waits for.
+        parent, started, shown = home._stat(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert (os.getpid(), name) == (parent, shown)
+    assert started > 0
+
+
+def test_one_owner_one_home(runtime: Path) -> None:
+    """The same owner has the same socket, another has another, all in a private directory."""
+    first, again = (home.home_of(Owner(pid=7, started=1)) for _ in range(2))
+
+    assert first == again
+    assert first.socket != home.home_of(Owner(pid=7, started=2)).socket
+    assert 0o700 == home.user_directory().stat().st_mode & 0o777
+    assert runtime in first.socket.parents
+
+
+def test_a_directory_that_others_can_enter_is_refused(runtime: Path) -> None:
+    """A directory with other permissions is not used: someone else may have made it."""
+    home.user_directory().chmod(0o755)
+
+    with pytest.raises(AgentError, match="must be a directory of this user alone"):
+        home.user_directory()
+
+
+def test_a_link_in_place_of_the_directory_is_refused(runtime: Path) -> None:
+    """A symbolic link is not followed, wherever it leads."""
+    (runtime / "elsewhere").mkdir(mode=0o700)
+    (runtime / f"kfetch-{os.getuid()}").symlink_to(runtime / "elsewhere")
+
+    with pytest.raises(AgentError, match="must be a directory of this user alone"):
+        home.user_directory()
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "closed"])
+def test_a_runtime_directory_that_is_of_no_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """su, cron and containers inherit XDG_RUNTIME_DIR: one that can't be used gives way to /tmp."""
+    given = tmp_path / "given"
+    if kind == "file":
+        given.touch(mode=0o777)
+    elif kind == "closed":
+        given.mkdir()
+        # Root may write anywhere, so the mode alone would prove nothing.
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != given)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(given))
+
+    assert Path(f"/tmp/kfetch-{os.getuid()}") == home.user_directory()
+
+
+def test_a_path_too_long_for_a_socket_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond 107 bytes the error names the variable that shortens the path."""
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+
+    with pytest.raises(AgentError, match="too long for a Unix socket: point XDG_RUNTIME_DIR"):
+        home.home_of(Owner(pid=7, started=1))

@@ -1,0 +1,109 @@
+"""Ranges that the log no longer has: which error each is, and what is read without one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from kfetch.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+    RecordsExpired,
+    TopicRecreated,
+)
+from tests.kfetch.fetch.split_reader.helpers import T0, expected, part, query, rows
+from tests.kfetch.wire.little import LittleKafka
+
+
+def _expired(kafka: LittleKafka) -> None:
+    kafka.log(T0).expire(2)
+
+
+def _beyond(kafka: LittleKafka) -> None:
+    kafka.log(T0).truncate(2)
+
+
+def _deleted(kafka: LittleKafka) -> None:
+    del kafka.topics["t"]
+
+
+def _shrunk(kafka: LittleKafka) -> None:
+    kafka.topics["t"].logs.clear()
+
+
+def _recreated(kafka: LittleKafka) -> None:
+    kafka.create("t", 2)
+    kafka.log(T0).append(*[b"new"] * 9)
+
+
+# Damage, offset of the range's start, the error, and the offsets read with failOnDataLoss=false.
+LOSSES = [
+    (_expired, 0, RecordsExpired, [2, 3, 4, 5]),
+    (_beyond, 4, OffsetBeyondLog, []),
+    (_deleted, 0, PartitionGone, []),
+    (_shrunk, 0, PartitionGone, []),
+    (_recreated, 0, TopicRecreated, []),
+]
+
+
+@pytest.mark.parametrize(("damage", "start", "kind", "left"), LOSSES)
+def test_losses_fail(
+    kafka: LittleKafka, damage: Any, start: int, kind: type[DataLoss], left: list[int]
+) -> None:
+    """A range that the log no longer has fails the task with the loss's own error."""
+    item = part(kafka, T0, start, 6)
+    damage(kafka)
+    with pytest.raises(kind) as caught:
+        rows(query(kafka).read([item]))
+
+    assert ("t", 0, start) == (caught.value.topic, caught.value.partition, caught.value.offset)
+
+
+@pytest.mark.parametrize(("damage", "start", "kind", "left"), LOSSES)
+def test_losses_passed_over(
+    kafka: LittleKafka, damage: Any, start: int, kind: type[DataLoss], left: list[int]
+) -> None:
+    """With failOnDataLoss=false what is left of the range is read once, and at once."""
+    item = part(kafka, T0, start, 6)
+    damage(kafka)
+    reading = query(kafka, failOnDataLoss="false")
+    began = time.monotonic()
+
+    assert left == [row[2] for row in rows(reading.read([item]))]
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
+    """A log that is replaced behind the position is a truncation; with failOnDataLoss=false the
+    range ends there, for the driver to go on from the cut."""
+    log = kafka.log(T0)
+    item = part(kafka, T0, 0, 6)
+    batches = query(kafka, failOnDataLoss=fail).read([item])
+    first = rows([next(batches)])
+    log.truncate(0)
+    kafka.elect(T0, 1)
+    log.append(b"new 0")
+    log.append(*[b"new"] * 5)
+    if fail == "true":
+        with pytest.raises(LogTruncated, match="t-0 was truncated at offset"):
+            rows(batches)
+    else:
+        got = first + rows(batches)  # a reply was in flight, of the old log
+        assert list(range(len(got))) == [row[2] for row in got]
+        assert not any(row[-1].startswith(b"new") for row in got)
+
+
+def test_epoch_without_records(kafka: LittleKafka) -> None:
+    """Leaders that wrote nothing are no truncation."""
+    kafka.log(T0).epoch = 2
+    kafka.log(T0).append(b"e")
+    kafka.elect(T0, 1)
+    kafka.log(T0).append(b"f")
+    item = part(kafka, T0, 0, 8)
+
+    assert expected(kafka, item) == rows(query(kafka).read([item]))

@@ -1,0 +1,356 @@
+"""The fetcher against a scripted broker: one session, one request in flight, nothing lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from kfetch.errors import ConnectionLost, WireError
+from kfetch.fetch import fetcher as fetching
+from kfetch.fetch.broker_reader import BrokerReader
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.progress import RangeProgress
+from kfetch.model import FetchPosition, OffsetRange, TopicPartition
+from kfetch.options import FetchOptions, NetworkOptions
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close, Raw, Silence, half, wrong_id
+
+T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
+FETCH = FetchOptions(max_wait_ms=10)
+NETWORK = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0, retry_backoff_s=0.001)
+VERSIONS = [(7, False), (12, False), (13, True), (18, True)]
+
+
+def soon(seconds: float = 10.0) -> float:
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+@pytest.fixture(params=VERSIONS, ids=[f"v{version}" for version, _ in VERSIONS])
+def kafka(request: pytest.FixtureRequest) -> Iterator[LittleKafka]:
+    """One node with three partitions of one record, speaking Fetch up to some version."""
+    with LittleKafka(1, {FetchRequest: (0, request.param[0])}) as running:
+        for log in running.create("t", 3):
+            log.append(b"a")
+        yield running
+
+
+@pytest.fixture
+def fetcher(kafka: LittleKafka) -> Iterator[Fetcher]:
+    """A fetcher of that node."""
+    made = Fetcher(kafka.nodes[1].broker, FETCH, NETWORK)
+    yield made
+    made.close()
+
+
+def at(kafka: LittleKafka, offset: int) -> FetchPosition:
+    """A position in t."""
+    return FetchPosition(topic_id=kafka.topics["t"].topic_id, offset=offset, max_bytes=1000)
+
+
+def want(kafka: LittleKafka, fetcher: Fetcher, **offsets: int | None) -> None:
+    """Want t0=offset and so on; None to forget."""
+    for name, offset in offsets.items():
+        tp = TopicPartition("t", int(name[1:]))
+        fetcher.want(tp, None if offset is None else at(kafka, offset))
+
+
+def fetch(fetcher: Fetcher) -> dict[TopicPartition, bytes]:
+    """One request and its reply: the partitions with records."""
+    fetcher.send(soon())
+    fetched = fetcher.receive(soon())
+    assert fetched is not None
+    return {tp: bytes(p.records) for tp, p in fetched.partitions.items() if p.records}
+
+
+def told(kafka: LittleKafka) -> list[tuple[tuple[int, int], list[int], list[int]]]:
+    """Every fetch: (session, epoch), the partitions named, the partitions forgotten."""
+    return [
+        (
+            (r.session_id, r.session_epoch),
+            [p.partition for t in r.topics for p in t.partitions],
+            [p for t in r.forgotten_topics_data for p in t.partitions],
+        )
+        for r in kafka.asked(FetchRequest)
+    ]
+
+
+def test_incremental_requests_name_changes(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """The first request names all, later ones what moved, came or is to be forgotten."""
+    want(kafka, fetcher, t0=0, t1=0)
+    assert {T0, T1} == set(fetch(fetcher))
+    want(kafka, fetcher, t0=1, t1=1)
+    assert {} == fetch(fetcher)
+    assert {} == fetch(fetcher)
+    want(kafka, fetcher, t0=None, t2=0)
+    assert {T2} == set(fetch(fetcher))
+
+    session = kafka.sessions()[0].id
+    assert [
+        ((0, 0), [0, 1], []),
+        ((session, 1), [0, 1], []),
+        ((session, 2), [], []),
+        ((session, 3), [2], [0]),
+    ] == told(kafka)
+
+
+def test_want_twice_sends_the_last(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """Only the last position wanted is sent, and none that the broker holds already."""
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+    want(kafka, fetcher, t0=1)
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+
+    assert [] == told(kafka)[-1][1]
+
+
+def test_wanted_while_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A position that changes while a request is in flight goes with the next one."""
+    want(kafka, fetcher, t0=0)
+    fetcher.send(soon())
+    assert fetcher.in_flight
+    want(kafka, fetcher, t0=1, t1=0)
+    assert fetcher.receive(soon()) is not None
+    assert not fetcher.in_flight
+    fetch(fetcher)
+
+    assert [0, 1] == told(kafka)[-1][1]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [Close(), Raw(b"\xff" * 8), half(FetchResponse(responses=[]), close=True)],
+    ids=["close", "negative length", "half"],
+)
+def test_lost_reply(kafka: LittleKafka, fetcher: Fetcher, hostile: Any) -> None:
+    """After a lost reply the session begins again, with everything, and loses no change."""
+    want(kafka, fetcher, t0=0, t1=0)
+    fetch(fetcher)
+    session = kafka.sessions()[0].id
+    want(kafka, fetcher, t0=1, t2=0)
+    kafka.nodes[1].answer(FetchRequest, hostile)
+    fetcher.send(soon())
+    with pytest.raises(ConnectionLost):
+        fetcher.receive(soon())
+    assert not fetcher.in_flight
+    fetch(fetcher)
+
+    assert ((session, 0), [0, 1, 2], []) == told(kafka)[-1]
+    assert 1 == len(kafka.sessions())
+    assert 2 == fetcher.stats().connections_opened
+
+
+def test_reply_too_late(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A reply that misses the deadline is lost for good: the next one is of a new session."""
+    want(kafka, fetcher, t0=0)
+    kafka.nodes[1].answer(FetchRequest, Silence())
+    fetcher.send(soon())
+    with pytest.raises(ConnectionLost, match="no reply within the deadline"):
+        fetcher.receive(soon(0.05))
+
+    assert {T0} == set(fetch(fetcher))
+    assert (0, 0) == told(kafka)[-1][0]
+
+
+def test_undecodable_reply(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A reply that can't be decoded is a lost one."""
+    want(kafka, fetcher, t0=0)
+    kafka.nodes[1].answer(FetchRequest, lambda r: Raw(_frame(r, b"\0\0")))
+    fetcher.send(soon())
+    with pytest.raises(WireError, match="can't be decoded"):
+        fetcher.receive(soon())
+
+    assert {T0} == set(fetch(fetcher))
+
+
+def _frame(request: Any, body: bytes) -> bytes:
+    data = request.header.correlation_id.to_bytes(4, "big") + body
+    return len(data).to_bytes(4, "big") + data
+
+
+def test_someone_elses_reply(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A reply under another correlation id is never taken."""
+    want(kafka, fetcher, t0=0)
+    kafka.nodes[1].answer(FetchRequest, wrong_id(lambda r: kafka._fetch(1, r)))
+    fetcher.send(soon())
+    with pytest.raises(ConnectionLost, match="does not belong"):
+        fetcher.receive(soon())
+
+    assert {T0} == set(fetch(fetcher))
+
+
+def test_evicted_session(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A session that the broker forgot is opened again with every partition."""
+    want(kafka, fetcher, t0=0, t1=0)
+    fetch(fetcher)
+    want(kafka, fetcher, t0=1)
+    kafka.evict()
+    fetcher.send(soon())
+    assert fetcher.receive(soon()) is None
+    fetch(fetcher)
+
+    assert ((0, 0), [0, 1], []) == told(kafka)[-1]
+    stats = fetcher.stats()
+    assert (2, 1, 2, 1) == (
+        stats.full_requests,
+        stats.incremental_requests,
+        stats.sessions_opened,
+        stats.sessions_lost,
+    )
+
+
+def test_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A broker that is down is a lost connection; back up, the same fetcher goes on."""
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+    kafka.nodes[1].stop()
+    with pytest.raises(ConnectionLost):
+        fetch(fetcher)
+    with pytest.raises(ConnectionLost, match="no connection to"):
+        fetcher.send(soon())
+    kafka.nodes[1].start()
+    want(kafka, fetcher, t1=0)
+
+    assert {T0, T1} == set(fetch(fetcher))
+
+
+def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause that a broker asks for is kept before the next request, up to the deadline."""
+    pauses: list[float] = []
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+
+    def throttled(request: Any) -> Any:
+        reply = kafka._fetch(1, request)
+        reply.throttle_time_ms = 60_000
+        return reply
+
+    kafka.nodes[1].answer(FetchRequest, throttled)
+    fetch(fetcher)
+    monkeypatch.setattr(fetching.time, "sleep", pauses.append)
+    fetcher.send(soon(600))
+    fetcher.receive(soon())
+
+    assert 50 < pauses[-1] <= 60
+
+
+def test_left_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """The reply that a task left behind is settled, and its records are not the next task's."""
+    want(kafka, fetcher, t0=0)
+    fetcher.send(soon())
+    want(kafka, fetcher, t0=None, t1=0)
+
+    assert {T1} == set(fetch(fetcher))
+    assert ([1], [0]) == told(kafka)[-1][1:]
+
+
+def test_sent_twice_counts_once(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """Of a partition that a reply has twice, the first counts; one never asked for is dropped."""
+    want(kafka, fetcher, t0=0)
+
+    def doubled(request: Any) -> Any:
+        reply = kafka._fetch(1, request)
+        (topic,) = reply.responses
+        again = kafka._fetch_one(1, (_key(topic, request), 0), request.topics[0].partitions[0], 18)
+        again.records = b"late"
+        topic.partitions.append(again)
+        return reply
+
+    kafka.nodes[1].answer(FetchRequest, doubled)
+    records = fetch(fetcher)
+
+    assert {T0} == set(records)
+    assert b"late" != records[T0]
+
+
+def _key(topic: Any, request: Any) -> Any:
+    return topic.topic_id if request.API_VERSION >= 13 else topic.topic
+
+
+def test_close_closes_the_session(kafka: LittleKafka) -> None:
+    """Closing gives the broker its session slot back."""
+    made = Fetcher(kafka.nodes[1].broker, FETCH, NETWORK)
+    want(kafka, made, t0=0)
+    fetch(made)
+    session = kafka.sessions()[0].id
+    made.close()
+
+    assert ((session, -1), [], []) == told(kafka)[-1]
+    assert [] == kafka.sessions()
+
+
+def test_close_of_a_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """Closing never fails, whatever has become of the broker."""
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+    fetcher.send(soon())
+    kafka.nodes[1].stop()
+    fetcher.close()
+    fetcher.close()
+
+    with pytest.raises(RuntimeError, match="in flight"):
+        fetcher.receive(soon())
+
+
+def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """Requests and bytes are counted as they were on the wire."""
+    want(kafka, fetcher, t0=0)
+    fetch(fetcher)
+    fetch(fetcher)
+    stats = fetcher.stats()
+    frames = [len(f) + 4 for f in kafka.nodes[1].frames if f[:2] == b"\0\1"]
+
+    assert frames == [stats.full_request_bytes, stats.incremental_request_bytes]
+    assert (1, 1, 1, 1) == (
+        stats.full_requests,
+        stats.incremental_requests,
+        stats.sessions_opened,
+        stats.connections_opened,
+    )
+    assert stats.reply_bytes > len(kafka.log(T0).batches[0][3])
+
+
+def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
+    """A broker that answers at once, with nothing or with records below the position, is not asked
+    as fast as it answers."""
+    behind = kafka.log(T0).batches[0][1]
+    item = OffsetRange(
+        tp=T0,
+        topic_id=kafka.topics["t"].topic_id,
+        start=behind,
+        end=behind + 5,
+        leader_epoch=0,
+        leader=kafka.nodes[1].broker,
+    )
+    kafka.log(T0).read = lambda offset, size: kafka.log(T0).batches[0][3]  # type: ignore[method-assign]
+    lane = BrokerReader(Fetcher(item.leader, FETCH, NetworkOptions(retry_backoff_s=0.05)), 1 << 20)
+    lane.add(RangeProgress.of(item))
+    until = soon(0.3)
+    while time.monotonic() < until:
+        lane.send(soon())
+        lane.receive(soon())
+    lane.fetcher.close()
+
+    assert len(kafka.asked(FetchRequest)) <= 9
+
+
+@pytest.mark.parametrize("kafka", [(13, True), (18, True)], indirect=True)
+def test_broker_comes_back_with_an_older_version(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A broker that was replaced by an older one is read on, with topics by name."""
+    want(kafka, fetcher, t0=0, t1=0)
+    fetch(fetcher)
+    want(kafka, fetcher, t1=1)
+    kafka.nodes[1].stop()
+    kafka.nodes[1].versions[FetchRequest] = (0, 12)
+    kafka.evict()
+    kafka.nodes[1].start()
+    with pytest.raises(ConnectionLost):
+        fetch(fetcher)
+
+    assert {T0} == set(fetch(fetcher))
+    assert ((0, 0), [0, 1], []) == told(kafka)[-1]

@@ -1,0 +1,259 @@
+"""What an error of a partition asks for: a table of losses, leaders and positions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kfetch.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+    RecordsExpired,
+    TopicRecreated,
+)
+from kfetch.fetch import recovery
+from kfetch.fetch.progress import RangeProgress
+from kfetch.model import (
+    NO_TOPIC_ID,
+    Broker,
+    ClusterView,
+    Leader,
+    OffsetRange,
+    Topic,
+    TopicPartition,
+)
+from kfetch.options import NetworkOptions
+from kfetch.records import Extent
+from kfetch.wire.cluster import Cluster
+from tests.kfetch.wire.little import LittleKafka
+
+T0 = TopicPartition("t", 0)
+ID, OTHER = UUID(int=1), UUID(int=2)
+HERE = Broker(node_id=1, host="here", port=1)
+THERE = Broker(node_id=2, host="there", port=2)
+
+
+def progress(start: int = 5, end: int = 9, **changes: Any) -> RangeProgress:
+    """A range of t-0 from ``start`` to ``end``, led by HERE since epoch 3."""
+    made = RangeProgress.of(
+        OffsetRange(tp=T0, topic_id=ID, start=start, end=end, leader_epoch=3, leader=HERE)
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def view(topic_id: UUID = ID, leader: Leader | None = None, partition: int = 0) -> ClusterView:
+    """A cluster with one partition of t."""
+    topic = Topic(name="t", topic_id=topic_id, internal=False, leaders={partition: leader})
+    return ClusterView(brokers={}, topics={"t": topic})
+
+
+NEW = Leader(broker=THERE, epoch=4)
+
+
+@pytest.mark.parametrize("topic_id", [ID, NO_TOPIC_ID])
+def test_relocate(topic_id: UUID) -> None:
+    """A range follows its partition to the leader and epoch of now."""
+    moved = progress()
+
+    assert recovery.relocate(moved, view(topic_id, NEW), fail=True)
+    assert (THERE, 4, 5, 9) == (moved.leader, moved.leader_epoch, moved.offset, moved.end)
+
+
+def test_relocate_without_a_leader() -> None:
+    """While there is no leader the range stays where it is, and is not over."""
+    moved = progress()
+
+    assert not recovery.relocate(moved, view(), fail=True)
+    assert (HERE, 3, False) == (moved.leader, moved.leader_epoch, moved.done)
+
+
+GONE = [
+    (ClusterView(brokers={}, topics={}), PartitionGone, "t-0 no longer exists, but offsets 5 to 9"),
+    (view(leader=NEW, partition=1), PartitionGone, "t-0 no longer exists, but offsets 5 to 9"),
+    (view(OTHER, NEW), TopicRecreated, "topic t was deleted and created again"),
+]
+
+
+@pytest.mark.parametrize(("now", "kind", "told"), GONE)
+def test_relocate_to_nothing(now: ClusterView, kind: type[DataLoss], told: str) -> None:
+    """A partition or topic that is gone, or another one, is a loss with its place."""
+    lost = progress()
+    with pytest.raises(kind, match=told) as caught:
+        look_until_settled(lost, now, fail=True)
+
+    assert {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3} == caught.value.context
+
+
+@pytest.mark.parametrize(("now", "kind", "told"), GONE)
+def test_relocate_to_nothing_going_on(
+    now: ClusterView, kind: type[DataLoss], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With failOnDataLoss=false the range is over, its place settled, and the loss logged."""
+    left = progress()
+    with caplog.at_level(logging.WARNING):
+        look_until_settled(left, now, fail=False)
+
+    assert left.done
+    assert told in caplog.text
+
+
+def look_until_settled(lost: RangeProgress, now: ClusterView, *, fail: bool) -> None:
+    """Look at the same metadata as often as it takes."""
+    for _ in range(3):
+        if recovery.relocate(lost, now, fail=fail):
+            return
+    pytest.fail("never settled")
+
+
+def test_one_look_without_the_partition_proves_nothing() -> None:
+    """A broker that lags behind may not know the partition yet: it is looked up again."""
+    lost = progress()
+
+    assert not recovery.relocate(lost, ClusterView(brokers={}, topics={}), fail=True)
+    assert recovery.relocate(lost, view(ID, NEW), fail=True)
+    assert not recovery.relocate(lost, ClusterView(brokers={}, topics={}), fail=True)
+    assert not lost.done
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """A log from offset 4 to 8."""
+    with LittleKafka() as running:
+        (log,) = running.create("t")
+        for _ in range(2):
+            log.append(*[b"v"] * 4)
+        log.expire(4)
+        yield running
+
+
+@pytest.fixture
+def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
+    """Whom to ask."""
+    made = Cluster((("127.0.0.1", kafka.nodes[1].port),), NetworkOptions(retry_backoff_s=0.001))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "kind", "told", "offset", "until"),
+    [
+        (1, 7, RecordsExpired, "t-0: offsets 1 to 4 have expired, the log starts at 4", 4, 7),
+        (1, 3, RecordsExpired, "t-0: offsets 1 to 3 have expired, the log starts at 4", 3, 3),
+        (9, 12, OffsetBeyondLog, "t-0: offset 9 is to be read, but the log ends at 8", 9, 9),
+    ],
+)
+def test_reposition(
+    cluster: Cluster,
+    start: int,
+    end: int,
+    kind: type[DataLoss],
+    told: str,
+    offset: int,
+    until: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An offset out of range has expired or lies past the end; what is left is read on."""
+    deadline = time.monotonic() + 10
+    with pytest.raises(kind, match=told):
+        recovery.reposition(progress(start, end), cluster, deadline, fail=True)
+    left = progress(start, end)
+
+    assert recovery.reposition(left, cluster, deadline, fail=False)
+    assert (offset, until) == (left.offset, left.end)
+    assert told in caplog.text
+
+
+def test_reposition_in_range(cluster: Cluster) -> None:
+    """An offset that is in range keeps its place, and gives up the epoch that may be the cause."""
+    left = progress(5, 8, last_fetched_epoch=2)
+
+    assert not recovery.reposition(left, cluster, time.monotonic() + 10, fail=True)
+    assert (5, 8, -1) == (left.offset, left.end, left.last_fetched_epoch)
+
+
+def test_epoch_that_is_unknown(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A leader that has our last record under a later epoch has lost it, and says out of range."""
+    base, after, _, data = kafka.log(T0).batches[0]
+    kafka.log(T0).batches[0] = (base, after, 7, data)
+    kafka.log(T0).epoch = 7
+    deadline = time.monotonic() + 10
+    with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
+        recovery.reposition(progress(5, 8, last_fetched_epoch=2), cluster, deadline, fail=True)
+    left = progress(5, 8, last_fetched_epoch=2)
+
+    assert recovery.reposition(left, cluster, deadline, fail=False)
+    assert (5, 5) == (left.offset, left.end)
+
+
+def test_epoch_that_has_expired(kafka: LittleKafka, cluster: Cluster) -> None:
+    """At the log start there is no record before the position to disagree about."""
+    base, after, _, data = kafka.log(T0).batches[0]
+    kafka.log(T0).batches[0] = (base, after, 7, data)
+    left = progress(4, 8, last_fetched_epoch=2)
+
+    assert not recovery.reposition(left, cluster, time.monotonic() + 10, fail=True)
+    assert (4, 8, -1) == (left.offset, left.end, left.last_fetched_epoch)
+
+
+def test_diverged_below_the_position() -> None:
+    """A history that leaves ours below the position is a truncation."""
+    with pytest.raises(
+        LogTruncated,
+        match=r"t-0 was truncated at offset 3 \(leader epoch 1\), below offset 5 that has been "
+        r"read \(epoch 2\)",
+    ):
+        recovery.diverged(progress(last_fetched_epoch=2), 1, 3, fail=True)
+
+
+def test_diverged_going_on() -> None:
+    """With failOnDataLoss=false the range ends: the driver goes on from the cut, and nothing
+    comes twice."""
+    left = progress(last_fetched_epoch=2)
+    recovery.diverged(left, 1, 3, fail=False)
+
+    assert (5, 5) == (left.offset, left.end)
+    assert left.done
+
+
+def test_epoch_without_records_is_no_divergence() -> None:
+    """The broker's own epoch is taken, and given up when that settles nothing."""
+    left = progress(last_fetched_epoch=2)
+    recovery.diverged(left, 1, 5, fail=True)
+    assert 1 == left.last_fetched_epoch
+    recovery.diverged(left, 1, 5, fail=True)
+
+    assert -1 == left.last_fetched_epoch
+
+
+def test_progress_passes_batches() -> None:
+    """A range advances behind complete batches only, and remembers their epoch."""
+    made = progress()
+
+    assert not made.advance(Extent(next_offset=5, leader_epoch=-1, size=0, batches=0))
+    assert (5, -1) == (made.offset, made.last_fetched_epoch)
+    assert made.advance(Extent(next_offset=8, leader_epoch=2, size=9, batches=1))
+    assert (8, 2, False) == (made.offset, made.last_fetched_epoch, made.done)
+    assert made.advance(Extent(next_offset=11, leader_epoch=2, size=9, batches=1))
+    assert made.done
+
+
+def test_position_of_a_range() -> None:
+    """The session is told topic id, offset and both epochs."""
+    position = progress(last_fetched_epoch=2).position(77)
+
+    assert (ID, 5, 77, 3, 2) == (
+        position.topic_id,
+        position.offset,
+        position.max_bytes,
+        position.leader_epoch,
+        position.last_fetched_epoch,
+    )

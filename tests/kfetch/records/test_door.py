@@ -1,0 +1,140 @@
+"""The door: the schema, and the switch between the decoders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kfetch import compiled, decoding, records
+from kfetch.compiled import layout, native
+from kfetch.errors import KfetchError
+from kfetch.records.faults import Fault
+from tests.kfetch.records.build import T0, batch, part, record
+from tests.kfetch.records.conftest import rows_of
+
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+SPARK = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+
+
+def test_schema_is_sparks() -> None:
+    """The Arrow schema is what pyspark makes of the Kafka source's schema."""
+
+    assert to_arrow_schema(SPARK, timezone="UTC").equals(records.SCHEMA, check_metadata=True)
+
+
+def test_schema_with_headers_is_sparks() -> None:
+    """The same with ``includeHeaders=true``."""
+    spark = StructType([*SPARK, StructField("headers", HEADERS)])
+
+    expected = to_arrow_schema(spark, timezone="UTC")
+    assert expected.equals(records.SCHEMA_WITH_HEADERS, check_metadata=True)
+
+
+@pytest.mark.parametrize("headers", [False, True])
+@pytest.mark.parametrize("name", ["reference", "kernel"])
+def test_decode_uses_the_chosen_decoder(
+    name: str, headers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``decode`` is the decoder that IMPLEMENTATION names."""
+    monkeypatch.setattr(decoding, "IMPLEMENTATION", name)
+    found = decoding.decode([part(batch(record()))], columns=records.Columns(headers=headers))
+
+    assert found is not None
+    assert rows_of(found) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_no_rows_no_batch(headers: bool) -> None:
+    """No row at all is None, not an empty batch: without slices, bytes, or wanted offsets."""
+    nothing = [[], [part(b"")], [part(batch(record()), start=1)], [part(batch(record()), end=0)]]
+
+    assert [
+        decoding.decode(slices, columns=records.Columns(headers=headers)) for slices in nothing
+    ] == [None] * 4
+
+
+def test_result_owns_its_bytes() -> None:
+    """The reply's buffer may be used again as soon as ``decode`` has returned."""
+    data = bytearray(batch(record(value=b"hello", headers=[(b"k", b"v")])))
+    found = decoding.decode([part(data)], columns=records.Columns(headers=True))
+    data[:] = bytes(len(data))
+
+    assert found is not None
+    assert rows_of(found) == [(None, b"hello", "clicks", 3, 0, T0 * 1000, 0, [("k", b"v")])]
+
+
+def _python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def test_import_is_light() -> None:
+    """Importing the package loads neither compiled code nor Spark nor a socket client."""
+    code = "import sys, kfetch.decoding as d; print(d.IMPLEMENTATION)\n"
+    code += "print(sorted({'numba', 'llvmlite', 'pyspark', 'kafka'} & set(sys.modules)))"
+
+    assert _python(code).stdout == "kernel\n[]\n"
+
+
+def test_reference_needs_no_numba() -> None:
+    """KFETCH_RECORDS=reference decodes where numba is missing."""
+    code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding as d, records\n"
+    code += "print(d.IMPLEMENTATION, d.decoder(d.IMPLEMENTATION)([], columns=records.Columns()))"
+
+    assert _python(code, KFETCH_RECORDS="reference").stdout == "reference None\n"
+
+
+def test_unknown_decoder() -> None:
+    """A wrong KFETCH_RECORDS is refused at once, with what would be right."""
+    failed = _python("import kfetch.decoding", KFETCH_RECORDS="fast")
+
+    expected = "OptionError: KFETCH_RECORDS=fast: must be reference or kernel"
+    assert expected in failed.stderr
+
+
+def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without numba, and without code that was compiled before, the error names the way out."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(native, "load", native.load.__wrapped__)
+    monkeypatch.setenv("KFETCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for module in ("kernel", "table", "loops"):
+        monkeypatch.delitem(sys.modules, f"kfetch.compiled.{module}", raising=False)
+        monkeypatch.delattr(compiled, module, raising=False)
+
+    with pytest.raises(KfetchError, match="KFETCH_RECORDS=reference"):
+        decoding.decoder("kernel")
+
+
+def test_loops_repeat_the_fault_numbers() -> None:
+    """The constants that the loops are compiled with are Fault's."""
+    expected = {fault.name: fault.value for fault in Fault if fault <= Fault.TIMESTAMP}
+
+    assert expected == {name: getattr(layout, name) for name in expected}

@@ -1,0 +1,193 @@
+"""Message formats v0 and v1: offsets, times, wrappers, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch.errors import CorruptBatch
+from kfetch.records import codecs, extent, legacy
+from kfetch.records.faults import Fault
+from tests.kfetch.records.build import CODECS, LATE, T0, TP, batch, part, record
+from tests.kfetch.records.conftest import Decode, Rows, decode_with
+from tests.kfetch.records.old import message, wrapped
+from tests.kfetch.records.test_decode import row
+
+THREE = [message(i, b"%d" % i) for i in range(3)]
+ROWS: dict[str, tuple[bytes, Rows]] = {
+    "v0": (message(5, magic=0), [row(5, time=-1, kind=-1)]),
+    "v1": (message(5), [row(5)]),
+    "v1 append time": (message(5, attributes=LATE), [row(5, kind=1)]),
+    "v0 has no time bits": (message(5, magic=0, attributes=LATE), [row(5, time=-1, kind=-1)]),
+    "nulls and empties": (
+        message(0, None, b"") + message(1, b"", b"k") + message(4, None, None),
+        [row(0, None, b""), row(1, b"", b"k"), row(4, None, None)],
+    ),
+    "no time": (message(0, time=-1), [row(0, time=-1)]),
+    "wrapper, relative offsets": (
+        wrapped(12, *THREE),
+        [row(10 + i, b"%d" % i) for i in range(3)],
+    ),
+    "wrapper, compacted": (
+        wrapped(12, message(0), message(2)),
+        [row(10), row(12)],
+    ),
+    "wrapper at offset 0": (wrapped(0, *THREE), [row(i, b"%d" % i) for i in range(3)]),
+    "wrapper of v0, absolute offsets": (
+        wrapped(12, message(9, magic=0), message(12, magic=0), magic=0),
+        [row(9, time=-1, kind=-1), row(12, time=-1, kind=-1)],
+    ),
+    "wrapper's append time": (
+        wrapped(12, *THREE, attributes=LATE),
+        [row(10 + i, b"%d" % i, time=T0 + 9, kind=1) for i in range(3)],
+    ),
+    "three formats": (
+        message(1, magic=0) + wrapped(4, *THREE) + batch(record(), base=5, codec="zstd"),
+        [row(1, time=-1, kind=-1), *[row(2 + i, b"%d" % i) for i in range(3)], row(5)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), ROWS.values(), ids=ROWS)
+def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
+    """Each kind of message gives exactly these rows."""
+
+    assert expected == decode([part(data)])
+
+
+@pytest.mark.parametrize("cut", [11, 12, 17, 25, 33, 36])
+@pytest.mark.parametrize(("data", "expected"), ROWS.values(), ids=ROWS)
+def test_partial_message_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
+    """A reply may end within a message."""
+
+    assert expected == decode([part(data + message(90, b"1234")[:cut])])
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name[:4] not in ("none", "zstd")])
+def test_old_codecs(decode: Decode, codec: str) -> None:
+    """A wrapper's set comes in every codec and framing but zstd."""
+    inner = [message(i, b"abcd" * 20, b"%d" % i) for i in range(50)]
+
+    expected = [row(100 + i, b"abcd" * 20, b"%d" % i) for i in range(50)]
+    assert expected == decode([part(wrapped(149, *inner, codec=codec))])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wanted"),
+    [(0, 30, [10, 11, 12, 20, 21, 22]), (11, 21, [11, 12, 20]), (0, 11, [10]), (12, 20, [12]),
+     (13, 20, []), (0, 10, []), (22, 23, [22])],
+)  # fmt: skip
+def test_old_range(decode: Decode, start: int, end: int, wanted: list[int]) -> None:
+    """A wrapper's offset is its last: one past the range's end may hold wanted records."""
+    data = wrapped(12, *THREE) + wrapped(22, *THREE)
+
+    assert wanted == [found[4] for found in decode([part(data, start, end)])]
+
+
+def test_old_wrappers_past_the_end_are_not_opened(decode: Decode) -> None:
+    """What follows the range's last record is a later task's matter, damaged or not."""
+    data = wrapped(12, *THREE) + wrapped(22, b"garbage")
+
+    assert 3 == len(decode([part(data, 0, 13)]))
+
+
+def test_old_extent() -> None:
+    """The next offset follows the last message's; old formats know no leader epoch."""
+    data = wrapped(12, *THREE) + message(17)
+    found = extent(memoryview(data + b"\0" * 20), 11)
+
+    assert (18, -1, len(data), 2) == (
+        *(found.next_offset, found.leader_epoch, found.size, found.batches),
+    )
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+CORRUPT: dict[str, tuple[bytes, Fault]] = {
+    "crc": (_flipped(message(5)), Fault.CRC),
+    "wrapper's crc": (_flipped(wrapped(12, *THREE)), Fault.CRC),
+    "inner crc": (wrapped(12, message(0), _flipped(message(1))), Fault.CRC),
+    "zstd": (wrapped(12, *THREE, codec="zstd"), Fault.CODEC),
+    "codec 5": (message(5, attributes=5), Fault.CODEC),
+    "wrapper below its last": (wrapped(1, *THREE), Fault.WRAPPER),
+    "wrapper null": (message(5, None, attributes=1), Fault.WRAPPER),
+    "wrapper in a wrapper": (wrapped(12, wrapped(2, *THREE)), Fault.WRAPPER),
+    "wrapper empty": (wrapped(12), Fault.MISSING),
+    "other format inside": (wrapped(12, message(0, bytes(20), magic=0)), Fault.MAGIC),
+    "inner offset negative": (wrapped(12, message(-1), message(0)), Fault.OFFSETS),
+    "inner offsets go down": (wrapped(12, message(1), message(0)), Fault.OFFSET_DELTA),
+    "inner offsets too far apart": (
+        wrapped(2**40, message(0), message(2**31)),
+        Fault.OFFSET_DELTA,
+    ),
+    "inner set cut": (wrapped(12, message(0), message(1)[:-9]), Fault.ENDS_EARLY),
+    "inner length": (wrapped(12, message(0)[:8] + b"\x7f" * 40), Fault.RECORD_LENGTH),
+    "inner garbage": (message(5, b"garbage", attributes=1), Fault.COMPRESSION),
+    "key length -2": (message(5, fields=b"\xff\xff\xff\xfe" + b"\0" * 4), Fault.KEY_LENGTH),
+    "key past the message": (message(5, fields=b"\0\0\0\x09" + b"\0" * 4), Fault.KEY_LENGTH),
+    "value missing": (message(5, fields=b"\0\0\0\4" + b"\0" * 4), Fault.VALUE_LENGTH),
+    "value past the message": (message(5, fields=b"\0" * 7 + b"\1"), Fault.VALUE_LENGTH),
+    "bytes behind the value": (message(5, fields=b"\0" * 9), Fault.RECORD_SIZE),
+    "too short for v1": (message(5, fields=b"\0" * 7), Fault.BATCH_LENGTH),
+}
+
+
+@pytest.mark.parametrize(("data", "fault"), CORRUPT.values(), ids=CORRUPT)
+def test_old_faults(decode: Decode, data: bytes, fault: Fault) -> None:
+    """A message that breaks its format is named with its topic, partition and offset."""
+    with pytest.raises(CorruptBatch) as caught:
+        decode([part(data)])
+
+    assert fault.name == caught.value.fault
+    assert caught.value.message.startswith("topic clicks, partition 3, record batch at offset ")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy xerial", "lz4"])
+def test_old_bomb(decode: Decode, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper unfolds to the limit of a batch and no further."""
+    inner = b"".join(message(i, bytes(1000)) for i in range(99))
+    monkeypatch.setattr(codecs, "_FIRST_BYTES_MIN", 1000)
+    monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner))
+    assert 99 == len(decode([part(wrapped(98, inner, codec=codec))]))
+    monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner) - 1)
+
+    with pytest.raises(CorruptBatch, match="do not decompress"):
+        decode([part(wrapped(98, inner, codec=codec))])
+
+
+MAYBE = st.one_of(st.none(), st.binary(max_size=200))
+MESSAGE = st.tuples(st.integers(1, 300), MAYBE, MAYBE, st.integers(-1, 2**45))
+
+
+@given(st.lists(MESSAGE, min_size=1, max_size=8), st.integers(0, 1), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> None:
+    """Any messages come back, bare or wrapped, in v0 and v1."""
+    inner, expected, offset, bits = [], [], 0, LATE if late and magic else 0
+    for gap, key, value, time in found:
+        offset += gap
+        own = bits if not packed else 0
+        inner.append(message(offset, value, key, magic=magic, time=time, attributes=own))
+        stamp = (T0 + 9 if late and packed else time) if magic else -1
+        kind = int(late) if magic else -1
+        expected.append(row(offset, value, key, time=stamp, kind=kind))
+    data = b"".join(inner)
+    if packed:
+        data = wrapped(offset, *inner, magic=magic, attributes=bits)
+
+    assert expected == decode_with("reference")([part(data)])
+    assert expected == decode_with("kernel")([part(data)])
+
+
+@given(st.binary(max_size=80), st.integers(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_any_message_set(data: bytes, magic: int) -> None:
+    """Any bytes as a message set are rewritten or a clean error."""
+    try:
+        found = legacy.messages(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
+    except CorruptBatch:
+        return
+    assert found.record_count > 0

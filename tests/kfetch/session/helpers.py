@@ -1,0 +1,51 @@
+"""Short ways to sessions, plans and replies, for the tests by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
+from kfetch.session.held import Changes, reply_keys
+from kfetch.session.session import FetchSession
+from kfetch.session.values import FetchPlan, Outcome, ReplyKey, SessionReply
+
+ID_A, ID_B, ID_NEW = UUID(int=0xA), UUID(int=0xB), UUID(int=0xC)
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+B0, B1 = TopicPartition("b", 0), TopicPartition("b", 1)
+
+
+def at(offset: int, topic_id: UUID = NO_TOPIC_ID) -> FetchPosition:
+    """A position; without a topic id unless one is given."""
+    return FetchPosition(topic_id=topic_id, offset=offset, max_bytes=100)
+
+
+def pair(plan: FetchPlan | None) -> tuple[int, int] | None:
+    """Session id and epoch of a plan."""
+    return (plan.session_id, plan.epoch) if plan else None
+
+
+def where(session: FetchSession) -> tuple[int, int]:
+    """Session id and epoch that the session goes on with."""
+    return session.metadata.session_id, session.metadata.epoch
+
+
+def good(
+    plan: FetchPlan, session_id: int = 0, *, more: Iterable[ReplyKey] = (), throttle_ms: int = 0
+) -> SessionReply:
+    """A reply that names exactly what was sent, and ``more``."""
+    keys = [*reply_keys(plan), *more]
+    return SessionReply(session_id=session_id, partitions=keys, throttle_ms=throttle_ms)
+
+
+def exchange(session: FetchSession, changes: Changes, session_id: int = 7) -> Outcome:
+    """One request, answered well."""
+    plan = session.plan(changes)
+    return session.accept(plan, good(plan, session_id))
+
+
+def opened(changes: Changes, session_id: int = 7) -> FetchSession:
+    """A session that the broker has opened over ``changes``."""
+    session = FetchSession()
+    exchange(session, changes, session_id)
+    return session

@@ -1,0 +1,190 @@
+"""Lag from progress that Spark 4.2 reported, of kfetch and of its own connector (progress.json)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kfetch.lag import Lag, LagHistory, PartitionLag, lags
+from kfetch.listener import LagListener
+from kfetch.model import TopicPartition
+
+RECORDED = json.loads((Path(__file__).parent / "progress.json").read_text())
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def recorded(query: str) -> list[dict[str, Any]]:
+    """The progress of one query, batch after batch."""
+    return [progress for progress in RECORDED if progress["name"] == query]
+
+
+# What was produced: 12 and 3 records (kfetch) or 12 and 11 (connector), then 8 more in clicks-1,
+# read with maxOffsetsPerTrigger=6.
+OFFSETS = [
+    ("run_kfetch", [(8, 2), (4, 1), (0, 0), (0, 2), (0, 0)]),
+    ("run_kafka", [(9, 9), (6, 6), (3, 3), (0, 0), (0, 2), (0, 0)]),
+]
+
+
+@pytest.mark.parametrize(("query", "expected"), OFFSETS)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_offsets(query: str, expected: list[tuple[int, int]], as_text: bool) -> None:
+    """The lag of each partition is its log end less the batch's end, in JSON or as PySpark has it;
+    the total is the sum."""
+    found = []
+    for progress in recorded(query):
+        source = progress["sources"][0]
+        offsets = {k: json.dumps(v) if as_text else v for k, v in source.items()}
+        (lag,) = lags({**progress, "sources": [offsets]})
+        found.append(tuple(p.offsets for p in lag.partitions.values()))
+        assert sum(found[-1]) == lag.offsets
+        assert query == lag.query
+
+    assert expected == found
+
+
+def test_the_connectors_own_metric() -> None:
+    """The largest lag of a partition is the connector's maxOffsetsBehindLatest."""
+    for progress in recorded("run_kafka"):
+        (lag,) = lags(progress)
+        told = int(progress["sources"][0]["metrics"]["maxOffsetsBehindLatest"])
+        assert told == max(p.offsets for p in lag.partitions.values())
+
+
+def test_recorded_seconds() -> None:
+    """A backlog from before the first progress has no upper bound; a later one has the time since
+    the query last stood at the log's end."""
+    history = LagHistory()
+    found = [lag for progress in recorded("run_kfetch") for lag in history.lags(progress)]
+
+    assert [0.0, 0.653, 0.0, 0.0, 0.0] == [round(lag.at_least_s, 3) for lag in found]
+    assert [None, None, 0.0, 3.913, 0.0] == [
+        None if lag.at_most_s is None else round(lag.at_most_s, 3) for lag in found
+    ]
+    assert (
+        "run_kfetch: 2 offsets behind in 1 of 2 partitions, most in clicks-1 (2), for 0.0 s at "
+        "least (at most: 3.9 s)"
+    ) == str(found[3])
+
+
+def progress(at_s: float, end: Mapping[int, int], latest: Mapping[int, int]) -> dict[str, Any]:
+    """A progress at so many seconds, with the connector's offsets of topic t."""
+    when = datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
+    offsets = {"endOffset": {"t": end}, "latestOffset": {"t": latest}}
+    keyed = json.loads(json.dumps(offsets))
+    return {"id": "i", "runId": "r", "name": None, "timestamp": when, "sources": [keyed]}
+
+
+def seen(*reports: dict[str, Any]) -> Lag:
+    """The lag of the last report, after the others."""
+    history = LagHistory()
+    for report in reports:
+        (lag,) = history.lags(report)
+    return lag
+
+
+def test_seconds_of_a_backlog_that_is_worked_off() -> None:
+    """What is next in line came after the log's end was last seen below it, and before it was first
+    seen above it."""
+    lag = seen(
+        progress(10, {0: 5}, {0: 5}),
+        progress(20, {0: 6}, {0: 9}),  # 6 to 8 came between 10 and 20
+        progress(30, {0: 7}, {0: 20}),
+        progress(40, {0: 8}, {0: 20}),
+        progress(50, {0: 9}, {0: 30}),  # 9 to 19 came between 20 and 30
+    )
+
+    assert {A: PartitionLag(offsets=21, at_least_s=20.0, at_most_s=30.0)} == lag.partitions
+    assert "i" == lag.query
+
+
+def test_each_partition_has_its_own_seconds() -> None:
+    """The query is behind as long as its worst partition."""
+    lag = seen(
+        progress(0, {0: 1, 1: 1}, {0: 1, 1: 1}),
+        progress(7, {0: 1, 1: 2}, {0: 3, 1: 2}),
+        progress(9, {0: 1, 1: 2}, {0: 3, 1: 4}),
+    )
+
+    assert {
+        A: PartitionLag(offsets=2, at_least_s=2.0, at_most_s=9.0),
+        B: PartitionLag(offsets=2, at_least_s=0.0, at_most_s=2.0),
+    } == lag.partitions
+    assert (2.0, 9.0) == (lag.at_least_s, lag.at_most_s)
+
+
+def test_a_partition_seen_first_with_a_backlog() -> None:
+    """A new partition's backlog may be of any age."""
+    lag = seen(progress(0, {0: 1}, {0: 1}), progress(5, {0: 1, 1: 0}, {0: 1, 1: 3}))
+
+    assert PartitionLag(offsets=3, at_least_s=0.0, at_most_s=None) == lag.partitions[B]
+    assert lag.at_most_s is None
+
+
+def test_history_is_bounded() -> None:
+    """A query that lags for long keeps few samples, evenly spread, so that its seconds stay close;
+    one that has caught up keeps one."""
+    history = LagHistory()
+    for at_s in range(1000):
+        (lag,) = history.lags(progress(at_s, {0: 5}, {0: 5 + at_s}))
+    assert len(history._runs["r"][0]) <= 64
+    assert 999.0 == lag.at_most_s
+    assert 950 < lag.at_least_s <= 998
+    history.lags(progress(2000, {0: 2000}, {0: 2000}))
+
+    assert 1 == len(history._runs["r"][0])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"endOffset": None, "latestOffset": None},
+        {"endOffset": {"t": {"0": 1}}, "latestOffset": None},  # a batch repeated after a restart
+        {"endOffset": {"logOffset": 3}, "latestOffset": {"logOffset": 4}},  # files
+        {"endOffset": 7, "latestOffset": 9},  # rate
+        {"endOffset": "7", "latestOffset": "9"},
+        {"endOffset": "no JSON", "latestOffset": "{}"},
+        {},
+    ],
+)
+def test_other_sources_are_passed_over(source: dict[str, Any]) -> None:
+    """A source whose offsets are not Kafka's, or not known yet, has no lag; the others have."""
+    told = progress(0, {0: 1}, {0: 3})
+    told["sources"].insert(0, source)
+
+    assert [(1, 2)] == [(lag.source, lag.offsets) for lag in lags(told)]
+
+
+def event(told: dict[str, Any]) -> Any:
+    """Spark's event of a progress."""
+    return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
+
+
+def test_listener_reports_each_progress() -> None:
+    """The listener passes the lag of each progress on, and forgets a run that has ended."""
+    reported: list[Lag] = []
+    listener = LagListener(reported.append)
+    for told in recorded("run_kafka"):
+        listener.onQueryProgress(event(told))
+    run = RECORDED[-1]["runId"]
+    held = run in listener._history._runs
+    listener.onQueryTerminated(SimpleNamespace(runId=run))  # type: ignore[arg-type]
+
+    assert [18, 12, 6, 0, 2, 0] == [lag.offsets for lag in reported]
+    assert held
+    assert run not in listener._history._runs
+
+
+def test_listener_logs_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a function of the user's, the lag is logged."""
+    with caplog.at_level(logging.INFO):
+        LagListener().onQueryProgress(event(RECORDED[0]))
+
+    assert "run_kfetch: 10 offsets behind in 2 of 2 partitions" in caplog.text

@@ -1,0 +1,271 @@
+"""``format("kfetch")`` without Spark's JVM: what Spark is given, and what it may pickle."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+)
+from pyspark.sql.types import StructType
+
+import pyspark_kfetch
+from kfetch import records
+from kfetch.errors import NotBuilt, OptionError
+from kfetch.fetch import inline
+from kfetch.model import Broker, OffsetRange, Split, TopicPartition
+from kfetch.options import parse
+from kfetch.source import KfetchDataSource, KfetchSplit, KfetchStreamReader, schema
+from tests.kfetch.wire.little import LittleKafka
+
+T0 = TopicPartition("t", 0)
+LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+COLUMNS = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+    "timestamp:timestamp,timestampType:int"
+)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """The sessions of this process are closed behind every test."""
+    yield
+    while inline._queries:
+        inline._queries.popitem()[1].close()
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Topic t with two records."""
+    with LittleKafka() as running:
+        running.create("t")
+        running.log(T0).append(b"a", b"b")
+        yield running
+
+
+@pytest.fixture
+def reader(kafka: LittleKafka) -> Iterator[Any]:
+    """A stream reader over it."""
+    made = stream_reader({"kafka.bootstrap.servers": kafka.bootstrap, **START})
+    yield made
+    made.stop()
+
+
+START = {"subscribe": "t", "startingOffsets": "earliest", "kfetch.agent": "inline"}
+
+
+def stream_reader(options: dict[str, str]) -> Any:
+    """What Spark makes of options."""
+    source = KfetchDataSource(options)
+    return source.streamReader(source.schema())
+
+
+def test_found_by_name() -> None:
+    """Spark finds the source by itself under the name kfetch."""
+    assert "kfetch" == KfetchDataSource.name()
+    assert issubclass(pyspark_kfetch.DefaultSource, KfetchDataSource)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (False, f"{COLUMNS}>"),
+        (True, f"{COLUMNS},headers:array<struct<key:string,value:binary>>>"),
+    ],
+)
+def test_schema(headers: bool, expected: str) -> None:
+    """The columns are those of Spark's Kafka connector, all nullable."""
+    found = KfetchDataSource({**LEAST, "includeHeaders": str(headers)}).schema()
+
+    assert expected == found.simpleString()
+    assert all(field.nullable for field in found)
+
+
+@pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=3)))
+def test_schema_of_the_batches(wanted: tuple[bool, bool, bool]) -> None:
+    """The Arrow batches have exactly the schema that Spark derives from the columns."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    names = ("includeHeaders", "includeLeaderEpoch", "includeSerializedSizes")
+    given = {name: str(each) for name, each in zip(names, wanted, strict=True)}
+    derived = to_arrow_schema(schema(parse({**LEAST, **given})), timezone="UTC")
+
+    assert derived.equals(records.schema_of(records.Columns(*wanted)))
+
+
+def test_bad_options_fail_at_once() -> None:
+    """Options are checked when the source is made, before any reader is."""
+    with pytest.raises(OptionError, match="must be specified"):
+        KfetchDataSource({"subscribe": "t"})
+
+
+def test_custom_schema() -> None:
+    """A schema of the user's own is refused in the connector's words."""
+    with pytest.raises(
+        OptionError, match="Kafka source has a fixed schema and cannot be set with a custom one"
+    ):
+        KfetchDataSource(LEAST).streamReader(StructType([]))
+
+
+def test_batch_reads() -> None:
+    """``spark.read`` is refused with what to do instead."""
+    with pytest.raises(NotBuilt, match=r"use spark\.readStream"):
+        KfetchDataSource(LEAST).reader(schema(parse(LEAST)))
+
+
+LEAST_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        (MOST_9, ReadMaxRows(9)),
+        (LEAST_7, ReadMinRows(7)),
+        ({**LEAST_7, **MOST_9}, ReadMaxRows(9)),
+    ],
+)
+def test_default_read_limit(given: dict[str, str], limit: ReadLimit) -> None:
+    """The options are the read limit, by which Spark's own Trigger.Once can be told."""
+    assert limit == stream_reader({**LEAST, **given}).getDefaultReadLimit()
+
+
+def test_reader_is_picklable() -> None:
+    """A reader goes to executors with its options, and connects to nobody on the way."""
+    sent = stream_reader({**LEAST, "kafka.client.id": "etl"})
+    arrived = cloudpickle.loads(cloudpickle.dumps(sent))
+
+    assert isinstance(arrived, KfetchStreamReader)
+    assert sent._options == arrived._options
+    assert arrived._driver is None
+
+
+def test_split_is_picklable() -> None:
+    """A split arrives as it was planned."""
+    item = OffsetRange(
+        tp=T0,
+        topic_id=UUID(int=3),
+        start=1,
+        end=2**62,
+        leader_epoch=4,
+        leader=Broker(node_id=1, host="h", port=9092, rack="r"),
+    )
+    split = Split(query="q", ranges=(item,))
+
+    assert split == cloudpickle.loads(cloudpickle.dumps(KfetchSplit(split))).value
+
+
+def test_life_of_a_query(kafka: LittleKafka, reader: Any) -> None:
+    """Offsets go through JSON, splits through pickle, and the records come out."""
+    start = json.loads(json.dumps(reader.initialOffset()))
+    end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+    splits = cloudpickle.loads(cloudpickle.dumps(reader.partitions(start, end)))
+    rows = [row for split in splits for batch in reader.read(split) for row in batch.to_pylist()]
+    reader.commit(end)
+
+    assert [(b"a", 0), (b"b", 1)] == [(row["value"], row["offset"]) for row in rows]
+
+
+def test_idle_returns_the_start_itself(kafka: LittleKafka, reader: Any) -> None:
+    """With nothing new the latest offset is the very start that Spark gave."""
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+    assert start is reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_limit_of_the_trigger(kafka: LittleKafka, reader: Any) -> None:
+    """A limit bounds the batch; Trigger.Once's lack of one reads all."""
+    start = reader.initialOffset()
+    few = reader.latestOffset(start, ReadMaxRows(1))
+
+    assert [1, 0] == few["topics"]["t"]["partitions"]["0"]
+    assert [2, 0] == reader.latestOffset(few, ReadAllAvailable())["topics"]["t"]["partitions"]["0"]
+
+
+@pytest.mark.parametrize("most", [{}, {"maxOffsetsPerTrigger": "2"}])
+def test_least_of_the_trigger(kafka: LittleKafka, most: dict[str, str]) -> None:
+    """minOffsetsPerTrigger holds a batch back, with a maximum or without, but not Trigger.Once."""
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, **START, "minOffsetsPerTrigger": "2"}
+    made = stream_reader({**given, **most})
+    limit = made.getDefaultReadLimit()
+    start = made.latestOffset(made.initialOffset(), limit)
+    kafka.log(T0).append(b"c")
+
+    assert start is made.latestOffset(start, limit)
+    assert [3, 0] == made.latestOffset(start, ReadAllAvailable())["topics"]["t"]["partitions"]["0"]
+    made.stop()
+
+
+def test_available_now(kafka: LittleKafka, reader: Any) -> None:
+    """AvailableNow's snapshot is prepared through Spark's mixin."""
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    kafka.log(T0).append(b"later")
+
+    assert end is reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_reported_latest_offset(kafka: LittleKafka, reader: Any) -> None:
+    """Spark's progress is told the log ends, once they are known."""
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
+
+    assert [2, 0] == reader.reportLatestOffset()["topics"]["t"]["partitions"]["0"]
+
+
+def test_stop_without_a_start() -> None:
+    """A reader that never planned anything can be stopped."""
+    stream_reader(LEAST).stop()
+
+
+STUCK = """
+import os, signal, sys, threading
+from kfetch import source
+
+class Driver:
+    def close(self):
+        lock.acquire()
+
+lock = threading.Lock()
+lock.acquire()
+source._in_sources_process = lambda: True
+source._CLOSED_WITHIN_S = 0.1
+source._close_on_sigterm(Driver())
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_the_sources_process_whatever_it_does() -> None:
+    """The handler may have interrupted the holder of a lock that closing needs: nobody would ever
+    give it back, so the process is ended from outside of Python."""
+    stuck = subprocess.run([sys.executable, "-c", STUCK], check=False, timeout=60)
+
+    assert -signal.SIGALRM == stuck.returncode
+
+
+def test_ignored_options_are_told_once(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An option without effect is a warning when the query starts."""
+    made = stream_reader(
+        {"kafka.bootstrap.servers": kafka.bootstrap, **START, "kafka.group.id": "g"}
+    )
+    for _ in range(2):
+        made.initialOffset()
+    made.stop()
+
+    told = [r.message for r in caplog.records if "no effect" in r.message]
+    why = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
+    assert [f"kfetch: {why}"] == told

@@ -1,0 +1,63 @@
+"""What importing costs: Spark imports the worker's half in every Python worker, and the first
+micro-batch of a query waits for every import of the driver's half and the agent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numba", "numpy", "kafka", "pyarrow", "pydantic", "kfetch.wire")
+HEAVY += ("kfetch.agent", "kfetch.records", "socket")
+# kafka-python's clients, and what only administrators send
+CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.admin")
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("kfetch", HEAVY),
+        ("kfetch.worker", HEAVY),
+        # pyspark itself brings numpy, pyarrow and socket along.
+        ("pyspark_kfetch", tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
+        ("kfetch.watch.driver", ("numba", "pyarrow", "pyspark")),
+        ("kfetch.agent.__main__", (*CLIENTS, "numba", "llvmlite", "crc32c", "pyspark")),
+    ],
+)
+def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
+    """A fresh interpreter that imports the module has loaded nothing that can wait."""
+    code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
+
+    assert [] == told_by(code).split()
+
+
+def test_a_planning_process_does_without_clients() -> None:
+    """What the driver's source process imports once clients are deferred has none of them."""
+    code = "import sys, kfetch.wire.lean\nkfetch.wire.lean.defer_clients()\n"
+    code += "import kfetch.watch.driver\n"
+    code += f"print(*(m for m in {CLIENTS!r} if m in sys.modules))"
+
+    assert [] == told_by(code).split()
+
+
+@pytest.mark.parametrize("before", ["import kafka", "import kfetch.wire.messages", "pass"])
+def test_the_clients_of_kafka_python_are_there(before: str) -> None:
+    """Whoever shares a process that defers them finds all of kafka-python, whether it was imported
+    first or later."""
+    code = f"{before}\nfrom kfetch.wire import lean\nlean.defer_clients()\n"
+    code += "import kfetch.wire.messages, kafka.errors, kafka\n"
+    code += "from kafka import KafkaAdminClient, errors\n"
+    code += "print(kafka.KafkaConsumer.__name__, KafkaAdminClient.__name__, kafka.__title__)\n"
+    code += "print(errors is kafka.errors, kafka.__file__ == kafka.__spec__.origin)"
+
+    assert "KafkaConsumer KafkaAdminClient kafka True True" == " ".join(told_by(code).split())
+
+
+def told_by(code: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert ("", 0) == (ran.stderr, ran.returncode)
+    return ran.stdout

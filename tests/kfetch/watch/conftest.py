@@ -1,0 +1,50 @@
+"""Every watch test runs without pauses, over a little Kafka with one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kfetch.watch import log, loss
+from kfetch.watch.driver import Driver
+from tests.kfetch.watch.damage import Reader
+from tests.kfetch.watch.helpers import ALWAYS, fill, opened, query
+from tests.kfetch.wire.little import LittleKafka
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between look-ups."""
+    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Every driver of a test is closed behind it."""
+    yield
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Topic t with 3 records in t-0 and 1 in t-1, on two nodes."""
+    with LittleKafka(2) as running:
+        fill(running)
+        yield running
+
+
+@pytest.fixture
+def driver(kafka: LittleKafka) -> Driver:
+    """A query over all of t."""
+    return query(kafka)
+
+
+@pytest.fixture
+def lenient(kafka: LittleKafka) -> Reader:
+    """A query with failOnDataLoss=false that has read everything so far."""
+    reader = Reader(kafka, query(kafka, failOnDataLoss="false", **ALWAYS))
+    reader.batch()
+    return reader

@@ -1,0 +1,82 @@
+"""AvailableNow: a query that ends where the logs ended, or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kfetch.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+)
+from kfetch.watch.driver import Driver
+from tests.kfetch.watch.helpers import T0, T1, at, logged, query
+from tests.kfetch.wire.little import LittleKafka
+
+
+def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
+    """An AvailableNow query ends at the log ends of its first look-up, in as many batches."""
+    start = logged(driver.initial())
+    driver.prepare_available_now()
+    kafka.log(T0).append(b"before")
+    first = logged(driver.latest(start, 2))
+    kafka.log(T0).append(b"after", b"after")
+    kafka.log(T1).append(b"after")
+    ends = [first]
+    while (end := driver.latest(ends[-1], 2)) is not None:
+        ends.append(logged(end))
+
+    assert {T0: 4, T1: 1} == at(ends[-1])
+    assert len(ends) > 1
+
+
+def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver) -> None:
+    """An AvailableNow query fails when a planned partition vanishes, whatever the loss policy."""
+    lenient = query(kafka, failOnDataLoss="false")
+    start = logged(lenient.initial())
+    lenient.prepare_available_now()
+    first = logged(lenient.latest(start, 1))
+    del kafka.topics["t"]
+    with pytest.raises(PartitionGone, match="t-0, t-1: lost while an AvailableNow query"):
+        lenient.latest(first, 1)
+
+
+def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
+    """Each preparation takes a new snapshot."""
+    driver.prepare_available_now()
+    end = logged(driver.latest(logged(driver.initial()), None))
+    kafka.log(T0).append(b"d")
+    assert driver.latest(end, None) is None
+    driver.prepare_available_now()
+
+    assert {T0: 4, T1: 1} == at(driver.latest(end, None))
+
+
+def cut(kafka: LittleKafka) -> None:
+    """The log ends below the promised end."""
+    kafka.log(T0).truncate(0)
+
+
+def replaced(kafka: LittleKafka) -> None:
+    """The log was truncated, and has grown past the promised end under another leader."""
+    kafka.log(T0).truncate(0)
+    kafka.elect(T0, 2)
+    kafka.log(T0).append(*[b"n"] * 9)
+
+
+@pytest.mark.parametrize(("damage", "kind"), [(cut, OffsetBeyondLog), (replaced, LogTruncated)])
+def test_available_now_that_shrinks(
+    kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]
+) -> None:
+    """An AvailableNow query fails when its end is lost while it reads, whatever the loss policy."""
+    driver = query(kafka, failOnDataLoss="false")
+    start = logged(driver.initial())
+    driver.prepare_available_now()
+    first = logged(driver.latest(start, 1))
+    assert at(first) == {T0: 1, T1: 1}
+    damage(kafka)
+    with pytest.raises(kind, match="lost while an AvailableNow query was reading"):
+        driver.latest(first, 1)

@@ -1,0 +1,161 @@
+"""Losses seen by the driver: which error each is, and where reading goes on without one."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kfetch.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+    RecordsExpired,
+)
+from kfetch.model import TopicPartition
+from tests.kfetch.watch.damage import LOSSES, Damage, Ranges, Reader, expired
+from tests.kfetch.watch.helpers import ALWAYS, T0, at, fill, logged, query, read
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.log import Log
+
+
+@LOSSES
+def test_failing(
+    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], told: str, ranges: Ranges
+) -> None:
+    """By default a loss fails the query, with an error of its own that says what was lost."""
+    reader = Reader(kafka, query(kafka))
+    reader.batch()
+    damage(kafka)
+    with pytest.raises(DataLoss, match=told) as caught:
+        reader.batch()
+
+    assert kind is type(caught.value)
+    assert "failOnDataLoss=false" in str(caught.value) or kind is OffsetBeyondLog
+    assert ("t", int) == (caught.value.topic, type(caught.value.partition))
+
+
+@LOSSES
+def test_failing_after_a_restart(
+    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], told: str, ranges: Ranges
+) -> None:
+    """A loss while the query was down is found by the next run."""
+    reader = Reader(kafka, query(kafka))
+    reader.batch()
+    damage(kafka)
+    reader.driver = query(kafka)
+    if kind is OffsetBeyondLog:  # epochs are asked for at a start, and explain it
+        kind, told = LogTruncated, "t-0 was truncated at offset 1"
+    with pytest.raises(kind, match=told):
+        reader.batch()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_expired_while_down(kafka: LittleKafka, lenient: Reader, fail: str) -> None:
+    """Records that expired while the query was down are a loss, or passed over."""
+    expired(kafka)
+    lenient.driver = query(kafka, failOnDataLoss=fail)
+    if fail == "true":
+        with pytest.raises(RecordsExpired, match="t-0: offsets 3 to 6 have expired unread"):
+            lenient.batch()
+    else:
+        lenient.batch()
+        assert {T0: (6, 8)} == lenient.last
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_expired_while_running(kafka: LittleKafka, fail: str) -> None:
+    """While a query runs its session tells the log start, and no leader need change for it."""
+    reader = Reader(kafka, query(kafka, failOnDataLoss=fail))
+    reader.batch()
+    expired(kafka)
+    if fail == "true":
+        with pytest.raises(RecordsExpired, match="t-0: offsets 3 to 6 have expired unread"):
+            reader.batch()
+    else:
+        reader.batch()
+        assert {T0: (6, 8)} == reader.last
+
+
+@LOSSES
+def test_going_on(
+    kafka: LittleKafka,
+    lenient: Reader,
+    caplog: pytest.LogCaptureFixture,
+    damage: Damage,
+    kind: type[DataLoss],
+    told: str,
+    ranges: Ranges,
+) -> None:
+    """With failOnDataLoss=false a loss is a warning, and reading goes on behind it."""
+    damage(kafka)
+    with caplog.at_level(logging.WARNING):
+        lenient.batch()
+
+    assert ranges == lenient.last
+    assert any("failOnDataLoss=false: going on" in record.message for record in caplog.records)
+
+
+@LOSSES
+def test_nothing_twice(
+    kafka: LittleKafka,
+    lenient: Reader,
+    damage: Damage,
+    kind: type[DataLoss],
+    told: str,
+    ranges: Ranges,
+) -> None:
+    """After a loss nothing is read twice, however long the log grows, and what is new is read."""
+    damage(kafka)
+    lenient.finish()
+    if not kafka.topics:
+        fill(kafka)
+    for n in range(12):
+        kafka.log(T0).append(b"later %d" % n)
+        lenient.finish()
+
+    later = [value for value in lenient.values if value.startswith(b"later")]
+    assert [b"later %d" % n for n in range(12)] == later
+    fresh = [value for value in lenient.values if value.startswith(b"new")]
+    assert len(set(fresh)) == len(fresh)
+
+
+def test_same_position_in_the_new_topic(kafka: LittleKafka, lenient: Reader) -> None:
+    """A new topic that reaches the old topic's position is not sent back to its beginning."""
+    kafka.create("t", 2)
+    for n in range(6):
+        kafka.log(T0).append(b"new %d" % n)
+        lenient.finish()
+
+    assert [b"new %d" % n for n in range(6)] == lenient.values[4:]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_new_partition_not_at_zero(kafka: LittleKafka, fail: str) -> None:
+    """A new partition whose first records are gone already is a loss."""
+    driver = query(kafka, failOnDataLoss=fail, **ALWAYS)
+    start = logged(driver.latest(logged(driver.initial()), None))
+    kafka.topics["t"].logs.append(Log(leader=1))
+    new = TopicPartition("t", 2)
+    kafka.log(new).append(b"a")
+    kafka.log(new).append(b"b", b"c")
+    kafka.log(new).expire(1)
+    if fail == "true":
+        with pytest.raises(RecordsExpired, match="t-2 is new, but its log starts at offset 1"):
+            driver.latest(start, None)
+    else:
+        assert {new: (1, 3)} == read(driver, start, logged(driver.latest(start, None)))
+
+
+def test_a_partition_out_of_the_subscription_is_told(kafka: LittleKafka) -> None:
+    """Narrowing ``assign`` drops a partition of the checkpoint: that is a loss, as in the
+    connector, not silence."""
+    wide = query(kafka, assign='{"t":[0,1]}')
+    start = logged(wide.latest(logged(wide.initial()), None))
+    strict = query(kafka, assign='{"t":[0]}')
+    with pytest.raises(PartitionGone, match="t-1 no longer exists, or is not subscribed"):
+        strict.latest(start, None)
+    lenient = query(kafka, assign='{"t":[0]}', failOnDataLoss="false")
+
+    assert {T0: 3} == at(lenient.latest(start, None))

@@ -1,0 +1,351 @@
+"""The watch with its threads, over a little Kafka: kept current, patient, and closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from kfetch import options as parsing
+from kfetch.errors import BrokerError, ConnectionLost
+from kfetch.model import TopicPartition
+from kfetch.offsets import Position
+from kfetch.watch import poller
+from kfetch.watch import watch as watching
+from kfetch.watch.log import Log
+from kfetch.watch.watch import Watch
+from tests.kfetch.watch.helpers import T0, T1
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close, Silence
+
+PATIENCE_S = 10.0
+
+
+class Query:
+    """A watch over all of t, begun at the log ends of now."""
+
+    def __init__(self, kafka: LittleKafka, sessions: dict[int, tuple[int, int]], **given: str):
+        chosen = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "subscribe": "t",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.retry.backoff.ms": "1",
+            "kafka.retry.backoff.max.ms": "2",
+            "fetchOffset.numRetries": "0",
+        }
+        options = parsing.parse(chosen | {n.replace("__", "."): v for n, v in given.items()})
+        self.log = Log(options)
+        self.watch = Watch(options)
+        self.watch.adopt(sessions)
+        self.changed: set[TopicPartition] = set()
+        self.look()
+        self.changed.clear()
+
+    def look(self) -> None:
+        """Take metadata, and place what is new."""
+        view = self.log.view()
+        new = self.watch.follow(view, self.log.partitions(view))
+        leaders = {tp: view.leader(tp) for tp in new}
+        self.watch.place(self.log.ends(new), leaders, self.log.starts(new))
+        self.changed |= self.watch.take()
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Take what changes, until something is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline
+            self.watch.wait(0.01)
+            self.changed |= self.watch.take()
+
+    def close(self) -> None:
+        """End it."""
+        self.watch.close()
+        self.log.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The little Kafka does not wait, so pauses make the rhythm; they are short here."""
+    monkeypatch.setattr(poller, "pause_s", lambda **_: 0.002)
+
+
+@pytest.fixture
+def watched(kafka: LittleKafka) -> Iterator[Callable[..., Query]]:
+    """Makes queries, and closes them."""
+    made: list[Query] = []
+
+    def make(sessions: dict[int, tuple[int, int]] | None = None, **given: str) -> Query:
+        made.append(Query(kafka, sessions or {}, **given))
+        return made[-1]
+
+    yield make
+    for query in made:
+        query.close()
+
+
+def fetches(kafka: LittleKafka, node: int = 1) -> list[tuple[int, int, int]]:
+    """(session, epoch, partitions) of each fetch at a node."""
+    return [
+        (r.session_id, r.session_epoch, sum(len(t.partitions) for t in r.topics))
+        for r in kafka.nodes[node].asked(FetchRequest)
+    ]
+
+
+def test_what_is_appended_becomes_known(kafka: LittleKafka, watched: Any) -> None:
+    """Each append moves the end, through one session per broker whose requests name what moved."""
+    query = watched()
+    for number in range(5):
+        kafka.log(T0).append(b"%d" % number)
+        query.until(lambda n=number: query.watch.end(T0) == Position(4 + n, 0))
+
+    assert T0 in query.changed
+    assert [(0, 0, 1)] == [f for f in fetches(kafka) if f[1] == 0]
+    query.until(lambda: sum(named for _, epoch, named in fetches(kafka) if epoch > 0) == 5)
+    request = kafka.nodes[1].asked(FetchRequest)[0]
+    assert (1, 1, 500) == (request.max_bytes, request.min_bytes, request.max_wait_ms)
+    assert {1} == {p.partition_max_bytes for t in request.topics for p in t.partitions}
+    assert {"kfetch-watch"} == {r.header.client_id for r in kafka.nodes[1].asked(FetchRequest)}
+
+
+def test_after_news_a_session_rests_until_it_is_called(
+    kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two plannings nobody asks a busy broker; planning asks, and has the answer."""
+    monkeypatch.setattr(poller, "REST_S", PATIENCE_S)
+    query = watched()
+    (session,) = [p for b, p in query.watch._pollers.items() if b.node_id == 1]
+    kafka.log(T0).append(b"news")
+    until_true(lambda: session.resting)
+    for end in (5, 6, 7):
+        before = len(fetches(kafka))
+        kafka.log(T0).append(b"not asked for yet")
+        assert query.watch.end(T0) == Position(end - 1, 0)
+        query.watch.refresh(PATIENCE_S)
+        assert query.watch.end(T0) == Position(end, 0)
+        until_true(lambda: session.resting)
+        assert before + 1 == len(fetches(kafka))
+
+
+def until_true(condition: Callable[[], object]) -> None:
+    """Wait without asking the watch for anything."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_broker_without_news_holds_nobody_up(kafka: LittleKafka, watched: Any) -> None:
+    """Asking for news is bounded, whatever the broker does."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1))
+    kafka.nodes[1].always(FetchRequest, Silence())
+    for poll in query.watch._pollers.values():
+        poll.resting = True
+    began = time.monotonic()
+    query.watch.refresh(0.02)
+    assert time.monotonic() - began < 1.0
+    kafka.nodes[1].always(FetchRequest, Close())
+
+
+def test_a_moved_leader_is_followed(kafka: LittleKafka, watched: Any) -> None:
+    """A leader that moves is followed by the reply's hint; the empty session closes with its
+    poller, and comes back with the partition."""
+    query = watched()
+    for node in (2, 1, 2):
+        kafka.elect(T0, node)
+        kafka.log(T0).append(b"d")
+        end = kafka.log(T0).end
+        query.until(
+            lambda end=end, n=node: query.watch.end(T0) == Position(end, kafka.log(T0).epoch)
+        )
+        assert node == query.watch.leader(T0).broker.node_id
+
+    assert not query.watch.unsettled
+
+
+def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
+    """Where replies name no leader the watch asks for metadata instead of asking again."""
+    kafka.hints = False
+    query = watched()
+    kafka.elect(T0, 2)
+    query.until(lambda: query.watch.unsettled)
+    polls = len(fetches(kafka))
+    query.look()
+    query.until(lambda: query.watch.end(T0) is not None)
+
+    assert 2 == query.watch.leader(T0).broker.node_id
+    assert len(fetches(kafka)) < polls + 10
+
+
+def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
+    """A session that the broker has forgotten is opened anew, and nothing is missed."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    kafka.evict()
+    kafka.log(T0).append(b"d")
+    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+
+    assert 2 == len([f for f in fetches(kafka) if f[1] == 0])
+    query.until(lambda: query.watch.stats().sessions_lost == 2)  # one of each broker
+
+
+def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> None:
+    """A broker whose cache is full is asked with full fetches, and now and then for a session."""
+    original = kafka._fetch
+
+    def full(request: Any) -> Any:
+        reply = original(1, request)
+        reply.session_id = 0
+        return reply
+
+    kafka.nodes[1].always(FetchRequest, full)
+    query = watched()
+    kafka.log(T0).append(b"d")
+    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: len(fetches(kafka)) > 8)
+
+    assert {0} == {session for session, _, _ in fetches(kafka)}
+    assert {0, -1} == {epoch for _, epoch, _ in fetches(kafka)}
+    assert query.watch.stats().sessions_refused > 1
+    assert {} == {n: s for n, s in query.watch.sessions().items() if n == 1}
+
+
+def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
+    """While a broker is down the others go on; its partitions are known again when it is back."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    kafka.nodes[1].stop()
+    query.until(lambda: query.watch.unsettled)
+    kafka.log(T1).append(b"y")
+    query.until(lambda: query.watch.end(T1) == Position(2, 0))
+    assert Position(3, 0) == query.watch.end(T0)
+
+    kafka.log(T0).append(b"d")
+    kafka.nodes[1].start()
+    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+
+
+def test_a_leader_that_stays_away_is_told(kafka: LittleKafka, watched: Any) -> None:
+    """A leader that metadata names and nobody reaches is an error in the end, with its cause."""
+    query = watched(kafka__request__timeout__ms="200")
+    kafka.nodes[1].stop()
+    with pytest.raises(ConnectionLost, match=r"^watching broker 1 \(127.0.0.1:\d+\): "):
+        query.until(lambda: False)
+
+
+@pytest.mark.parametrize("where", ["partition", "connection"])
+def test_what_cannot_heal_is_raised(kafka: LittleKafka, watched: Any, where: str) -> None:
+    """An error that trying again does not mend reaches the driver, from a partition or a broker."""
+    if where == "partition":
+        query = watched()
+        kafka.errors[T0].append(29)
+    else:
+        kafka.nodes[1].always(FetchRequest, refused)
+        query = watched(kafka__request__timeout__ms="300")
+    with pytest.raises((BrokerError, ConnectionLost), match=r"(watching t-0|refuses every fetch)"):
+        query.until(lambda: False)
+
+
+def refused(request: Any) -> Any:
+    """A top-level error that belongs to no session: CLUSTER_AUTHORIZATION_FAILED."""
+    return FetchResponse(error_code=31, session_id=0, responses=[], throttle_time_ms=0)
+
+
+def test_a_bug_is_not_silent(
+    kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poller that dies of a bug fails the query; it would look like an idle topic."""
+    query = watched()
+    monkeypatch.setattr(query.watch, "replied", None)
+    with pytest.raises(Exception, match=r"the watch of broker . .* died"):
+        query.until(lambda: False)
+
+
+def test_orphans_are_closed(kafka: LittleKafka, watched: Any) -> None:
+    """The first request to each broker carries the session of an earlier run with epoch 0."""
+    query = watched({1: (4711, 9), 2: (815, 3), 7: (1, 1)})
+    query.until(lambda: len(fetches(kafka)) > 1 and len(fetches(kafka, 2)) > 1)
+
+    assert (4711, 0, 1) == fetches(kafka)[0]
+    assert (815, 0, 1) == fetches(kafka, 2)[0]
+    assert 4711 not in {session for session, _, _ in fetches(kafka)[1:]}
+
+
+def test_closing_closes_the_sessions(kafka: LittleKafka, watched: Any) -> None:
+    """close() ends every session with epoch -1, and the threads with it."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    query.close()
+
+    assert ([], []) == (kafka.sessions(1), kafka.sessions(2))
+    assert {-1} == {fetches(kafka, node)[-1][1] for node in (1, 2)}
+
+
+def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
+    """A second close, as from a signal's handler, returns when the sessions are closed, too."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    for started in query.watch._pollers.values():
+        started.join = interrupted(started.join, query.watch.close)
+    query.close()
+
+    assert ([], []) == (kafka.sessions(1), kafka.sessions(2))
+
+
+def interrupted(
+    join: Callable[[float], None], close: Callable[[], None]
+) -> Callable[[float], None]:
+    """A join that is interrupted by another close, and then not gone on with."""
+    calls: list[float] = []
+
+    def joined(seconds: float) -> None:
+        calls.append(seconds)
+        if len(calls) == 1:
+            close()
+        else:
+            join(seconds)
+
+    return joined
+
+
+def test_closing_is_bounded(
+    kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not answer does not hold up the end."""
+    monkeypatch.setattr(watching, "CLOSE_S", 0.1)
+    query = watched()
+    query.until(lambda: kafka.sessions(1))
+    for node in kafka.nodes.values():
+        node.always(FetchRequest, Silence())
+    began = time.monotonic()
+    query.close()
+
+    assert time.monotonic() - began < 2.0
+    for node in kafka.nodes.values():
+        node.always(FetchRequest, Close())
+
+
+def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
+    """Under read_committed positions stand at the last stable offset, and requests say so."""
+    options = watched().watch._options
+    options = replace(options, fetch=replace(options.fetch, read_committed=True))
+    before = len(fetches(kafka))
+    committed = Watch(options)
+    log = Log(options)
+    kafka.log(T0).stable = 2
+    view = log.view()
+    new = committed.follow(view, log.partitions(view))
+    committed.place({tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {})
+    deadline = time.monotonic() + PATIENCE_S
+    while committed.log_start(T0) < 0 and time.monotonic() < deadline:
+        committed.wait(0.01)
+    committed.close()
+    log.close()
+
+    asked = [r for r in kafka.nodes[1].asked(FetchRequest)[before:] if r.isolation_level == 1]
+    assert {2} == {p.fetch_offset for r in asked for t in r.topics for p in t.partitions}
+    assert Position(2, 0) == committed.end(T0)

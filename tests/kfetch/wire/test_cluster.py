@@ -1,0 +1,368 @@
+"""A cluster to ask: the right broker, another try when it moved, and errors that are final."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
+from kfetch.model import TopicPartition
+from kfetch.options import NetworkOptions
+from kfetch.wire import backoff
+from kfetch.wire.backoff import Backoff, retrying
+from kfetch.wire.cluster import Cluster
+from kfetch.wire.messages import EpochEnd, OffsetAt
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
+
+OPTIONS = NetworkOptions(
+    request_timeout_s=5.0, connect_timeout_s=5.0, retry_backoff_s=0.001, retry_backoff_max_s=0.004
+)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SHORT_S = 0.1
+LEADER_NOT_AVAILABLE, NOT_LEADER, UNAUTHORIZED = 5, 6, 29
+
+
+def soon(seconds: float = 10.0) -> float:
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Two nodes; t-0 is led by the first, t-1 by the second."""
+    with LittleKafka(2) as running:
+        running.create("t", 2)
+        running.log(T0).append(b"a")
+        running.log(T1).append(b"a", b"b")
+        yield running
+
+
+@pytest.fixture
+def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
+    """A cluster that knows both nodes' addresses."""
+    made = Cluster(tuple(("127.0.0.1", n.port) for n in kafka.nodes.values()), OPTIONS)
+    yield made
+    made.close()
+
+
+def test_every_leader_is_asked(kafka: LittleKafka, cluster: Cluster) -> None:
+    """Each partition's leader is asked once, about its own partitions."""
+    found = cluster.offsets({T0: -1, T1: -1}, soon())
+
+    assert {T0: OffsetAt(0, 1, 0), T1: OffsetAt(0, 2, 0)} == found
+    for node, partition in ((1, 0), (2, 1)):
+        (request,) = kafka.nodes[node].asked(ListOffsetsRequest)
+        assert [partition] == [p.partition_index for t in request.topics for p in t.partitions]
+
+
+def test_connections_are_kept(kafka: LittleKafka, cluster: Cluster) -> None:
+    """Asking again opens no further connection."""
+    for _ in range(3):
+        cluster.offsets({T0: -1, T1: -1}, soon())
+
+    assert [1, 1] == [node.connections for node in kafka.nodes.values()]
+
+
+def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
+    """NOT_LEADER is followed by metadata and the new leader; who answered is not asked again."""
+
+    def moved(request: Any) -> Any:
+        kafka.elect(T0, 2)
+        return kafka._list_offsets(1, request)
+
+    kafka.nodes[1].answer(ListOffsetsRequest, moved)
+    found = cluster.offsets({T0: -1, T1: -1}, soon())
+
+    assert {T0: OffsetAt(0, 1, 1), T1: OffsetAt(0, 2, 0)} == found
+    asked = [
+        [p.partition_index for t in request.topics for p in t.partitions]
+        for request in kafka.nodes[2].asked(ListOffsetsRequest)
+    ]
+    assert [[1], [0]] == asked
+
+
+def test_waits_for_an_election(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A partition without a leader is asked for again until it has one."""
+    kafka.elect(T0, None)
+    seen = []
+
+    def metadata(request: Any) -> Any:
+        seen.append(request)
+        if len(seen) == 3:
+            kafka.elect(T0, 2)
+        return kafka._metadata(request)
+
+    for node in kafka.nodes.values():
+        node.always(MetadataRequest, metadata)
+
+    assert {T0: OffsetAt(0, 1, 2)} == cluster.offsets({T0: -1}, soon())
+
+
+def test_topic_missing(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A partition that never turns up is told at the deadline, with what was tried."""
+    gone = TopicPartition("gone", 3)
+    with pytest.raises(
+        BrokerError,
+        match=r"^listing offsets: no success in \d+ tries; the first cause: listing offsets: "
+        "gone-3 has no leader that answers$",
+    ) as caught:
+        cluster.offsets({gone: -1}, soon(SHORT_S))
+
+    assert ("gone", 3) == (caught.value.topic, caught.value.partition)
+
+
+def test_topic_missing_in_a_view(cluster: Cluster) -> None:
+    """A view holds the topics that exist; the others are simply not in it."""
+    assert {"t"} == set(cluster.view(["t", "gone"], soon()).topics)
+    assert {"t"} == set(cluster.view(None, soon()).topics)
+
+
+def test_authorization_is_final(kafka: LittleKafka, cluster: Cluster) -> None:
+    """An error that no retry mends is raised at once, with the partition and the broker."""
+    original = kafka._list_offsets
+
+    def refused(request: Any) -> Any:
+        reply = original(1, request)
+        reply.topics[0].partitions[0].error_code = UNAUTHORIZED
+        return reply
+
+    kafka.nodes[1].always(ListOffsetsRequest, refused)
+    with pytest.raises(BrokerError) as caught:
+        cluster.offsets({T0: -1}, soon())
+
+    broker = kafka.nodes[1].broker
+    assert str(caught.value).startswith(
+        f"listing offsets of t-0 at {broker}: the broker answered TOPIC_AUTHORIZATION_FAILED (29)"
+    )
+    assert 1 == len(kafka.nodes[1].asked(ListOffsetsRequest))
+
+
+def test_topic_error_is_asked_again(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A topic whose metadata is not there yet is asked for again, not taken for an empty one."""
+    topic = MetadataResponse.MetadataResponseTopic
+    kafka.nodes[1].answer(
+        MetadataRequest,
+        lambda request: MetadataResponse(
+            version=request.API_VERSION,
+            brokers=[],
+            cluster_id="c",
+            controller_id=1,
+            topics=[
+                topic(
+                    version=request.API_VERSION,
+                    error_code=LEADER_NOT_AVAILABLE,
+                    name="t",
+                    partitions=[],
+                )
+            ],
+        ),
+    )
+
+    assert cluster.view(["t"], soon()).exists(T1)
+
+
+def test_a_broker_that_can_not_tell_is_not_the_only_voice(
+    kafka: LittleKafka, cluster: Cluster
+) -> None:
+    """Metadata that one connected broker keeps refusing is asked of another one meanwhile."""
+    cluster.offsets({T0: -1, T1: -1}, soon())  # now both are connected
+    refused = MetadataResponse.MetadataResponseTopic
+
+    def refuse(request: Any) -> MetadataResponse:
+        reply = kafka._metadata(request)
+        topic = refused(version=request.API_VERSION, name="t", partitions=[])
+        topic.error_code = LEADER_NOT_AVAILABLE
+        reply.topics = [topic]
+        return reply
+
+    for node in kafka.nodes:  # whoever would be asked first
+        kafka.nodes[1].always(MetadataRequest, kafka._metadata)
+        kafka.nodes[2].always(MetadataRequest, kafka._metadata)
+        kafka.nodes[node].always(MetadataRequest, refuse)
+
+        assert {0, 1} == {*cluster.view({"t"}, soon(1)).topics["t"].leaders}
+
+
+def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
+    """The next bootstrap broker is asked when the first is down."""
+    with ScriptedBroker() as dead:
+        pass
+    addresses = (("127.0.0.1", dead.port), ("127.0.0.1", kafka.nodes[2].port))
+    cluster = Cluster(addresses, OPTIONS)
+
+    assert cluster.view(["t"], soon()).exists(T0)
+    cluster.close()
+
+
+def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A connection that the broker closed is opened again, and the question asked again."""
+    cluster.offsets({T0: -1}, soon())
+    kafka.nodes[1].answer(ListOffsetsRequest, Close(), Close())
+
+    assert 1 == cluster.offsets({T0: -1}, soon())[T0].offset
+
+
+def test_restart(kafka: LittleKafka, cluster: Cluster) -> None:
+    """After a broker was down and is back, the same cluster goes on."""
+    cluster.offsets({T0: -1}, soon())
+    kafka.nodes[1].stop()
+    with pytest.raises(ConnectionLost, match="listing offsets: no success"):
+        cluster.offsets({T0: -1}, soon(SHORT_S))
+    kafka.nodes[1].start()
+
+    assert 1 == cluster.offsets({T0: -1}, soon())[T0].offset
+
+
+def test_everything_down(kafka: LittleKafka, cluster: Cluster) -> None:
+    """With no broker left the error tells the first cause, once the deadline is over."""
+    for node in kafka.nodes.values():
+        node.stop()
+    with pytest.raises(
+        ConnectionLost,
+        match=r"asking for metadata: no success in \d+ tries; the first cause: no connection to "
+        r"127.0.0.1:\d+: .*refused",
+    ):
+        cluster.view(["t"], soon(SHORT_S))
+
+
+def test_silent_broker_has_its_own_deadline(kafka: LittleKafka) -> None:
+    """One silent broker costs a request's timeout, not the whole deadline."""
+    quick = NetworkOptions(request_timeout_s=SHORT_S, retry_backoff_s=0.001)
+    cluster = Cluster((("127.0.0.1", kafka.nodes[2].port),), quick)
+    kafka.nodes[1].answer(ListOffsetsRequest, Silence())
+
+    assert {T0, T1} == set(cluster.offsets({T0: -1, T1: -1}, soon()))
+    cluster.close()
+
+
+def test_epoch_ends(kafka: LittleKafka, cluster: Cluster) -> None:
+    """Epochs are asked of each leader."""
+    assert {T0: EpochEnd(0, 0, 1), T1: EpochEnd(0, 0, 2)} == cluster.epoch_ends(
+        {T0: 0, T1: 0}, soon()
+    )
+
+
+def test_epoch_ends_of_an_old_broker() -> None:
+    """Where the broker is too old to be asked, the answer is None at once."""
+    with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
+        kafka.create("t")
+        cluster = Cluster((("127.0.0.1", kafka.nodes[1].port),), OPTIONS)
+
+        assert {T0: None} == cluster.epoch_ends({T0: 0}, soon())
+        cluster.close()
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the backoff."""
+    made = Clock()
+    monkeypatch.setattr(backoff, "time", made)
+    return made
+
+
+def test_pauses_double(clock: Clock) -> None:
+    """Pauses double up to the longest one, each within 20 %."""
+    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    assert all(pauses.wait(1000.0) for _ in range(6))
+
+    expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    for wanted, slept in zip(expected, clock.slept, strict=True):
+        assert 0.8 * wanted <= slept <= 1.2 * wanted
+    assert 6 == pauses.tries
+
+
+def test_no_pause_past_the_deadline(clock: Clock) -> None:
+    """A pause that would pass the deadline is not begun."""
+    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1))
+
+    assert pauses.wait(clock.now + 0.05) is False
+    assert [] == clock.slept
+
+
+def failing(*causes: KfetchError, then: str = "done") -> Callable[[], str]:
+    """Raises each cause in turn, then works."""
+    left = list(causes)
+
+    def attempt() -> str:
+        if left:
+            raise left.pop(0)
+        return then
+
+    return attempt
+
+
+@pytest.mark.parametrize(
+    "causes", [[], [ConnectionLost("a")], [ConnectionLost("a"), BrokerError("b", retriable=True)]]
+)
+def test_retrying_until_it_works(clock: Clock, causes: list[KfetchError]) -> None:
+    """Lost connections and retriable errors are tried again, after a pause each."""
+    assert "done" == retrying("asking", failing(*causes), OPTIONS, 1000.0)
+    assert len(causes) == len(clock.slept)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [BrokerError("final", retriable=False), BrokerError("final"), WireError("w"), KfetchError("k")],
+)
+def test_final_errors_are_not_retried(clock: Clock, cause: KfetchError) -> None:
+    """Every other error is raised at once, as it is."""
+    with pytest.raises(KfetchError) as caught:
+        retrying("asking", failing(cause), OPTIONS, 1000.0)
+
+    assert cause is caught.value
+    assert [] == clock.slept
+
+
+def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
+    """At the deadline the first cause is told, in its own class, with its context."""
+    causes = [BrokerError("first", code=6, retriable=True), *[ConnectionLost("x")] * 10_000]
+    options = NetworkOptions(retry_backoff_s=1.0, retry_backoff_max_s=1.0)
+    with pytest.raises(BrokerError) as caught:
+        retrying("asking", failing(*causes), options, clock.now + 5)
+
+    tries = len(clock.slept) + 1
+    assert f"asking: no success in {tries} tries; the first cause: first" == str(caught.value)
+    assert {"code": 6, "retriable": True} == caught.value.context
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "gives_up_s", "told"),
+    [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
+)
+def test_no_more_time_is_promised_than_there_is(
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    deadline_s: int,
+    gives_up_s: int | None,
+    told: str | None,
+) -> None:
+    """The warning tells when whoever gives up last does; there is none when time is over."""
+    gives_up = None if gives_up_s is None else clock.now + gives_up_s
+    with suppress(ConnectionLost):
+        deadline = clock.now + deadline_s
+        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, gives_up)
+
+    expected = [] if told is None else [f"kfetch: x; trying again for {told} s"]
+    assert expected == caplog.messages

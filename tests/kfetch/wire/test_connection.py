@@ -1,0 +1,351 @@
+"""One connection: versions, order, deadlines, limits, and a death that is remembered."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
+
+from kfetch.errors import BrokerError, ConnectionLost, UnsupportedVersion, WireError
+from kfetch.options import NetworkOptions
+from kfetch.wire.connection import Connection, ReplyBuffer
+from tests.kfetch.wire.scripted import Close, Mangled, Raw, ScriptedBroker, Silence, half, wrong_id
+
+OPTIONS = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0, frame_bytes_max=1 << 20)
+EMPTY = MetadataResponse(brokers=[], cluster_id="c", controller_id=1, topics=[])
+LONG_S, SHORT_S = 10.0, 0.05
+
+
+def soon(seconds: float = LONG_S) -> float:
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """A broker that answers Metadata with nothing."""
+    with ScriptedBroker() as running:
+        running.always(MetadataRequest, lambda request: empty(request.API_VERSION))
+        yield running
+
+
+@pytest.fixture
+def connection(broker: ScriptedBroker) -> Iterator[Connection]:
+    """An open connection to it."""
+    opened = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+    yield opened
+    opened.close()
+
+
+def empty(version: int, name: str = "c") -> Any:
+    """A Metadata reply that tells of nothing."""
+    return MetadataResponse(
+        version=version, brokers=[], cluster_id=name, controller_id=1, topics=[]
+    )
+
+
+def ask() -> Any:
+    """A small question."""
+    return MetadataRequest[9](topics=[])
+
+
+def test_agrees_on_versions(connection: Connection) -> None:
+    """The version of an API is the newest of both sides, within the caller's bounds."""
+    assert 18 == connection.version(FetchRequest)
+    assert 12 == connection.version(FetchRequest, highest=12)
+    assert connection.speaks(FetchRequest, 18)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "lowest", "highest", "expected"),
+    [((4, 11), 4, 18, 11), ((0, 99), 4, 18, 18), ((12, 16), 4, 12, 12), ((0, 99), 0, None, 18)],
+)
+def test_version(theirs: tuple[int, int], lowest: int, highest: int | None, expected: int) -> None:
+    """The common version is bounded by their range and ours."""
+    with ScriptedBroker(versions={FetchRequest: theirs}) as broker:
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        assert expected == connection.version(FetchRequest, lowest=lowest, highest=highest)
+        connection.close()
+
+
+def test_no_version_in_common() -> None:
+    """Without a common version the error names both sides' ranges."""
+    with ScriptedBroker(versions={FetchRequest: (0, 3)}) as broker:
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        with pytest.raises(UnsupportedVersion) as caught:
+            connection.version(FetchRequest, lowest=4, highest=18)
+        connection.close()
+
+        assert (
+            f"the broker at 127.0.0.1:{broker.port} speaks FetchRequest v0 to v3, kfetch v4 to "
+            "v18: no version in common"
+        ) == str(caught.value)
+
+
+@pytest.mark.parametrize("newest", [0, 1, 2, 3, 4])
+def test_old_api_versions(newest: int) -> None:
+    """A broker that does not know ApiVersions v3 is asked again with v0."""
+    with ScriptedBroker(versions={ApiVersionsRequest: (0, newest)}) as broker:
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        assert 18 == connection.version(FetchRequest)
+        connection.close()
+
+        asked = [request.API_VERSION for request in broker.asked(ApiVersionsRequest)]
+        assert ([3] if newest >= 3 else [3, 0]) == asked
+
+
+def test_versions_refused() -> None:
+    """Another error to the question for versions is the broker's error."""
+    from kafka.protocol.metadata import ApiVersionsResponse
+
+    with ScriptedBroker() as broker:
+        broker.always(
+            ApiVersionsRequest,
+            lambda _: ApiVersionsResponse[0](error_code=31, api_keys=[]),
+        )
+        with pytest.raises(BrokerError) as caught:
+            Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+
+    assert 31 == caught.value.code
+
+
+def test_nobody_listens() -> None:
+    """A refused connection says where, why, and what to check."""
+    with ScriptedBroker() as broker:
+        port = broker.port
+    with pytest.raises(ConnectionLost, match=rf"no connection to 127.0.0.1:{port}: .*refused"):
+        Connection.open("127.0.0.1", port, OPTIONS, soon())
+
+
+def test_replies_in_order(broker: ScriptedBroker, connection: Connection) -> None:
+    """Requests in flight are answered in the order in which they were sent."""
+    names = ["one", "two", "three"]
+    broker.answer(MetadataRequest, *(empty(9, name) for name in names))
+    for _ in names:
+        connection.send(ask())
+    assert 3 == connection.in_flight
+
+    told = [connection._decode(*connection.receive(soon())).cluster_id for _ in names]
+
+    assert names == told
+    assert 0 == connection.in_flight
+
+
+def test_bytes_are_counted(broker: ScriptedBroker, connection: Connection) -> None:
+    """``sent_bytes`` and ``received_bytes`` count whole frames, lengths included."""
+    sent, received = connection.sent_bytes, connection.received_bytes
+    size = connection.send(ask())
+    _, frame = connection.receive(soon())
+
+    assert 4 + len(broker.frames[-1]) == size == connection.sent_bytes - sent
+    assert 4 + len(frame) == connection.received_bytes - received
+
+
+def test_client_id_and_correlation(broker: ScriptedBroker, connection: Connection) -> None:
+    """Requests carry the client id, and correlation ids that count up."""
+    connection.call(ask(), soon())
+    connection.call(ask(), soon())
+
+    headers = [request.header for request in broker.requests]
+    assert {"kfetch"} == {header.client_id for header in headers}
+    assert [1, 2, 3] == [header.correlation_id for header in headers]
+
+
+HOSTILE: list[tuple[str, Any, str]] = [
+    ("close", Close(), "the broker closed it"),
+    ("half a frame", half(EMPTY, close=True), "the broker closed it"),
+    ("half a length", Raw(b"\0\0", close=True), "the broker closed it"),
+    ("wrong id", wrong_id(EMPTY), "a reply does not belong to the request that was sent first"),
+    ("huge length", Raw(b"\x7f\xff\xff\xff"), "a reply claims 2147483647 bytes"),
+    ("over the limit", Raw(struct.pack(">i", (1 << 20) + 1)), "a reply claims 1048577 bytes"),
+    (
+        "negative length",
+        Raw(b"\xff\xff\xff\xfe"),
+        "a reply claims -2 bytes, where 4 to 1048576 are possible: is a Kafka broker listening "
+        "there without TLS?",
+    ),
+    ("too short", Raw(b"\0\0\0\3abc"), "a reply claims 3 bytes"),
+    ("TLS", Raw(b"\x15\x03\x03\0\2\2F"), "a reply claims 352518912 bytes"),
+    ("HTTP", Raw(b"HTTP/1.1 400 Bad Request"), "a reply claims 1213486160 bytes"),
+]
+
+
+@pytest.mark.parametrize(("answer", "why"), [h[1:] for h in HOSTILE], ids=[h[0] for h in HOSTILE])
+def test_hostile_replies(
+    broker: ScriptedBroker, connection: Connection, answer: Any, why: str
+) -> None:
+    """What breaks the stream kills the connection, with a cause that names the peer."""
+    broker.answer(MetadataRequest, answer)
+    with pytest.raises(ConnectionLost) as caught:
+        connection.call(ask(), soon())
+
+    assert str(caught.value).startswith(f"the connection to 127.0.0.1:{broker.port} is lost: {why}")
+    assert not connection.alive
+
+
+def test_first_cause_is_told_again(broker: ScriptedBroker, connection: Connection) -> None:
+    """Every later use of a dead connection tells what killed it first, even after ``close``."""
+    broker.answer(MetadataRequest, wrong_id(EMPTY))
+    with pytest.raises(ConnectionLost) as first:
+        connection.call(ask(), soon())
+    connection.close()
+
+    for use in (
+        lambda: connection.send(ask()),
+        lambda: connection.receive(soon()),
+        lambda: connection.call(ask(), soon()),
+    ):
+        with pytest.raises(ConnectionLost) as again:
+            use()
+        assert str(first.value) == str(again.value)
+        assert first.value.context == again.value.context
+        assert first.value is not again.value
+    assert "does not belong" in repr(connection)
+
+
+def test_closed_here(connection: Connection) -> None:
+    """A connection that was closed on this side says so."""
+    connection.close()
+    with pytest.raises(ConnectionLost, match="it was closed"):
+        connection.send(ask())
+
+
+@pytest.mark.parametrize("answer", [Silence(), half(EMPTY, close=False), Raw(b"\0")])
+def test_deadline(broker: ScriptedBroker, connection: Connection, answer: Any) -> None:
+    """A reply that does not come, or not to its end, is waited for until the deadline alone."""
+    broker.answer(MetadataRequest, answer)
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost, match="no reply within the deadline"):
+        connection.call(ask(), soon(SHORT_S))
+
+    assert SHORT_S <= time.monotonic() - began < LONG_S
+    assert not connection.alive
+
+
+def test_late_reply_is_nobodys(broker: ScriptedBroker, connection: Connection) -> None:
+    """After a missed deadline no later question is answered by the late reply."""
+    broker.answer(MetadataRequest, Silence())
+    with pytest.raises(ConnectionLost):
+        connection.call(ask(), soon(SHORT_S))
+
+    with pytest.raises(ConnectionLost, match="no reply within the deadline"):
+        connection.call(ask(), soon())
+    assert 1 == len(broker.asked(MetadataRequest))
+
+
+def test_silent_at_opening() -> None:
+    """A peer that accepts and says nothing is waited for until the deadline."""
+    with ScriptedBroker() as broker:
+        broker.always(ApiVersionsRequest, Silence())
+        with pytest.raises(ConnectionLost, match="no reply within the deadline"):
+            Connection.open("127.0.0.1", broker.port, OPTIONS, soon(SHORT_S))
+
+
+def test_undecodable_body(broker: ScriptedBroker, connection: Connection) -> None:
+    """A sound frame with a body that is cut is a WireError, and the connection lives on."""
+
+    def shorten(frame: bytes) -> bytes:
+        return struct.pack(">i", len(frame) - 4 - 3) + frame[4:-3]
+
+    broker.answer(MetadataRequest, Mangled(EMPTY, shorten))
+    with pytest.raises(WireError, match="can't be decoded as MetadataResponse"):
+        connection.call(ask(), soon())
+
+    assert connection.call(ask(), soon()).topics == []
+
+
+def test_every_cut_of_a_body(broker: ScriptedBroker, connection: Connection) -> None:
+    """However much of a reply's body is missing, the error is a WireError."""
+    whole = MetadataResponse(
+        version=9,
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                version=9, node_id=1, host="h", port=1, rack="r"
+            )
+        ],
+        cluster_id="c",
+        controller_id=1,
+        topics=[],
+    )
+    whole.with_header(correlation_id=0)
+    size = len(whole.encode(header=True, framed=True)) - 4
+
+    def cut(keep: int) -> Any:
+        return lambda frame: struct.pack(">i", keep) + frame[4 : 4 + keep]
+
+    for keep in range(4, size):
+        broker.answer(MetadataRequest, Mangled(whole, cut(keep)))
+        with pytest.raises(WireError):
+            connection.call(ask(), soon())
+
+
+def test_receiving_without_a_request(connection: Connection) -> None:
+    """Waiting for a reply that was not asked for is a bug of ours."""
+    with pytest.raises(RuntimeError, match="is waiting for a reply"):
+        connection.receive(soon())
+
+
+def test_reply_buffer_is_used_again(broker: ScriptedBroker, connection: Connection) -> None:
+    """Replies land in the memory that the caller gives, the same for the next one."""
+    buffer = ReplyBuffer()
+    frames = []
+    for _ in range(2):
+        connection.send(ask())
+        frames.append(connection.receive(soon(), buffer)[1])
+
+    assert frames[0].obj is frames[1].obj
+
+
+def test_reply_buffer_grows() -> None:
+    """A reply larger than all before gets memory; a smaller one is a view of its own size."""
+    buffer = ReplyBuffer()
+
+    assert [10, 1 << 17, 10] == [len(buffer(size)) for size in (10, 1 << 17, 10)]
+
+
+def test_unknown_api() -> None:
+    """An API that the broker did not name is one without a version."""
+    with ScriptedBroker() as broker:
+        del broker.versions[ListOffsetsRequest]
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        assert not connection.speaks(ListOffsetsRequest, 0)
+        with pytest.raises(UnsupportedVersion):
+            connection.version(ListOffsetsRequest)
+        connection.close()
+
+
+def test_sending_into_a_full_pipe_has_a_deadline() -> None:
+    """A request that the broker does not take is given up after the request timeout."""
+    with ScriptedBroker() as broker:
+        impatient = replace(OPTIONS, request_timeout_s=SHORT_S)
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        connection._options = impatient
+        broker.always(MetadataRequest, _stall(broker))
+        topic = MetadataRequest.MetadataRequestTopic(version=9, name="t" * 30_000)
+        large = MetadataRequest[9](topics=[topic] * 400)
+        with pytest.raises(ConnectionLost, match="sending MetadataRequest failed"):
+            _flood(connection, large)
+        broker.released.set()  # type: ignore[attr-defined]
+
+
+def _flood(connection: Connection, request: Any) -> None:
+    while True:
+        connection.send(request)
+
+
+def _stall(broker: Any) -> Any:
+    import threading
+
+    broker.released = threading.Event()
+
+    def wait(_: Any) -> Any:
+        broker.released.wait(LONG_S)
+        return Close()
+
+    return wait

@@ -1,0 +1,331 @@
+"""What is said about each mistake in a project's files: file, line, what is wrong, what to do."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch_jobs import config
+from kfetch_jobs.config import functions, yamlfile
+from kfetch_jobs.errors import ConfigError
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
+
+IN_PROJECT = [
+    ("storage:", "storrage:", "1: the key storrage is not known: did you mean storage? (and 1 mo"),
+    ("storage: ../data\n", "", "1: storage is missing"),
+    ("storage: ../data", "storage: [a]", "1: storage: input should be a valid string"),
+    ("storage: ../data", "storage: s3a://b/x", "1: storage must be a local directory, for logs, l"),
+    ("spark.master: l", "master: l", "2: spark: master is no Spark setting: they start with spa"),
+    ("    bootstrap.servers: ${env:SERVERS}\n", "", "5: cluster local needs bootstrap.servers"),
+    ("env:SERVERS", "env:NONE", "6: the environment variable NONE is not set: export it, or wri"),
+    ("env:SERVERS", "evn:SERVERS", "6: ${evn:SERVERS} is unknown: did you mean env:SERVERS?"),
+    ("env:SERVERS", "file:none", "6: {conf}/none cannot be read: No such file or directory"),
+    ("env:SERVERS", "file:/dev/zero", "6: /dev/zero is longer than 64 KiB"),
+    ("  local:", "  local: [", "6: not YAML: "),
+    ("clusters:", "spark:", "4: spark stands here a second time"),
+    (PROJECT, "just a word", "1: expected keys with values"),
+    ("${env:SERVERS}", "nowhere", "6: option kafka.bootstrap.servers has 'nowhere'"),
+    ("fetch.max.bytes", "fetch.max.byts", "7: option kafka.fetch.max.byts is not known"),
+    ("spark:\n", "concurrency: 0\nspark:\n", "2: concurrency is 0: input should be greater than"),
+    ("spark:\n", "concurrency: many\nspark:\n", "2: concurrency is 'many': input should be a va"),
+]
+IN_JOB = [
+    ("trigger:", "tigger:", "12: the key tigger is not known: did you mean trigger?"),
+    ("  cluster:", "  claster:", "2: the key source.claster is not known: did you mean cluster?"),
+    ("  cluster: local", "  cluster: lokal", "2: conf/kfetch.yml has no cluster lokal: did you m"),
+    ("  subscribe: clicks\n", "", "1: source: exactly one of assign, subscribe, subs"),
+    ("source:\n", "sources:\n", "2: sources.cluster is 'local': input should be a valid dictiona"),
+    ("format: delta", "format: dleta", "10: sink.format is 'dleta': did you mean delta?"),
+    ("  path: ${storage}/clicks/table\n", "", "9: sink: path is missing, or table in place of it"),
+    ("  path: $", "  table: t\n  path: $", "9: sink: path is missing, or table in place of it"),
+    ("  path: ${storage}/clicks/table", "  table: a b", "11: sink.table is 'a b': string should m"),
+    ("  path:", "  mode: upsert\n  path:", "11: sink.mode is 'upsert': known here: append, merge"),
+    ("  path:", "  mode: merge\n  path:", "9: sink: mode merge needs keys: the columns that name"),
+    ("  path:", "  keys: id\n  path:", "9: sink: keys belongs to mode: merge"),
+    ("  path:", "  latestBy: ts\n  path:", "9: sink: latestBy belongs to mode: merge"),
+    ("  path:", "  deleteWhen: gone\n  path:", "9: sink: deleteWhen belongs to mode: merge"),
+    ("  path:", "  partitionBy: [a, a]\n  path:", "9: sink: partitionBy names a column twice"),
+    (
+        "  path:",
+        "  partition: a\n  path:",
+        "11: the key sink.partition is not known: did you mean p",
+    ),
+    (
+        "  path:",
+        "  deadLetters: {path: x}\n  path:",
+        "1: deadLetters need source.decode: it says wh",
+    ),
+    (
+        "  path:",
+        "  deadLetters: {paht: x}\n  path:",
+        "11: the key sink.deadLetters.paht is not know",
+    ),
+    ("  path:", "  deadLetters: {}\n  path:", "11: sink.deadLetters: path is missing, or table in"),
+    (
+        "  options:",
+        "  decode: {format: avro, fields: a INT}\n  options:",
+        "4: source.decode.format i",
+    ),
+    ("  options:", "  decode: {format: json}\n  options:", "4: source.decode.fields is missing"),
+    (
+        "  options:",
+        "  decode: {fields: a INT, into: a-b}\n  options:",
+        "4: source.decode.into is 'a",
+    ),
+    (
+        "  options:",
+        "  decode: {fields: 'id BIGINTT, s ARRAY<INT>'}\n  options:",
+        "4: source.decode.fields is 'id BIGINTT, s ARRAY<INT>': BIGINTT is no type of Spark: did y",
+    ),
+    (
+        "  options:",
+        "  decode: {fields: 'a STRUCT<b: MAP<INT, STRNG>>'}\n  options:",
+        "4: source.decode.fields is 'a STRUCT<b: MAP<INT, STRNG>>': STRNG is no type of Spark: did",
+    ),
+    (
+        "  options:",
+        "  decode: {fields: 'id, page STRING'}\n  options:",
+        "4: source.decode.fields is 'id, page STRING': id has no type: give it one, as in id",
+    ),
+    ("2s", "soon", "13: trigger.processingTime is 'soon': must be a number and a unit, as in 10 s"),
+    ("processingTime: 2s", "{}", "12: trigger: must be availableNow, continuous, processingTime w"),
+    ("processingTime: 2s", "cron: 5 o'clock", '13: trigger.cron is "5 o\'clock": not a cron expr'),
+    ("processingTime: 2s", "cron: 99 * * * *", "13: trigger.cron is '99 * * * *': not a cron expr"),
+    (
+        "processingTime: 2s",
+        'cron: "* * */20 * 1L"',
+        "13: trigger.cron is '* * */20 * 1L': this mom",
+    ),
+    ("2s", "2s\n  timezone: UTC", "12: trigger: timezone and overlap belong to cron"),
+    (
+        "processingTime: 2s",
+        "cron: 0 * * * *\n  timezone: Europe/Berlni",
+        "14: trigger.timezone is ",
+    ),
+    ("processingTime: 2s", "cron: 0 * * * *\n  overlap: kill", "14: trigger.overlap is 'kill': kn"),
+    ("trigger:", "after: [other]\ntrigger:", "12: after names no job: other: known here: clicks"),
+    ("trigger:", "after: clicks\ntrigger:", "12: after waits for ever: clicks (every 2 seconds)"),
+    ("processingTime: 2s", "cron: 0 * * * *\nafter: x", "1: after and cron exclude each other"),
+    (
+        "trigger:",
+        "restart: {initial: 5}\ntrigger:",
+        "12: restart.initial is 5: must be a number and",
+    ),
+    (
+        "trigger:",
+        "restart: {initial: 0s}\ntrigger:",
+        "12: restart.initial is '0s': must be longer t",
+    ),
+    ("trigger:", "restart: {initial: 1h}\ntrigger:", "12: restart: max is shorter than initial"),
+    (
+        "trigger:",
+        "restart: {factor: 0.5}\ntrigger:",
+        "12: restart.factor is 0.5: input should be g",
+    ),
+    (
+        "trigger:",
+        "restart: {attempts: -1}\ntrigger:",
+        "12: restart.attempts is -1: input should be",
+    ),
+    (
+        "trigger:",
+        "restart: {retries: 1}\ntrigger:",
+        "12: the key restart.retries is not known: kno",
+    ),
+    (
+        "trigger:",
+        "health: {lagRecords: x}\ntrigger:",
+        "12: health.lagRecords is 'x': input should b",
+    ),
+    (
+        "trigger:",
+        "health: {lagSecond: 1}\ntrigger:",
+        "12: the key health.lagSecond is not known: di",
+    ),
+    (
+        "trigger:",
+        "health: {noProgress: 1}\ntrigger:",
+        "12: health.noProgress is 1: must be a number",
+    ),
+    (
+        "trigger:",
+        "enabled: perhaps\ntrigger:",
+        "12: enabled is 'perhaps': input should be a valid b",
+    ),
+    ("trigger:", "spark: {master: x}\ntrigger:", "12: spark: master is no Spark setting: they sta"),
+    (
+        "trigger:",
+        "stopWithin: 1 fortnight\ntrigger:",
+        "12: stopWithin is '1 fortnight': must be a n",
+    ),
+    ("startingOffsets", "startingOfsets", "5: option starting"),
+    ("earliest", "soonest", "5: option startingOffsets: Expected e.g. "),
+    ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true or fa"),
+    ("${storage}", "${storrage}", "11: ${storrage} is unknown: did you mean storage?"),
+    ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "8: transform.sql: input should be"),
+    (
+        "  sql: SELECT * FROM source",
+        "  {}",
+        "7: transform: must be sql with a query, or module:fun",
+    ),
+    (
+        "\n  sql: SELECT * FROM source",
+        " nothing",
+        "7: transform.python is 'nothing': string should",
+    ),
+    (
+        "\n  sql: SELECT * FROM source",
+        " shop:clicks",
+        "7: there is no module shop in conf and .: w",
+    ),
+    (
+        "\n  sql: SELECT * FROM source",
+        " jobs:clicks",
+        "7: the name jobs is taken by kfetch's own package: give the module another",
+    ),
+    (
+        "\n  sql: SELECT * FROM source",
+        " brokn:f",
+        "7: there is no module brokn in conf and .: did you mean broken?",
+    ),
+    ("\n  sql: SELECT * FROM source", " code:clikcs", "7: conf/code.py has no function clikcs: di"),
+    ("\n  sql: SELECT * FROM source", " broken:f", "7: conf/broken.py:2: not Python: "),
+]
+
+
+def _mistakes(project: Path, file: str, old: str, new: str) -> tuple[str, ...]:
+    path = project / "conf" / file
+    assert path.read_text().count(old) >= 1
+    path.write_text(path.read_text().replace(old, new, 1))
+    (project / "conf" / "code.py").write_text("def clicks(source):\n    return source\n")
+    (project / "conf" / "broken.py").write_text("def f(source):\n    return (\n")
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).check()
+    return told.value.mistakes
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "sentence"),
+    [("kfetch.yml", *row) for row in IN_PROJECT] + [("jobs/clicks.yml", *row) for row in IN_JOB],
+)
+def test_mistakes(project: Path, file: str, old: str, new: str, sentence: str) -> None:
+    """Each mistake is one sentence with its file, its line and what to do."""
+    mistakes = _mistakes(project, file, old, new)
+    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    expected = f"conf/{file}:{sentence.replace('{conf}', str(project / 'conf'))}"
+
+    assert f"{mistakes[0]}{more}"[: len(expected)] == expected
+    assert "\n" not in mistakes[0]
+
+
+def test_a_bare_directory_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any directory beside the packages on Python's path is a package to Python, without code; of
+    one that has files, these are modules."""
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "inside.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert str(functions.mistake("bare:f", [])).startswith("there is no module bare in ")
+    assert str(functions.mistake("bare.other:f", [])).startswith("there is no module bare.other ")
+    assert functions.mistake("bare.inside:f", []) is None
+    assert functions.mistake("yaml.loader:f", []) is None
+
+
+def test_what_is_wrong_for_every_job_is_told_once(project: Path) -> None:
+    """An address without a port is one mistake, however many jobs read from there."""
+    clicks = project / "conf" / "jobs" / "clicks.yml"
+    (clicks.parent / "b.yml").write_text(clicks.read_text())
+    found = config.load(config.find(project), ENVIRON | {"SERVERS": "nowhere"})
+
+    (mistake,) = (told for told in found.checked()[1] if "bootstrap.servers" in told)
+    assert mistake.startswith("conf/kfetch.yml:")
+
+
+IN_YAML = [
+    ("a: 1\nb: &x {c: *x}", ":2: b.c is an alias of what it stands in: write out what is meant"),
+    ("a: &x\n  - 1\n  - *x", ":1: a.1 is an alias of what it stands in"),
+    ("&x\na: *x", ":2: a is an alias of what it stands in"),
+    ("a: " + "[" * 500 + "]" * 500, " is nested too deeply: "),
+    ("a: 1\nb: !!bool maybe", ":2: b is no bool: correct it, or put it in quotes"),
+    ("a: !!int ''", ":1: a is no int: "),
+    ("a: !!float x", ":1: a is no float: "),
+    ("a: !!timestamp x", ":1: a is no timestamp: "),
+    ("a:\n  b: 2024-13-45", ":2: a.b is no timestamp: correct it, or put it in quotes"),
+    ("a: 0b_", ":1: a is no int: "),
+    ("a: !!binary \u00e9", ":1: a is no binary: "),
+    ("a: !foo x", ":1: a has the tag !foo, which is not known: leave it out"),
+    ('a: "\\UFFFFFFFF"', " is not YAML: "),
+    ("%YAML 1." + "9" * 5000 + "\n---\na: 1", " is not YAML: "),
+    ("a: \0", ":1: not YAML: unacceptable character #x0000"),
+    ('a: "${file:b\\0c}"', ":1: 'b\\x00c' cannot name a file"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), IN_YAML)
+def test_what_yaml_cannot_mean(tmp_path: Path, text: str, sentence: str) -> None:
+    """Whatever a file holds, it is one sentence with its line, never a traceback."""
+    path = tmp_path / "kfetch.yml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as told:
+        yamlfile.read(path, {}, {})
+    assert str(told.value).startswith(f"{path}{sentence}")
+    assert "\n" not in str(told.value)
+
+
+_WORDS = (
+    "a ? : - , [ ] { } & * &x *x ! !!int !!map !!null !!bool | > ' \" # \\ 0x_ << ~ 1 ${file:a}"
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from([*_WORDS.split(), " ", "\n", "\n  ", "a: "]), max_size=20))
+def test_yaml_of_any_kind(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+    """It is read, or it is the user's mistake."""
+    path = tmp_path_factory.getbasetemp() / "any.yml"
+    path.write_text("".join(words))
+    with suppress(ConfigError):
+        yamlfile.read(path, {}, {})
+
+
+def test_at_least_forty() -> None:
+    """The table has as many mistakes as were promised, and no two rows are the same."""
+    assert len({(old, new) for old, new, _ in IN_PROJECT + IN_JOB}) >= 40
+    assert len(IN_PROJECT + IN_JOB) == len({(old, new) for old, new, _ in IN_PROJECT + IN_JOB})
+
+
+IN_ENVIRONMENT = [
+    ("{}", "prdo", "there is no environment prdo in conf/env: did you mean prod?"),
+    ("sparc: {}", "prod", "conf/env/prod.yml:1: the key sparc is not known: did you mean spark?"),
+    ("clusters: {new: {a: 1}}", "prod", "conf/kfetch.yml:4: cluster new needs bootstrap.servers"),
+    (
+        "clusters:\n  local:\n    check.crcs: maybe",
+        "prod",
+        "conf/env/prod.yml:3: option kafka.check.crcs is 'maybe', but it must be true or false",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "sentence"), IN_ENVIRONMENT)
+def test_mistakes_in_an_environment(project: Path, text: str, name: str, sentence: str) -> None:
+    """An environment's file has its mistakes told as the others have."""
+    (project / "conf" / "env").mkdir()
+    (project / "conf" / "env" / "prod.yml").write_text(text)
+
+    with pytest.raises(ConfigError, match="^" + re.escape(sentence)):
+        config.load(config.find(project), ENVIRON, name).check()
+
+
+def test_a_checkpoint_of_two_jobs(project: Path) -> None:
+    """Two jobs on one checkpoint are an error at the second."""
+    for name in ("a", "b"):
+        text = JOB + "checkpoint: ${storage}/one\n"
+        (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
+
+    with pytest.raises(ConfigError, match=r"^conf/jobs/b\.yml:14: job a has this checkpoint too"):
+        config.load(config.find(project), ENVIRON).check()

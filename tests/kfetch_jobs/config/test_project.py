@@ -1,0 +1,295 @@
+"""Project and job files: what they mean, and what is said about each mistake in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs import config
+from kfetch_jobs.config.schema import KINDS, schema
+from kfetch_jobs.config.yamlfile import hidden
+from kfetch_jobs.errors import ConfigError
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
+
+
+def test_options_of_cluster_and_job_meet(project: Path) -> None:
+    """The source gets the cluster's properties with kafka. in front, and the job's options."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert {
+        "kafka.bootstrap.servers": "127.0.0.1:9092",
+        "kafka.fetch.max.bytes": "1000",
+        "subscribe": "clicks",
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+    } == job.source_options()
+
+
+def test_paths_start_from_the_project_file(project: Path) -> None:
+    """Storage, table and checkpoint do not depend on where the command is given."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert project / "data" / "clicks" == job.directory
+    assert str(project / "data" / "clicks" / "table") == job.target.path
+    assert str(project / "data" / "clicks" / "checkpoint") == job.checkpoint
+
+
+def test_the_project_is_found_from_below(project: Path) -> None:
+    """The search goes upward from a directory, and looks into conf/."""
+    deep = project / "a" / "b"
+    deep.mkdir(parents=True)
+
+    assert project / "conf" / "kfetch.yml" == config.find(deep)
+
+
+def test_no_project(tmp_path: Path) -> None:
+    """Without a project file the error says what to do."""
+    with pytest.raises(ConfigError, match=r"there is no kfetch\.yml .* --project"):
+        config.find(tmp_path)
+
+
+def test_a_job_has_the_last_word_on_spark(project: Path) -> None:
+    """The job's own Spark settings go over the project's."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB + "spark:\n  spark.master: local[4]\n")
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert {"spark.master": "local[4]"} == job.spark
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("availableNow", {"availableNow": True}),
+        ("{availableNow: true}", {"availableNow": True}),
+        ("{processingTime: 500ms}", {"processingTime": "500 milliseconds"}),
+        ("{processingTime: 10 seconds}", {"processingTime": "10 seconds"}),
+        ("{processingTime: 2m}", {"processingTime": "2 minutes"}),
+        ("{processingTime: 1 minute}", {"processingTime": "1 minutes"}),
+        ("continuous", {"processingTime": "0 seconds"}),
+        ('{cron: "0 * * * *", timezone: Europe/Berlin}', {"availableNow": True}),
+    ],
+)
+def test_triggers(project: Path, text: str, expected: dict[str, object]) -> None:
+    """A trigger may be written in short, and becomes what Spark understands."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("\n  processingTime: 2s", f" {text}"))
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert expected == job.file.trigger.arguments()
+
+
+def test_a_default_stands_in_for_a_missing_variable(project: Path) -> None:
+    """``${env:NAME:-text}`` is the variable, or the text."""
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(PROJECT.replace("../data", "${env:PLACE:-../elsewhere}"))
+
+    assert project / "elsewhere" == config.load(file, ENVIRON).storage
+    assert Path("/srv") == config.load(file, ENVIRON | {"PLACE": "/srv"}).storage
+
+
+def test_several_mistakes_are_counted(project: Path) -> None:
+    """The first mistake in the file is told, with how many there are besides."""
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(PROJECT + "a: 1\nb: 2\n")
+
+    with pytest.raises(ConfigError, match=r"kfetch\.yml:8: the key a .* \(and 1 more\)$"):
+        config.load(file, ENVIRON)
+
+
+def test_an_unknown_job(project: Path) -> None:
+    """A job without a file is an error that names a job there is."""
+    with pytest.raises(ConfigError, match=r"no job click in conf/jobs: did you mean clicks\?"):
+        config.load(config.find(project), ENVIRON).job("click")
+
+
+def test_a_secret_is_not_shown(project: Path) -> None:
+    """What came from the environment is told as it was written in the file."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("format: delta", "format: ${env:PASSWORD}"))
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON | {"PASSWORD": "hunter2"}).job("clicks")
+    assert "sink.format is '${env:PASSWORD}'" in str(told.value)
+    assert "hunter2" not in str(told.value)
+
+
+def test_a_job_keeps_its_password_out_of_its_repr(project: Path) -> None:
+    """A job can be logged: the cluster's properties are not in its repr."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert "9092" not in repr(job)
+
+
+def test_the_projects_own_files_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """conf/kfetch.yml and conf/jobs/clicks.yml of this repository load."""
+    project = config.load(config.find(Path(__file__).parent), {"KFETCH_BOOTSTRAP": "localhost:1"})
+
+    assert "clicks" in project.jobs()
+    assert "clicks" == project.job("clicks").file.source.subscribe
+
+
+def test_an_environment_goes_over_the_project(project: Path) -> None:
+    """env/NAME.yml replaces storage, Spark's settings and properties of clusters, one by one."""
+    env = project / "conf" / "env"
+    env.mkdir()
+    (env / "prod.yml").write_text(
+        "storage: elsewhere\nspark:\n  spark.master: yarn\n"
+        "clusters:\n  local:\n    fetch.max.bytes: 7\n"
+    )
+    found = config.load(config.find(project), ENVIRON, "prod")
+    job = found.job("clicks")
+
+    assert ("prod", "elsewhere") == (found.environment_name, found.storage.name)
+    assert "yarn" == job.spark["spark.master"]
+    assert "7" == job.source_options()["kafka.fetch.max.bytes"]
+    assert "127.0.0.1:9092" == job.source_options()["kafka.bootstrap.servers"]
+
+
+@pytest.mark.parametrize("how", ["argument", "variable", "file"])
+def test_how_an_environment_is_chosen(project: Path, how: str) -> None:
+    """By --env, else by KFETCH_ENV, else by the project file."""
+    env = project / "conf" / "env"
+    env.mkdir()
+    for name in ("argument", "variable", "file"):
+        (env / f"{name}.yml").write_text(f"spark:\n  spark.master: {name}\n")
+    (project / "conf" / "kfetch.yml").write_text(PROJECT + "environment: file\n")
+    environ = ENVIRON | ({} if how == "file" else {"KFETCH_ENV": "variable"})
+    argument = "argument" if how == "argument" else None
+
+    assert how == config.load(config.find(project), environ, argument).environment_name
+
+
+def test_a_secret_may_come_from_a_file(project: Path) -> None:
+    """``${file:PATH}`` is a file's text, without the end of its last line."""
+    (project / "conf" / "secret").write_text("hunter2\n")
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(PROJECT.replace("${env:SERVERS}", "${file:secret}:9092"))
+    job = config.load(file, ENVIRON).job("clicks")
+
+    assert "hunter2:9092" == job.source_options()["kafka.bootstrap.servers"]
+    assert "hunter2" not in repr(config.load(file, ENVIRON)) + repr(job)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "no", "'quoted'", "a:b"])
+def test_an_options_mistake_hides_what_came_from_elsewhere(project: Path, secret: str) -> None:
+    """The source's sentence about an option shows ``${…}`` in place of what it brought."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("includeHeaders: true", "includeHeaders: ${env:SECRET}"))
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON | {"SECRET": secret}).job("clicks")
+    assert "option includeHeaders is '${env:SECRET}'" in str(told.value)
+
+
+@pytest.mark.parametrize("where", ["clicks.yml", "kfetch.yml"])
+def test_a_default_is_told_once(project: Path, where: str) -> None:
+    """``${env:NAME:-text}`` has the text that it stands for: what was told as it was written is not
+    hidden again in itself, nor by another file that has the same reference."""
+    written = "${env:FLAG:-maybe}"
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("includeHeaders: true", f"includeHeaders: {written}"))
+    if where == "kfetch.yml":
+        (project / "conf" / where).write_text(f"{PROJECT}    client.id: {written}\n")
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).job("clicks")
+    assert f"option includeHeaders is '{written}', but it must be" in str(told.value)
+
+
+def test_hiding_twice_is_hiding_once() -> None:
+    """A sentence may be a part of a log that is hidden when it is shown, too; a secret that holds
+    a reference is hidden as a whole."""
+    written = {"hunter2": "${env:PASS:-hunter2}", "a${file:x}b": "${file:y}", "xy": "${file:x}"}
+    once = hidden("'hunter2' of hunter2, a${file:x}b", written)
+
+    assert "'${env:PASS:-hunter2}' of ${env:PASS:-hunter2}, ${file:y}" == once
+    assert once == hidden(once, written)
+
+
+def test_a_failure_shows_addresses_and_no_secrets(project: Path) -> None:
+    """What came from a file, or stands under a key that sounds like a secret, is not in the
+    sentence of a run's error; a broker's address is."""
+    (project / "conf" / "pin").write_text("swordfish")
+    text = PROJECT.replace(
+        "spark.master: local[2]",
+        "spark.master: local[2]\n  spark.hadoop.secret.key: ${env:PASS}\n  spark.x: ${file:pin}",
+    )
+    (project / "conf" / "kfetch.yml").write_text(text)
+    job = config.load(config.find(project), ENVIRON | {"PASS": "hunter2"}).job("clicks")
+
+    assert "127.0.0.1:9092 refused '${env:PASS}' and ${file:pin}" == job.redacted(
+        "127.0.0.1:9092 refused 'hunter2' and swordfish"
+    )
+
+
+def test_targets_may_be_remote_or_named(project: Path) -> None:
+    """A URI is left as it is; a table is a name in Spark's catalog."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("${storage}/clicks/table", "s3a://bucket/clicks"))
+    assert (
+        "s3a://bucket/clicks"
+        == config.load(config.find(project), ENVIRON).job("clicks").target.path
+    )
+
+    file.write_text(JOB.replace("path: ${storage}/clicks/table", "table: lake.clicks"))
+    assert "lake.clicks" == config.load(config.find(project), ENVIRON).job("clicks").target.table
+
+
+def test_several_sources_are_views(project: Path) -> None:
+    """Each of ``sources`` has its own options; the transform sees them by name."""
+    one, rest = JOB.split("transform:")
+    lines = one.removeprefix("source:\n").rstrip().splitlines()
+    views = "".join(
+        f"  {name}:\n" + "".join(f"  {line}\n" for line in lines) for name in ("clicks", "orders")
+    ).replace("subscribe: clicks", "subscribe: x", 1)
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(f"sources:\n{views}transform:{rest}")
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert ["clicks", "orders"] == list(job.file.views())
+    assert ("x", "clicks") == (
+        job.source_options("clicks")["subscribe"],
+        job.source_options("orders")["subscribe"],
+    )
+
+
+def test_all_mistakes_of_all_jobs(project: Path) -> None:
+    """``check`` goes on after a mistake: it tells those of every file."""
+    (project / "conf" / "jobs" / "clicks.yml").write_text(JOB + "a: 1\nb: 2\n")
+    (project / "conf" / "jobs" / "orders.yml").write_text(
+        JOB.replace("cluster: local", "cluster: l")
+    )
+    (project / "conf" / "jobs" / "users.yaml").write_text(JOB)
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).check()
+    places = [mistake.split(": ")[0] for mistake in told.value.mistakes]
+    assert ["users.yaml:1", "clicks.yml:14", "clicks.yml:15", "orders.yml:2"] == [
+        place.removeprefix("conf/jobs/") for place in places
+    ]
+
+
+def test_a_cycle_is_told_once(project: Path) -> None:
+    """Jobs that wait for each other are named in their order."""
+    for name, after in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
+        text = JOB.replace("\n  processingTime: 2s", " availableNow") + f"after: {after}\n"
+        (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON).check()
+    assert ("conf/jobs/a.yml:13: jobs wait for each other: a after b after c after a",) == (
+        told.value.mistakes
+    )
+
+
+@pytest.mark.parametrize("kind", ["project", "job", "environment"])
+def test_schemas_are_for_editors(kind: str) -> None:
+    """Every key of the models is in the schema, and no other key is allowed."""
+    found = schema(kind)
+
+    assert set(KINDS[kind].model_fields) == set(found["properties"])
+    assert found["additionalProperties"] is False
+    json.dumps(found)

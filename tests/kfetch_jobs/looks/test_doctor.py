@@ -1,0 +1,146 @@
+"""``kfetch doctor``: each piece when it is well, and when it is not."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.looks import doctor
+from kfetch_jobs.looks.doctor import Finding, State
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.commands import Told
+
+OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little patience with a broker that is away; a living one may need more on a busy machine."""
+    monkeypatch.setattr(doctor, "PATIENCE_S", 0.2)
+
+
+def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All lines of a project with a cluster that answers; nothing is left behind."""
+    with LittleKafka(2) as kafka:
+        monkeypatch.setenv("SERVERS", kafka.bootstrap)
+        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, what="java", told="21"))
+        code, out, _ = kfetch("doctor", "--json")
+    told = {each["what"]: each["state"] for each in json.loads(out)}
+
+    assert 0 == code
+    assert {"ok"} == {state for what, state in told.items() if what != "decoder"}
+    assert {"python", "java", "pyspark", "pyarrow", "delta-spark", "decoder", "open files"} < {
+        *told
+    }
+    assert {"jobs", "storage", "cluster local"} < {*told}
+    assert not (project / "data").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_cluster_that_is_away(
+    kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line says what to do, and the exit code is 1; a mistake in a job is a line too."""
+    monkeypatch.setenv("SERVERS", "127.0.0.1:1")
+    (project / "conf/jobs/broken.yml").write_text("a: 1\n")
+    code, out, _ = kfetch("doctor")
+
+    assert 1 == code
+    assert "fail  cluster local: " in out
+    assert "; start the cluster, or mend clusters.local.bootstrap.servers in kfetch.yml" in out
+    assert "fail  jobs: conf/jobs/broken.yml" in out
+
+
+def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classic: bootstrap answers, and names brokers where clients can't go."""
+    with LittleKafka(2) as kafka:
+        kafka.nodes[2].stop()
+        servers = f"127.0.0.1:{kafka.nodes[1].port}"
+        found = list(doctor.cluster("main", {"bootstrap.servers": servers}))
+
+    assert [OK, FAIL] == [finding.state for finding in found]
+    assert "broker 2 (127.0.0.1:" in found[1].told
+    assert "advertised.listeners" in found[1].advice
+
+
+def test_properties_that_are_wrong() -> None:
+    """The source's own sentence; no connection is tried."""
+    (found,) = doctor.cluster("main", {"bootstrap.servers": "x"})
+    assert (FAIL, "mend clusters.main in kfetch.yml or env/") == (found.state, found.advice)
+
+
+def test_outside_of_a_project(
+    kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine alone, and a line that says so; a project file that is wrong fails."""
+    monkeypatch.chdir(tmp_path)
+    assert "warn  project: there is none here" in kfetch("doctor")[1]
+    (tmp_path / "kfetch.yml").write_text("storage: x\n")
+    code, out, _ = kfetch("doctor")
+    assert 1 == code
+    assert "fail  project: kfetch.yml" in out
+
+
+REQUIRES = ["pyspark==4.2.0; extra == 'jobs'", "pyarrow>=18", "numpy>=2"]
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "advice"),
+    [
+        ("4.2.0", OK, ""),
+        ("4.1.0", FAIL, "pip install 'pyspark==4.2.0'"),
+        (None, FAIL, "pip install 'pyspark==4.2.0'"),
+    ],
+)
+def test_versions_that_fit(version: str | None, state: State, advice: str) -> None:
+    """What is installed is held against what kfetch's own metadata asks for."""
+    installed = {"pyspark": version, "pyarrow": "20.0"}
+    found = {each.what: each for each in doctor.packages(REQUIRES, installed.get)}
+
+    assert {"pyspark", "pyarrow"} == found.keys()
+    assert (state, advice) == (found["pyspark"].state, found["pyspark"].advice)
+    assert found["pyarrow"].state is OK
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "state"),
+    [(1024, 4096, OK), (1024, resource.RLIM_INFINITY, OK), (256, 1024, WARN)],
+)
+def test_open_files(soft: int, hard: int, state: State) -> None:
+    """The JVM takes the hard limit."""
+    assert state is doctor.files(soft, hard).state
+
+
+def test_python_and_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One too old or missing fails, with the advice apart."""
+    assert FAIL is doctor.python((3, 10)).state
+    monkeypatch.setenv("KFETCH_JAVA", str(tmp_path))
+    found = doctor.java()
+    assert FAIL is found.state
+    assert found.advice.startswith("install Java 17 or later")
+
+
+def test_the_decoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not compiled yet is a warning with the command; asking compiles nothing."""
+    monkeypatch.setenv("KFETCH_CACHE", str(tmp_path))
+    for name in ("XDG_CACHE_HOME", "HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    found = doctor.decoder()
+
+    assert (WARN, "kfetch warm") == (found.state, found.advice)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not exist yet; where nothing can be written, or little, it is told."""
+    assert OK is doctor.storage(tmp_path / "a" / "b").state
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    found = doctor.storage(tmp_path / "file")
+    assert (FAIL, True) == (found.state, "can't be written" in found.told)
+    monkeypatch.setattr(doctor, "_FREE_BYTES_MIN", 1 << 60)
+    assert WARN is doctor.storage(tmp_path).state

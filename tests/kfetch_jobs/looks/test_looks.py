@@ -1,0 +1,370 @@
+"""``plan``, ``lag``, ``offsets show``: a little Kafka, and checkpoints as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+
+from kfetch.model import TopicPartition
+from kfetch.watch import log, loss
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.looks import source
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.checkpoints import committed, job, offset, planned, write
+from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.projects import JOB, PROJECT
+
+PLAIN = JOB.replace("transform:\n  sql: SELECT * FROM source\n", "")
+LENIENT = JOB.replace("includeHeaders: true", "failOnDataLoss: false")
+T0 = TopicPartition("clicks", 0)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses."""
+    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
+
+
+@pytest.fixture
+def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafka]:
+    """Topic clicks with 3 records in clicks-0 and 1 in clicks-1, and a project over it."""
+    with LittleKafka(2) as running:
+        first, second = running.create("clicks", 2)
+        first.append(b"a", b"b", b"c")
+        second.append(b"x")
+        monkeypatch.setenv("SERVERS", running.bootstrap)
+        yield running
+        # Whoever only looks opens no session: a running query's would be evicted for it.
+        assert [] == running.asked(FetchRequest)
+
+
+def the_job() -> Job:
+    return config.load(config.find(Path.cwd())).job("clicks")
+
+
+def planned_by(kfetch: Told, code: int = 0) -> Any:
+    """The plan of clicks as JSON."""
+    left, out, said = kfetch("plan", "clicks", "--json")
+    assert code == left, said
+    return json.loads(out)
+
+
+def positions(told: Any) -> list[Any]:
+    return [each["position"] for each in told["sources"][0]["partitions"]]
+
+
+def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) -> None:
+    """Before the first run: where it would begin, how much there is, and what is not known yet."""
+    told = planned_by(kfetch)
+    assert (4, [0, 0], None, True) == (
+        told["behind"],
+        positions(told),
+        told["planned"],
+        told["fits"],
+    )
+    assert told["columns"] is None
+
+    code, out, _ = kfetch("plan", "clicks")
+    assert 0 == code
+    assert "begins at startingOffsets (earliest)" in out
+    assert "the transform makes them, and Spark alone can tell" in out
+    assert "a run would read 4 offsets now" in out
+
+
+def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
+    """A new job whose topic does not exist would fail: so does its plan, in one line."""
+    del kafka.topics["clicks"]
+    code, _, said = kfetch("plan", "clicks")
+
+    assert 1 == code
+    assert "kfetch: job clicks, source source (clicks): clicks: no such topic" in said
+
+
+def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
+    """The plan tells it before what that has made of the checkpoint's partitions, and so does lag;
+    a topic that comes besides is waited for, but whoever asks is told that it is not there."""
+    planned(7, offset(kafka, 2, 1))
+    committed(7)
+    missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or mend the opt"
+    for subscribed, lines in (
+        ("clikcs", ["FAILS: clikcs: no", "FAILS: clicks-0 no", "FAILS: clicks-1 no"]),
+        ("clicks,clikcs", ["missing: clikcs: no"]),
+    ):
+        job(JOB.replace("subscribe: clicks", f"subscribe: {subscribed}"))
+        code, out, _ = kfetch("plan", "clicks")
+        begins = [re.match(r"  (\w+: \S+(?: no)?)", line) for line in out.splitlines()]
+        assert (1, lines) == (code, [found[1] for found in begins if found])
+        assert missing in out
+
+        code, out, _ = kfetch("lag")
+        assert 1 == code
+        assert missing in " ".join(out.split())
+
+
+def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
+    """Behind the last committed micro-batch; a partition that it doesn't know is new."""
+    job(PLAIN)
+    planned(7, offset(kafka, 2))
+    committed(7)
+    told = planned_by(kfetch)
+
+    assert (7, 7, [2, 0], 2) == (
+        told["planned"],
+        told["committed"],
+        positions(told),
+        told["behind"],
+    )
+    assert [False, True] == [each["new"] for each in told["sources"][0]["partitions"]]
+    assert told["columns"].startswith("key binary, value binary, topic string")
+    assert told["columns"].endswith("headers array<struct<key:string,value:binary>>")
+    assert "goes on behind micro-batch 7" in kfetch("plan", "clicks")[1]
+
+
+def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
+    """Without its commit the last one is read again, from the end of the one before it."""
+    planned(7, offset(kafka, 1, 0))
+    planned(8, offset(kafka, 3, 1))
+    committed(7)
+
+    assert [1, 0] == positions(planned_by(kfetch))
+    assert "micro-batch 8 was planned and is not done" in kfetch("plan", "clicks")[1]
+
+
+def test_the_first_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
+    """Batch 0 carries where it starts, because Spark does not log that."""
+    planned(0, offset(kafka, 3, 1, **{"from": {"clicks": {"0": [1, 0], "1": [0, 0]}}}))
+
+    assert [1, 0] == positions(planned_by(kfetch))
+
+
+def test_the_end_of_a_planned_micro_batch_must_fit(kafka: LittleKafka, kfetch: Told) -> None:
+    """It was planned to an offset that the log has lost since: the next run fails at once."""
+    planned(0, offset(kafka, 1, 0))
+    planned(1, offset(kafka, 9, 1, epoch=-1))
+    committed(0)
+
+    (told,) = planned_by(kfetch, 1)["losses"]
+    assert "clicks-0 stands at offset 9, but its log ends at 3" in told
+
+
+def expired(kafka: LittleKafka) -> None:
+    kafka.log(T0).append(b"d")
+    kafka.log(T0).expire(3)
+
+
+def created_again(kafka: LittleKafka) -> None:
+    kafka.create("clicks", 2)
+
+
+def truncated(kafka: LittleKafka) -> None:
+    kafka.log(T0).truncate(0)
+    kafka.elect(T0, 1)
+    kafka.log(T0).append(b"y", b"z")
+
+
+def beyond(kafka: LittleKafka) -> None:
+    planned(3, offset(kafka, 2, 1, epoch=-1))  # without an epoch nobody knows what has become of it
+    kafka.log(T0).truncate(0)
+
+
+def gone(kafka: LittleKafka) -> None:
+    kafka.topics["clicks"].logs.pop()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence", "left"),
+    [
+        (expired, "offsets 2 to 3 have expired unread", [3, 1]),
+        (created_again, "topic clicks was deleted and created again", [0, 0]),
+        (truncated, "clicks-0 was truncated at offset 0", [0, 1]),
+        (beyond, "clicks-0 stands at offset 2, but its log ends at 0", [0, 1]),
+        (gone, "clicks-1 no longer exists", [2]),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit(
+    kafka: LittleKafka,
+    kfetch: Told,
+    damage: Callable[[LittleKafka], None],
+    sentence: str,
+    left: list[int],
+) -> None:
+    """What the run would find, the plan tells: it fails, or goes on at what is left."""
+    planned(3, offset(kafka, 2, 1))
+    committed(3)
+    damage(kafka)
+
+    told = planned_by(kfetch, 1)
+    assert sentence in told["losses"][0]
+    assert f"FAILS: {told['losses'][0]}" in kfetch("plan", "clicks")[1]
+    assert "records are gone in" in kfetch("lag")[1]
+
+    job(LENIENT)
+    told = planned_by(kfetch)
+    assert sentence in told["losses"][0]
+    assert left == positions(told)
+
+
+def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Told) -> None:
+    """Those with most to read are shown, and how many are not."""
+    kafka.create("clicks", 30)[29].append(b"x")
+    lines = kfetch("plan", "clicks")[1].splitlines()
+
+    assert ["clicks-29", "2", "0", "to", "1", "0", "1"] == lines[5].split()
+    assert "  and 10 more: kfetch lag clicks --partitions shows all" == lines[-2]
+
+
+def test_lag_of_every_job(
+    kafka: LittleKafka, kfetch: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that can't be looked at does not keep the others from it; the exit code tells."""
+    monkeypatch.setattr(source, "PATIENCE_S", 2.0)  # with the broker that is away
+    planned(3, offset(kafka, 2, 1))
+    committed(3)
+    other = PROJECT.replace("clusters:", "clusters:\n  away:\n    bootstrap.servers: 127.0.0.1:1")
+    Path("conf/kfetch.yml").write_text(other)
+    job(JOB.replace("cluster: local", "cluster: away"), "remote")
+    code, out, _ = kfetch("lag", "--json")
+    clicks, remote = json.loads(out)
+
+    assert (1, 1, 3, None) == (code, clicks["behind"], clicks["committed"], remote["behind"])
+    assert "job remote, source source (clicks): " in remote["error"]
+    assert (0, 2) == (kfetch("lag", "clicks")[0], kfetch("lag", "click")[0])
+
+
+def test_lag_of_every_partition(kafka: LittleKafka, kfetch: Told) -> None:
+    """The partitions tell where the lag is."""
+    planned(3, offset(kafka, 2, 1))
+    committed(3)
+    (told,) = json.loads(kfetch("lag", "--partitions", "--json")[1])
+
+    assert [("clicks", 0, 2, 3, 1), ("clicks", 1, 1, 1, 0)] == [
+        tuple(each[key] for key in ("topic", "partition", "position", "log_end", "behind"))
+        for each in told["partitions"]
+    ]
+    assert [["clicks", "clicks-0", "2", "3", "1"], ["clicks", "clicks-1", "1", "1", "0"]] == [
+        line.split() for line in kfetch("lag", "--partitions")[1].splitlines()[1:]
+    ]
+
+
+def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
+    """It is told, and the others are counted: an election is no reason to say nothing."""
+    planned(3, offset(kafka, 2, 0))
+    committed(3)
+    kafka.elect(T0, None)
+
+    told = planned_by(kfetch, 1)
+    assert (["clicks-0"], 1) == (told["leaderless"], told["behind"])
+    assert "1 partition has no leader, clicks-0 first" in kfetch("lag")[1]
+
+
+TWO = """\
+sources:
+  clicks: {cluster: local, subscribe: clicks}
+  users: {cluster: local, subscribe: users}
+transform:
+  sql: SELECT * FROM clicks
+sink:
+  path: t
+trigger: availableNow
+"""
+
+
+def test_sources_are_told_apart_by_their_topics(kafka: LittleKafka, kfetch: Told) -> None:
+    """Spark numbers sources in the order of its plan, which is not that of the file."""
+    kafka.create("users")[0].append(b"u")
+    job(TWO)
+    planned(0, {"users": {"0": 1}}, offset(kafka, 2, 1))
+    committed(0)
+    told = planned_by(kfetch)
+
+    assert {"clicks": 1, "users": 0} == {
+        each["view"]: sum(p["behind"] for p in each["partitions"]) for each in told["sources"]
+    }
+
+
+def test_sources_that_can_not_be_told_apart(kafka: LittleKafka, kfetch: Told) -> None:
+    """Two views of one topic: a guess could be the wrong one."""
+    job(TWO.replace("subscribe: users", "subscribe: clicks"))
+    planned(0, offset(kafka, 1, 1), offset(kafka, 2, 1))
+    code, _, said = kfetch("plan", "clicks")
+
+    assert 1 == code
+    assert "which offsets are whose can't be told; kfetch offsets show clicks prints all" in said
+
+
+def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
+    """What is planned beside what is committed, epochs and ids; Kafka is not asked."""
+    assert "no micro-batch was planned yet" in kfetch("offsets", "show", "clicks")[1]
+    planned(0, offset(kafka, 1, 0, epoch=4))
+    planned(1, offset(kafka, 3, 1, epoch=5))
+    committed(0)
+    (Path("data/clicks/checkpoint") / "metadata").write_text('{"id":"q-1"}')
+    told = json.loads(kfetch("offsets", "show", "clicks", "--json")[1])
+
+    assert ("q-1", 1, 0, 1_700_000_000.0) == tuple(
+        told[key] for key in ("query", "planned", "committed", "planned_s")
+    )
+    topic_id = kafka.topics["clicks"].topic_id.hex
+    assert {"clicks": topic_id} == told["sources"][0]["topics"]
+    assert [(1, 3, 5), (0, 1, 5)] == [
+        (each["committed"], each["planned"], each["leader_epoch"])
+        for each in told["sources"][0]["partitions"]
+    ]
+    out = kfetch("offsets", "show", "clicks")[1]
+    assert "last planned: 1 at 2023-11-1" in out
+    assert ["clicks-0", "1", "3", "5"] in [line.split() for line in out.splitlines()]
+
+
+def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Told) -> None:
+    """A checkpoint of Spark's own connector has neither epochs nor ids."""
+    planned(0, {"clicks": {"0": 3, "1": 1}})
+    committed(0)
+
+    assert "clicks (id unknown)" in kfetch("offsets", "show", "clicks")[1]
+    assert 0 == planned_by(kfetch)["behind"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("v2\n{}\n-", "offsets/0 is of version v2, and this kfetch knows v1"),
+        ("v1", "offsets/0 is no plan of a micro-batch"),
+        ("v1\n{}\n{broken", "offsets/0 is no plan of a micro-batch"),
+        ('v1\n{}\n{"version": 9}', "offsets/0 can't be used: the checkpoint's offset has version"),
+    ],
+)
+def test_a_checkpoint_that_can_not_be_read(
+    kafka: LittleKafka, kfetch: Told, text: str, sentence: str
+) -> None:
+    """One line with the file and what to do."""
+    write("offsets", 0, text)
+    code, _, said = kfetch("offsets", "show", "clicks")
+
+    assert 1 == code
+    assert sentence in said
+    assert "restore the checkpoint's directory from a backup" in said
+
+
+def test_commits_without_plans(kafka: LittleKafka, kfetch: Told) -> None:
+    """A directory that has lost its offsets would make the job begin anew: it is told instead."""
+    committed(4)
+    assert "has commits, but offsets has no plan of them" in kfetch("plan", "clicks")[2]
+
+
+def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
+    """Spark alone reads it; a file: URI is this machine's."""
+    job(JOB + "checkpoint: s3://bucket/x\n")
+    with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
+        checkpoint.of(the_job())
+    job(JOB + f"checkpoint: file://{project}/a%20b\n")
+    assert project / "a b" == checkpoint.of(the_job()).path

@@ -1,0 +1,103 @@
+"""How many records of a micro-batch went to the dead letters: from the thread that writes them to
+the listener's, to the progress file and the lines for people."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch_jobs import config
+from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.run import dead_letters, watch
+from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.verbs import running
+from tests.kfetch_jobs.projects import ENVIRON
+from tests.kfetch_jobs.run.test_run import TOLD
+
+
+def test_a_count_is_its_batchs_and_taken_once() -> None:
+    """Whatever is put besides; a batch that comes again in a run has its last count, once."""
+    counts = DeadLetterCounts()
+    counts.put(3, 7)
+    counts.put(3, 2)
+    counts.put(4, 5)
+
+    assert [0, 2, 0, 5, 0] == [counts.take(number) for number in (2, 3, 3, 4, 5)]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
+def test_nothing_is_kept_for_a_batch_that_nobody_asks_for(steps: list[tuple[bool, int]]) -> None:
+    """Spark tells of batches in their order, and may leave some out: those before are forgotten."""
+    counts, model = DeadLetterCounts(), dict[int, int]()
+    for puts, number in steps:
+        if puts:
+            counts.put(number, number + 1)
+            model[number] = number + 1
+        else:
+            assert model.get(number, 0) == counts.take(number)
+            model = {other: many for other, many in model.items() if other > number}
+    assert model == counts._counts
+
+
+def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that hears nothing any more does not fill the memory of a job."""
+    monkeypatch.setattr(dead_letters, "_BATCHES_MAX", 3)
+    counts = DeadLetterCounts()
+    for number in range(10):
+        counts.put(number, 1)
+
+    assert [7, 8, 9] == list(counts._counts)
+
+
+def test_two_threads_lose_nothing(eager_threads: None) -> None:
+    """The query's thread puts while the listener's takes: all counts are there afterwards."""
+    counts, batches = DeadLetterCounts(), 2000
+    writer = threading.Thread(target=lambda: [counts.put(n, n) for n in range(batches)])
+    writer.start()
+    while writer.is_alive():
+        counts.take(-1)
+    writer.join()
+
+    assert {n: n for n in range(batches)} == counts._counts
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads take turns 500 times as often as usual."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(before / 500)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_progress_has_what_was_buried(project: Path) -> None:
+    """A micro-batch's line and the sum of the run have its count; a batch without has none."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    reported: list[Batch] = []
+    watched = watch.Watch(job, reported.append)
+    watched.counts.put(4, 3)
+    for number in (4, 5):
+        watched.seen(TOLD | {"batchId": number, "runId": "1", "id": "2"})
+
+    assert [3, 0] == [batch.dead_letters for batch in reported]
+    assert reported == progress.read(progress.file_of(job.directory))
+    assert 3 == watched.dead_letters
+
+
+@pytest.mark.parametrize(
+    ("many", "told"), [(0, ""), (1, ", 1 dead letter"), (2000, ", 2,000 dead letters")]
+)
+def test_a_line_for_people(many: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Dead letters are told where there are some."""
+    running._print_batch(progress.from_spark(TOLD, now=1.0, dead_letters=many))
+
+    assert f"batch 4: 40 rows in 1.5 s (27 rows/s), 5 behind{told}\n" == capsys.readouterr().err

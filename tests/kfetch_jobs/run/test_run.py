@@ -1,0 +1,392 @@
+"""Around a running job: its progress file, Spark's settings and what is made of its errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkRuntimeError,
+)
+from pyspark.logger import PySparkLogger
+
+from kfetch import cli
+from kfetch_jobs import config
+from kfetch_jobs.errors import ConfigError, SparkError
+from kfetch_jobs.jvm import spark
+from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.run import stream, watch
+from tests.kfetch_jobs.projects import ENVIRON
+
+END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
+LATEST = {
+    "version": 1,
+    "topics": {"t": {"id": "0" * 32, "partitions": {"0": [75, 1], "1": [30, 0]}}},
+}
+TOLD: dict[str, Any] = {
+    "batchId": 4,
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "numInputRows": 40,
+    "durationMs": {"triggerExecution": 1500, "addBatch": 1000},
+    "sources": [{"endOffset": END, "latestOffset": LATEST}],
+}
+
+
+def test_progress_is_told_in_totals() -> None:
+    """A batch's offsets are sums over partitions; lag is what the source saw and did not read."""
+    batch = progress.from_spark(TOLD, now=12.0)
+
+    assert (4, 40, 1.5, 100, 105, 5) == (
+        batch.batch,
+        batch.rows,
+        batch.seconds,
+        batch.end,
+        batch.latest,
+        batch.lag,
+    )
+    assert {"addBatch": 1.0} == batch.phases
+
+
+def test_progress_of_before_is_read() -> None:
+    """A line that an earlier kfetch has written has no phases."""
+    line = (
+        '{"batch": 1, "started": "", "finished": 1.0, "rows": 2, "seconds": 0.5, "end": 3, '
+        '"latest": 3, "lag": 0}\n'
+    )
+    batch = progress.parsed(line)
+
+    assert batch is not None
+    assert (2, {}, 0.0) == (batch.rows, batch.phases, batch.lag_s)
+
+
+@pytest.mark.parametrize("latest", [None, "null", json.dumps(LATEST)])
+def test_offsets_may_be_text_or_missing(latest: str | None) -> None:
+    """Spark gives offsets as objects or text; without a log end there is no lag to tell."""
+    told = TOLD | {"sources": [{"endOffset": json.dumps(END), "latestOffset": latest}]}
+    batch = progress.from_spark(told, now=12.0)
+
+    assert (100, 5 if latest and latest != "null" else 0) == (batch.end, batch.lag)
+
+
+def test_progress_survives_a_kill(tmp_path: Path) -> None:
+    """What was appended is read back, but for a line that was cut off."""
+    path = tmp_path / "progress.jsonl"
+    assert [] == progress.read(path)
+    batches = [progress.from_spark(TOLD | {"batchId": n}, now=1.0) for n in range(3)]
+    for batch in batches:
+        progress.append(path, batch)
+    path.write_text(path.read_text() + '{"batch": 3, "sta')
+    assert batches == progress.read(path)
+
+    progress.append(path, batches[0])
+    assert [*batches, batches[0]] == progress.read(path)
+    assert isinstance(progress.read(path)[0], Batch)
+
+
+def test_progress_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full file is put aside, and replaces the one that was put aside before."""
+    monkeypatch.setattr(progress, "_BYTES_MAX", 1000)
+    path = tmp_path / "progress.jsonl"
+    for number in range(100):
+        progress.append(path, progress.from_spark(TOLD | {"batchId": number}, now=1.0))
+    read = [batch.batch for batch in progress.read(path)]
+
+    assert list(range(100 - len(read), 100)) == read
+    assert 5 <= len(read) <= 20
+
+
+def test_several_sources_are_added_up() -> None:
+    """A job with two sources is as far behind as both together."""
+    told = TOLD | {"sources": TOLD["sources"] * 2}
+
+    assert (200, 10) == (
+        progress.from_spark(told, now=1.0).end,
+        progress.from_spark(told, now=1.0).lag,
+    )
+
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+kfetch.errors.RecordsExpired: partition 3 of clicks starts at offset 9, past 7
+\tat org.apache.spark.Something
+SQLSTATE: XXKST"""
+
+
+PY4J = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: java.io.FileNotFoundException: File file:/no/events does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem.deprecatedGetFileStatus(RawLocalFileSystem.java:980)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (PY4J, "File file:/no/events does not exist"),
+        (TRACE, "partition 3 of clicks starts at offset 9, past 7"),
+        ("Traceback:\n  File x\nKeyError: 'a'\nmore", "'a'"),
+        ("[TABLE_NOT_FOUND] no such table. SQLSTATE: 42P01\n'Project [*]\n+- X", "no such table"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_one_sentence_of_many(text: str, sentence: str) -> None:
+    """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
+    assert sentence == spark.cause_of(RuntimeError(text))
+
+
+def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that has just begun says that it is idle before its source knows better; one that
+    stays idle has nothing to read; after a micro-batch the lag is the batch's."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    watched = watch.Watch(job, lambda batch: None)
+    lags = []
+    for at in (100.0, 110.0):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        watched.idle()
+        lags.append(watch.read_pulse(watch.pulse_file(job)))
+    monkeypatch.setattr(time, "time", lambda: 120.0)
+    watched.seen(TOLD | {"runId": "1", "id": "2"})
+    lags.append(watch.read_pulse(watch.pulse_file(job)))
+
+    assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
+        (p.at, p.lag, p.query) for p in lags if p
+    ]
+
+
+JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
+\tat org.apache.spark.sql.Something
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows
+\t... 3 more
+Caused by: {cause}
+\tat java.base/java.lang.Thread.run"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        ("java.io.IOException: No space left on device", "No space left on device"),
+        (
+            "org.apache.spark.api.python.PythonException: Traceback\n" + TRACE,
+            "partition 3 of clicks",
+        ),
+        ("x.PythonException: Traceback (most\nRuntimeError: a bad mood", "a bad mood"),
+    ],
+)
+def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:
+    """What an executor's task died of is not in the message of the query's error, but is told."""
+    error = RuntimeError("never shown")
+    error._desc = "[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED]"  # type: ignore[attr-defined]
+    error._stackTrace = JVM.format(cause=cause)  # type: ignore[attr-defined]
+
+    assert spark.cause_of(error).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("cause", "at", "mistake"),
+    [
+        (AnalysisException("[TABLE_NOT_FOUND] x"), ("sink",), True),
+        (ParseException("[PARSE_SYNTAX_ERROR] x"), ("transform",), True),
+        (IllegalArgumentException("x"), ("sink",), True),
+        (KeyError("column"), ("transform",), True),
+        (KeyError("column"), ("sink",), False),
+        (OSError("no route to the object store"), ("transform",), False),
+        (PySparkRuntimeError("the JVM is gone"), ("transform",), False),
+    ],
+)
+def test_what_another_attempt_could_not_mend(
+    project: Path, cause: Exception, at: tuple[str, ...], mistake: bool
+) -> None:
+    """Spark's analysis and the project's code make mistakes; whatever else fails may pass."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    with pytest.raises(ConfigError if mistake else type(cause)), stream.mistakes(job, *at):
+        raise cause
+
+
+def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's settings replace the defaults, but its JVM options are added to ours."""
+    monkeypatch.setattr(spark, "delta_jars", lambda: [Path("a.jar"), Path("b.jar")])
+    wanted = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}
+    merged = spark._merged(wanted, tmp_path)
+
+    assert "true" == merged["spark.ui.enabled"]
+    assert "a.jar,b.jar" == merged["spark.jars"]
+    assert merged["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
+    assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
+
+
+ARCHIVE = {"spark.master": "spark://a:7077", "spark.archives": "/x/e.tar.gz#env,/x/more.zip#m"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "python", "path"),
+    [
+        ({"spark.master": "local[2]", "spark.archives": "e.tar.gz#env"}, sys.executable, None),
+        ({"spark.master": "spark://a:7077"}, sys.executable, None),
+        (ARCHIVE, "python3", "./env/bin:/usr/local/bin:/usr/bin:/bin"),
+        (ARCHIVE | {"spark.executorEnv.PATH": "/own"}, "python3", "/own"),
+    ],
+)
+def test_the_python_of_executors(
+    wanted: dict[str, str],
+    python: str,
+    path: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark has one name for it here and there: a path that is the same everywhere, or with an
+    archive a name, which each side finds by its PATH."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
+    merged = spark._merged(wanted, tmp_path)
+    spark._prepare_environment(merged, [])
+
+    found = spark.os.environ
+    assert (python, python, path) == (
+        found["PYSPARK_PYTHON"],
+        found["PYSPARK_DRIVER_PYTHON"],
+        merged.get("spark.executorEnv.PATH"),
+    )
+    assert python != "python3" or found["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    local = wanted["spark.master"].startswith("local")
+    assert local == ("SPARK_LOCAL_IP" in found)
+    # A directory of this machine's storage would not be there on others.
+    assert local or merged["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
+@pytest.mark.parametrize("given", ["", "/own"])
+def test_a_supervisors_jobs_ship_what_a_plain_run_does(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor starts each job with this tree in PYTHONPATH; executors, who have the archive's,
+    get the project's code and the user's own directories alone, as from ``kfetch run``."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    merged = spark._merged(ARCHIVE, tmp_path)
+    paths = []
+    for supervised in (False, True):
+        monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
+        if supervised:
+            spark.os.environ["PYTHONPATH"] = spark.python_path()
+        spark._prepare_environment(merged, [Path("/code")])
+        paths.append(spark.os.environ["PYTHONPATH"])
+
+    assert [":".join(filter(None, ("/code", given)))] * 2 == paths
+
+
+def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
+    deep = Path("/", "d" * 100)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/short")
+    assert Path("/s") == spark._for_sockets(Path("/s"))
+    assert Path("/short") == spark._for_sockets(deep)
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))
+    assert Path("/tmp") == spark._for_sockets(deep)
+
+
+def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts are compared by name: PySpark's version of a jar wins."""
+    found = [Path("delta-storage-4.4.0.jar"), Path("scala-library-2.13.1.jar")]
+    monkeypatch.setattr(spark, "jars", lambda *_: found)
+
+    assert found[:1] == spark.delta_jars()
+
+
+@pytest.mark.parametrize("verb", ["run", "demo"])
+def test_the_verbs_teach(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The help of each verb has an example that can be pasted."""
+    monkeypatch.setattr("sys.argv", ["kfetch", verb, "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert f" kfetch {verb}" in capsys.readouterr().out.split("Example:")[1]
+
+
+def test_a_mistake_in_a_file_exits_with_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``kfetch run`` finds it before Spark is even loaded."""
+    (tmp_path / "kfetch.yml").write_text("storrage: x\nclusters: {}\n")
+    monkeypatch.setattr("sys.argv", ["kfetch", "run", "clicks", "--project", "kfetch.yml"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert 2 == left.value.code
+    assert capsys.readouterr().err.startswith("kfetch: kfetch.yml:1: the key storrage is not known")
+    assert "pyspark" not in sys.modules
+
+
+class Gateway:
+    """PySpark's to a JVM, which here is a shell: it says something when it is told to leave."""
+
+    def __init__(self, output: int) -> None:
+        command = ["sh", "-c", "read none; echo last words"]
+        self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
+
+    def shutdown(self) -> None:
+        """No more calls."""
+
+
+def test_sparks_traces_go_to_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark logs a mistake in a query as JSON, with pages of the JVM's trace: people and the
+    job's log have the sentence alone."""
+
+    class Started:
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(spark, "_started", lambda *_: Started())
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    names = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
+    for name in names:  # made anew here, and by whoever comes next: they keep this test's stderr
+        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
+    loggers = [PySparkLogger.getLogger(name) for name in names]
+    with spark.session({}, name="a", log=tmp_path / "log", redacted=str.upper):
+        for logger in loggers:
+            logger.propagate = False  # as PySpark does
+            logger.error("a mistake", errorClass="X")
+    loggers[0].error("later")
+
+    assert ["A MISTAKE", "A MISTAKE"] == re.findall("A MISTAKE", (tmp_path / "log").read_text())
+    said = capsys.readouterr().err
+    assert "a mistake" not in said
+    assert "later" in said
+
+
+def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM is ended, its last words are in the log, and nobody waits for more of them."""
+
+    def fails(name: str, settings: object, log: Path, output: int) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", Gateway(output))
+        raise SparkError("Spark does not start")
+
+    monkeypatch.setattr(spark, "_started", fails)
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    began = time.monotonic()
+    with pytest.raises(SparkError), spark.session({}, name="a", log=tmp_path / "log"):
+        pass
+
+    assert time.monotonic() - began < 4
+    assert (tmp_path / "log").read_text() == "last words\n"
+    assert None is SparkContext._gateway

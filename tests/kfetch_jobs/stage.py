@@ -1,0 +1,122 @@
+"""A project whose jobs are small shell scripts, and its supervisors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from kfetch_jobs import config
+from kfetch_jobs.config import Project
+from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.supervise.lock import office
+from kfetch_jobs.supervise.machine import Order, Phase
+from kfetch_jobs.supervise.processes import MARK
+from kfetch_jobs.supervise.store import Run, Store
+from kfetch_jobs.supervise.supervisor import Supervisor
+from tests.kfetch_jobs.projects import ENVIRON, JOB
+
+CONTINUOUS = JOB
+ONCE = JOB.replace("\n  processingTime: 2s", " availableNow")
+
+# $1 is the file for the last word, WORDS has what to say.
+UNTIL_TERM = """\
+trap 'cp "$WORDS/stopped.json" "$1"; exit' TERM
+: > "$WORDS/$NAME.on"
+while :; do sleep 0.1 & wait $!; done"""
+SAY = 'cp "$WORDS/{kind}.json" "$1"'
+
+PATIENCE_S = 20
+
+
+class Stage:
+    """A project whose jobs are scripts, and what its supervisors have written down."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.ahead_s = 0.0
+        self._left: list[subprocess.Popen[bytes]] = []
+        for kind in Kind:
+            word = {"kind": kind, "sentence": f"it was {kind}", "batches": 2, "rows": 7}
+            (place / f"{kind}.json").write_text(json.dumps(word))
+
+    @property
+    def now(self) -> float:
+        return time.time() + self.ahead_s
+
+    def job(self, name: str, text: str, script: str) -> None:
+        (self.place / "conf" / "jobs" / f"{name}.yml").write_text(text)
+        (self.place / f"{name}.sh").write_text(f"NAME={name}\nWORDS={self.place}\n{script}\n")
+
+    @property
+    def project(self) -> Project:
+        return config.load(self.place / "conf" / "kfetch.yml", ENVIRON)
+
+    def command(self, job: str, word: Path) -> Sequence[str]:
+        return ["/bin/sh", str(self.place / f"{job}.sh"), str(word)]
+
+    @contextmanager
+    def take(self) -> Iterator[Supervisor]:
+        """A supervisor; it ends with the block as by SIGKILL, unless it was run to its end."""
+        project = self.project
+        with office(project.storage), Supervisor.take(project, self.command) as supervisor:
+            yield supervisor
+        processes = (supervised.process for supervised in supervisor._jobs.values())
+        self._left += [process.child for process in processes if process and process.child]
+
+    def clear(self) -> None:
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
+                process.kill()
+        for child in self._left:
+            child.wait()
+
+    def store(self) -> Store:
+        return Store.of(self.project.storage)
+
+    def runs(self, job: str) -> list[Run]:
+        with self.store() as store:
+            return store.history(job)[::-1]
+
+    def phase(self, job: str) -> Phase:
+        with self.store() as store:
+            return store.states()[job].phase
+
+    def ask(self, job: str, order: Order) -> None:
+        with self.store() as store:
+            store.ask(job, order, self.now)
+
+    def until(self, supervisor: Supervisor, condition: Callable[[], object]) -> None:
+        """Ticks, until a condition holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        supervisor.step(self.now)
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            supervisor.step(self.now)
+
+    def until_phase(self, supervisor: Supervisor, job: str, phase: Phase) -> None:
+        self.until(supervisor, lambda: self.phase(job) is phase)
+
+    def until_runs(self, supervisor: Supervisor, *jobs: str) -> None:
+        """Until the scripts listen to SIGTERM."""
+        for job in jobs:
+            self.until(supervisor, (self.place / f"{job}.on").exists)
+
+    def processes(self) -> list[psutil.Process]:
+        """What lives of all runs of this project."""
+        mark = f"{self.project.storage}#"
+        found = []
+        for process in psutil.process_iter():
+            try:
+                ours = process.environ().get(MARK, "").startswith(mark)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found

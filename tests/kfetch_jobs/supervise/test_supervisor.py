@@ -1,0 +1,283 @@
+"""The supervisor with real processes: small shell scripts stand where ``kfetch run`` would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kfetch_jobs.config import yamlfile
+from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.answers import Answer
+from kfetch_jobs.supervise.machine import Order, Phase
+from kfetch_jobs.supervise.store import directory
+from kfetch_jobs.supervise.view import overview
+from kfetch_jobs.verbs.supervising import _signals
+from tests.kfetch_jobs.projects import JOB
+from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
+
+
+def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
+    """A continuous job runs until it is stopped, and its history says how it ended."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        stage.ask("a", Order.STOP)
+        stage.until_phase(supervisor, "a", Phase.STOPPED)
+        supervisor.step(stage.now + 10_000)
+
+    assert [(Kind.STOPPED, 2, 7)] == [(run.kind, run.batches, run.rows) for run in stage.runs("a")]
+    assert [] == stage.processes()
+    assert [] == list(stage.project.storage.glob("a/ending-*"))
+
+
+def test_a_stop_that_comes_early_or_is_not_heard(stage: Stage) -> None:
+    """A run that is told to end before it can hear is stopped; one that does not end is killed."""
+    stage.job("early", CONTINUOUS, "while :; do sleep 0.1; done")
+    stage.job("deaf", CONTINUOUS, 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done')
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "deaf")
+        for name in ("early", "deaf"):
+            stage.ask(name, Order.STOP)
+        stage.until_phase(supervisor, "early", Phase.STOPPED)
+        stage.ahead_s = 1000
+        stage.until_phase(supervisor, "deaf", Phase.STOPPED)
+
+    assert [Kind.STOPPED, Kind.KILLED] == [stage.runs(name)[0].kind for name in ("early", "deaf")]
+    assert [] == stage.processes()
+
+
+def test_failures_are_tried_again_and_mistakes_are_not(stage: Stage) -> None:
+    """After a failure the next attempt comes when its pause is over; after a mistake none does."""
+    stage.job("a", CONTINUOUS, SAY.format(kind="failed"))
+    stage.job("b", CONTINUOUS, SAY.format(kind="config"))
+    stage.job("c", CONTINUOUS, "kill -9 $$")
+    with stage.take() as supervisor:
+        for name, phase in (("a", Phase.BACKOFF), ("b", Phase.FAILED), ("c", Phase.BACKOFF)):
+            stage.until_phase(supervisor, name, phase)
+        stage.ahead_s = 400
+        stage.until(supervisor, lambda: len(stage.runs("a")) == len(stage.runs("c")) == 2)
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+    assert [(Kind.FAILED, "it was failed")] * 2 == [(r.kind, r.sentence) for r in stage.runs("a")]
+    assert [Kind.CONFIG] == [run.kind for run in stage.runs("b")]
+    assert Kind.KILLED is stage.runs("c")[0].kind
+
+
+def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
+    """The next one adopts what runs, hears the last word of what has ended meanwhile, and finds a
+    process whose start could not be noted any more."""
+    stage.job(
+        "ends",
+        ONCE,
+        'while [ ! -e "$WORDS/go" ]; do sleep 0.01; done\n' + SAY.format(kind="finished"),
+    )
+    stage.job("runs", CONTINUOUS, UNTIL_TERM)
+    stage.job("unnoted", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "runs", "unnoted")
+        stage.until_phase(supervisor, "ends", Phase.RUNNING)
+    before = {run.job: run.pid for name in ("ends", "runs", "unnoted") for run in stage.runs(name)}
+    with sqlite3.connect(directory(stage.project.storage) / "kfetch.db") as db:
+        db.execute("UPDATE runs SET pid = NULL, process_started_s = NULL WHERE job = 'unnoted'")
+    db.close()
+    (stage.place / "go").touch()
+    process = psutil.Process(before["ends"])
+    process.wait(PATIENCE_S)
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "ends", Phase.FINISHED)
+
+        assert {"runs": before["runs"], "unnoted": before["unnoted"]} == {
+            run.job: run.pid for name in ("runs", "unnoted") for run in stage.runs(name)
+        }
+        assert [(Kind.FINISHED, "it was finished")] == [
+            (run.kind, run.sentence) for run in stage.runs("ends")
+        ]
+        for name in ("runs", "unnoted"):
+            stage.ask(name, Order.STOP)
+            stage.until_phase(supervisor, name, Phase.STOPPED)
+    assert [] == stage.processes()
+
+
+def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
+    """A new supervisor refuses a project with a mistake; one after a kill goes on with the other
+    jobs, and takes the wrong one, which has run on, when its file is mended."""
+    stage.job("good", CONTINUOUS, UNTIL_TERM)
+    stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    with pytest.raises(ConfigError, match="the key a is not known"):
+        stage.take().__enter__()
+    stage.job("wrong", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "good", "wrong")
+    stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        supervisor.step(stage.now)
+        stage.job("wrong", CONTINUOUS, UNTIL_TERM)
+        for order, phase in ((Order.START, Phase.RUNNING), (Order.STOP, Phase.STOPPED)):
+            for name in ("good", "wrong"):
+                stage.ask(name, order)
+                stage.until_phase(supervisor, name, phase)
+
+    assert [Kind.STOPPED] == [run.kind for run in stage.runs("wrong")]
+    assert [] == stage.processes()
+
+
+def test_nothing_of_a_run_is_left_beside_the_next(stage: Stage) -> None:
+    """When a run's leader is killed, all it has started is killed before it runs again."""
+    child = "sh -c 'trap : TERM HUP; while :; do sleep 0.1; done' &\n"
+    stage.job("a", CONTINUOUS, child + "while :; do sleep 0.1; done")
+    with stage.take() as supervisor:
+        stage.until(supervisor, lambda: len(stage.processes()) >= 3)
+        os.kill(stage.runs("a")[0].pid or 0, signal.SIGKILL)
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+        assert [] == stage.processes()
+
+
+def test_the_end_ends_all(stage: Stage) -> None:
+    """At the supervisor's end no job runs; the next one begins anew, but for what was paused."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    stage.job("b", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a", "b")
+        stage.ask("a", Order.PAUSE)
+        stage.until_phase(supervisor, "a", Phase.PAUSED)
+        supervisor.run(stop=lambda: True, hurry=lambda: False)
+
+        assert [] == stage.processes()
+    with stage.take() as supervisor:
+        stage.until(supervisor, lambda: len(stage.runs("b")) == 2)
+
+        assert Phase.PAUSED is stage.phase("a")
+        supervisor.run(stop=lambda: True, hurry=lambda: True)
+    assert [Kind.STOPPED, Kind.KILLED] == [run.kind for run in stage.runs("b")]
+
+
+def test_the_second_signal_hurries() -> None:
+    """Signals are counted, whatever they interrupt: one to end, one more not to wait."""
+    seen = []
+    with _signals() as (stop, hurry):
+        for number in (None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number is not None:
+                signal.raise_signal(number)
+            seen.append((stop(), hurry()))
+
+    assert [(False, False), (True, False), (True, True), (True, True)] == seen
+
+
+def test_jobs_after_others_and_room_for_one(stage: Stage) -> None:
+    """A job after another starts when that one has finished; no more run at once than may."""
+    kfetch = stage.place / "conf" / "kfetch.yml"
+    kfetch.write_text(kfetch.read_text() + "concurrency: 1\n")
+    stage.job("a", ONCE + "after: b\n", SAY.format(kind="finished"))
+    stage.job("b", ONCE, SAY.format(kind="finished"))
+    stage.job("c", ONCE, SAY.format(kind="finished"))
+    with stage.take() as supervisor:
+        stage.until(supervisor, lambda: stage.runs("a") and stage.runs("a")[0].ended_s)
+        stage.until_phase(supervisor, "c", Phase.FINISHED)
+        supervisor.step(stage.now)
+
+    runs = sorted((run for name in "abc" for run in stage.runs(name)), key=lambda run: run.id)
+    assert [run.job for run in runs].index("b") < [run.job for run in runs].index("a")
+    assert 3 == len(runs)
+
+
+def test_only_one_supervises(stage: Stage) -> None:
+    """A second supervisor of the storage is refused, and told who the first one is."""
+    with stage.take(), pytest.raises(SupervisorError, match=rf"process {os.getpid()}\)"):
+        stage.take().__enter__()
+
+
+def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
+    """Without a supervisor, ``down`` ends the jobs itself, and notes it."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+    with stage.store() as store:
+        # The database names this test's process as the supervisor: as if it were gone.
+        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+
+        assert 1 == control.down(stage.project, store, timeout_s=PATIENCE_S)
+    assert [(Kind.STOPPED, 7)] == [(run.kind, run.rows) for run in stage.runs("a")]
+    assert [] == stage.processes()
+
+
+def test_orders_wait_and_are_answered(stage: Stage) -> None:
+    """An order without a supervisor is kept for the next one; one that can't be done says why."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.store() as store:
+        assert control.ask(stage.project, store, ["a"], Order.STOP) is None
+    stage.job("b", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        first = store.ask("b", Order.START, stage.now)
+        (stage.place / "conf" / "jobs" / "a.yml").write_text(JOB + "a: 1\n")
+        second = store.ask("a", Order.START, stage.now)
+        supervisor.step(stage.now)
+
+        assert Phase.STOPPED is stage.phase("a")
+        b, a = (Answer.from_text(str(store.answer_of(one))) for one in (first, second))
+        assert "job b is not supervised: it has no file, or enabled: false" == b.said
+        assert a.said.startswith("conf/jobs/a.yml:14: the key a is not known")
+
+
+def test_a_bug_over_one_file_costs_its_own_job_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The overview shows it as that job's mistake, an order is answered with it, the others go on;
+    its trace is logged, once however often somebody looks."""
+
+    def read(path: Path, *more: Any) -> yamlfile.Document:
+        if path.stem == "odd":
+            raise KeyError("hunter42")
+        return yamlfile.read(path, *more)
+
+    stage.job("good", CONTINUOUS, UNTIL_TERM)
+    stage.job("odd", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "good", "odd")
+        monkeypatch.setattr("kfetch_jobs.config.project.read", read)
+        asked = store.ask("odd", Order.RESTART, stage.now)
+        supervisor.step(stage.now)
+        answer = Answer.from_text(str(store.answer_of(asked))).said
+        for _ in range(9):
+            good, odd = overview(stage.project, store, stage.now).jobs
+
+        assert answer.startswith(
+            "job odd cannot be read: KeyError: this is a bug of kfetch: the lo"
+        )
+        assert ((answer,), answer, Phase.RUNNING) == (odd.unhealthy, odd.mistake, odd.phase)
+        assert ((), Phase.RUNNING) == (good.unhealthy, good.phase)
+        assert [answer] == stage.project.checked()[1]
+        assert "hunter42" not in answer
+        assert {"in _take": 1, "in _view": 1, "in checked": 1} == {
+            place: caplog.text.count(place) for place in ("in _take", "in _view", "in checked")
+        }
+
+
+def test_what_is_shown(stage: Stage) -> None:
+    """The overview tells phases and why jobs are unhealthy; with a job given up all is not well."""
+    stage.job("a", CONTINUOUS + "health: {lagRecords: 10, lagSeconds: 60}\n", UNTIL_TERM)
+    stage.job("b", CONTINUOUS, SAY.format(kind="data_loss"))
+    stage.job("c", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_phase(supervisor, "b", Phase.FAILED)
+        pulse = {"at": stage.now - 5, "batch": 4, "lag": 11, "lag_s": 56}
+        (stage.project.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
+        store._db.execute("UPDATE runs SET started_s = started_s - 10")
+        found = overview(stage.project, store, stage.now)
+        a, b, c = found.jobs
+
+        assert (os.getpid(), False) == (found.supervisor, found.healthy)
+        assert ("11 records behind, more than 10", "61 s behind, more than 60") == a.unhealthy
+        assert (Phase.RUNNING, 4, 11) == (a.phase, a.batch, a.lag)
+        assert ("given up: it was data_loss",) == b.unhealthy
+        assert (None, False, ()) == (c.phase, c.enabled, c.unhealthy)
+        json.dumps(found.to_json())

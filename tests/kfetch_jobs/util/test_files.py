@@ -1,0 +1,36 @@
+"""Files that several processes share."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.util.files import claimed, private
+
+
+def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
+    """Whoever comes second learns that the lock is held, and by which process."""
+    path = tmp_path / "job" / "lock"
+    with claimed(path) as first, claimed(path) as second:
+        assert (True, False) == (first, second)
+        assert str(os.getpid()) == path.read_text()
+    with claimed(path) as again:
+        assert again
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EINVAL])
+def test_a_file_whose_mode_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Another user's, or one where files have no modes, is written all the same."""
+
+    def refuses(handle: int, mode: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fchmod", refuses)
+    with open(tmp_path / "log", "w", opener=private) as file:
+        file.write("told")
+    assert (tmp_path / "log").read_text() == "told"

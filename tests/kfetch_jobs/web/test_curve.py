@@ -1,0 +1,94 @@
+"""Curves of lag and throughput: nothing is lost or made up, and all is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.web.curve import BATCHES_MAX, WINDOWS, JobCurves
+
+NOW = 1_700_000_000.0
+BATCH = Batch(
+    batch=1, started="", finished=NOW - 10, rows=600, seconds=2.0, end=10, latest=17, lag_s=1.0
+)
+
+
+def added(*batches: Batch) -> JobCurves:
+    curves = JobCurves()
+    for batch in batches:
+        curves.add(batch, NOW)
+    return curves
+
+
+def test_rows_come_over_the_time_since_the_micro_batch_before() -> None:
+    """600 rows in the 20 seconds since the one before are 30 per second, without spikes; what came
+    since, nobody knows before the next one, or a minute."""
+    curve = added(replace(BATCH, finished=NOW - 30, rows=0), BATCH).windows["15m"]
+
+    assert [30.0] * 4 == curve.points(NOW)["rows_s"][-6:-2]
+    assert [None, None] == curve.points(NOW)["rows_s"][-2:]
+    assert 10.0 == curve.rate(NOW, 60.0)
+    assert [0.0, 0.0] == curve.points(NOW + 51)["rows_s"][-3:-1]
+    assert 0.0 == curve.rate(NOW + 120, 60.0)
+
+
+def test_how_far_behind_is_known_where_a_micro_batch_ended() -> None:
+    """Elsewhere it is not, and rows are none; a window begins with what is known."""
+    points = added(BATCH).windows["15m"].points(NOW)
+
+    assert [7, None] == points["lag"][-2:]
+    assert [2.0, None] == points["batch_s"][-2:]
+    assert 14 == len(points["t"])
+    assert NOW == points["t"][-1]
+    assert {"t": [], "rows_s": [], "lag": [], "batch_s": []} == JobCurves().windows["3h"].points(
+        NOW
+    )
+
+
+@pytest.mark.parametrize("finished", [0.0, -5.0, NOW + 3600, 1e300])
+def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
+    """One line with a time in the far future would empty the curves of all others."""
+    curves = added(BATCH, replace(BATCH, finished=finished), replace(BATCH, batch=2))
+
+    assert [1, 2] == [batch.batch for batch in curves.batches]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            lambda ago, rows, seconds: replace(
+                BATCH, finished=NOW - ago, rows=rows, seconds=seconds
+            ),
+            st.floats(0, 800),
+            st.integers(0, 10**12),
+            st.floats(-1, 1e9),
+        ),
+        max_size=40,
+    )
+)
+def test_all_rows_are_in_the_curve(batches: list[Batch]) -> None:
+    """In any order, of any length: the sum over a window that holds them all is theirs, as far as
+    they did not begin before it."""
+    curves = added(*batches)
+    points = curves.windows["24h"].points(NOW)
+    total = sum(batch.rows for batch in batches)
+    bins = curves.windows["24h"]._bins.values()
+
+    assert sum(one.rows for one in bins) <= total * (1 + 1e-9) + 1e-6
+    if all(batch.seconds < 3600 for batch in batches):
+        assert sum(one.rows for one in bins) == pytest.approx(total)
+    assert all(value is None or value >= 0 for value in points["rows_s"])
+
+
+def test_memory_is_bounded() -> None:
+    """Whatever was read, a window has its bins, and a job its last micro-batches."""
+    curves = added(*(replace(BATCH, finished=NOW - ago) for ago in range(20_000, 0, -7)))
+
+    assert all(len(curves.windows[name]._bins) <= 181 for name in WINDOWS)
+    assert BATCHES_MAX == len(curves.batches)
+    assert all(len(curves.windows[name].points(NOW)["t"]) <= 180 for name in WINDOWS)

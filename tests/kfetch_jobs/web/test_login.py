@@ -1,0 +1,114 @@
+"""The cookie that stands for the token, and where a form may come from."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch_jobs.web.login import LASTS_S, Logins, cookie_name, fields, foreign, inside
+
+TOKEN = "0123456789abcdef"
+NOW = 1_700_000_000.0
+OURS = Logins(TOKEN)
+
+
+def test_a_cookie_lasts_its_time() -> None:
+    """And ends with the token; it does not hold it."""
+    cookie = OURS.cookie(NOW)
+
+    assert OURS.valid(cookie, NOW)
+    assert OURS.valid(cookie, NOW + LASTS_S - 1)
+    assert not OURS.valid(cookie, NOW + LASTS_S)
+    assert not Logins(TOKEN[::-1]).valid(cookie, NOW)
+    assert TOKEN not in cookie
+    assert TOKEN not in repr(OURS)
+
+
+@settings(max_examples=200)
+@given(st.text(), st.text())
+def test_no_other_cookie_is_valid(one: str, other: str) -> None:
+    """Whatever it is, it neither passes nor raises; also where nobody has to log in."""
+    made = OURS.cookie(NOW)
+    until, _, signature = made.partition(".")
+    for cookie in (one, f"{one}.{other}", f"{one}.{signature}", f"{until}.{one}", f"{made}{one}x"):
+        assert cookie == made or not OURS.valid(cookie, NOW)
+        assert not Logins("").valid(cookie, NOW)
+        assert not OURS.right(cookie) or cookie == TOKEN
+    assert not Logins("").right("")
+    assert not Logins("").valid(Logins("").cookie(NOW), NOW)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:4747", "kfetch_login_4747"),
+        ("[::1]:80", "kfetch_login_80"),
+        ("kfetch.example", "kfetch_login"),
+        ("[::1]", "kfetch_login"),
+        ("h:1=x; a", "kfetch_login"),
+        ("", "kfetch_login"),
+    ],
+)
+def test_each_port_has_its_cookie(host: str, name: str) -> None:
+    """A browser sends a host's cookies to all of its ports: supervisors must not share a name."""
+    assert name == cookie_name(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "site", "other"),
+    [
+        ("127.0.0.1:4747", "http://127.0.0.1:4747", "same-origin", False),
+        ("127.0.0.1:4747", "http://127.0.0.1:4747", "", False),
+        ("kfetch.example", "https://kfetch.example", "", False),
+        ("KFETCH.example", "https://kfetch.EXAMPLE", "", False),
+        ("127.0.0.1:8080", "https://kfetch.example", "same-origin", False),  # behind a proxy
+        ("127.0.0.1:4747", "", "", False),  # no browser
+        ("127.0.0.1:4747", "http://evil.example", "", True),
+        ("127.0.0.1:4747", "http://127.0.0.1:8080", "", True),
+        ("127.0.0.1:4747", "http://localhost:4747", "", True),
+        ("127.0.0.1:4747", "null", "", True),
+        ("127.0.0.1:4747", "http://127.0.0.1:4747", "cross-site", True),
+        ("127.0.0.1:4747", "http://127.0.0.1:4747", "same-site", True),
+        ("127.0.0.1:4747", "", "none", True),
+        ("", "http://[", "", True),
+        ("x", "http://[", "", True),
+        ("", "http://x", "", True),
+    ],
+)
+def test_what_comes_from_another_site(host: str, origin: str, site: str, other: bool) -> None:
+    """The browser says so, by one header or the other; another port is another site."""
+    assert other == foreign(host, origin, site)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"a=1&b=x+y%26", {"a": "1", "b": "x y&"}),
+        (b"", {}),
+        (b"\xff\xfe", {}),
+        (b"&".join(b"a=1" for _ in range(99)), {}),
+        (b"{}", {}),
+    ],
+)
+def test_fields_of_a_form(body: bytes, told: dict[str, str]) -> None:
+    """What is no form has none."""
+    assert told == fields(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "on"),
+    [
+        ("/", "/"),
+        ("/jobs/clicks", "/jobs/clicks"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/jobs/../x", "/"),
+        ("/jobs/a\n", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_login_leads_nowhere_else(path: str, on: str) -> None:
+    """Whatever the address bar said."""
+    assert on == inside(path)

@@ -1,0 +1,47 @@
+"""What the page is made of is in a wheel, and what others wrote is what they published."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[3]
+STATIC = ROOT / "jobs" / "web" / "static"
+TEMPLATES = ROOT / "jobs" / "web" / "templates"
+
+
+def test_a_wheel_has_all_of_it() -> None:
+    """Every template, script, style and licence, as the build tool chooses files."""
+    packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    needed = {
+        str(path.relative_to(ROOT)) for path in [*STATIC.iterdir(), *TEMPLATES.glob("*.html")]
+    }
+
+    assert len(needed) > 15
+    assert set() == needed - packed
+
+
+def test_files_of_others_are_unchanged() -> None:
+    """Each minified file is told, with its package, and has the SHA-256 that stands there."""
+    text = (STATIC / "VENDORED.md").read_text()
+    told = dict(re.findall(r"^\| `(\S+)` .* `([0-9a-f]{64})` \|$", text, re.MULTILINE))
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in STATIC.glob("*.min.*")
+    }
+
+    assert found == told
+
+
+def test_the_page_loads_what_there_is() -> None:
+    """Every file that a template or style names exists, and every one that exists is named."""
+    texts = "".join(path.read_text() for path in [*TEMPLATES.glob("*.html"), STATIC / "live.js"])
+    named = set(re.findall(r"/static/([\w.-]+)", texts.replace("icon-${tone}", "icon-good")))
+    known = {path.name for path in STATIC.iterdir()}
+
+    assert set() == named - known
+    assert {"VENDORED.md", "htmx-LICENSE", "icon-bad.svg", "icon-warn.svg", "uPlot-LICENSE"} == (
+        known - named
+    )
