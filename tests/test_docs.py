@@ -14,6 +14,9 @@ from kfetch_jobs.metrics import table as metrics
 from kfetch_jobs.verbs import reference as commands
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+PAGES = [str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"))]
 
 
 def between(text: str, marker: str) -> str:
@@ -23,10 +26,10 @@ def between(text: str, marker: str) -> str:
     return found[1]
 
 
-def test_architecture_code_runs() -> None:
-    """The example in ARCHITECTURE.md prints what it says."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    example = doctest.DocTestParser().get_doctest(text, {}, "ARCHITECTURE.md", None, 0)
+def test_the_session_example_runs() -> None:
+    """The example in docs/fetch-sessions.md prints what it says."""
+    text = (DOCS / "fetch-sessions.md").read_text()
+    example = doctest.DocTestParser().get_doctest(text, {}, "fetch-sessions.md", None, 0)
     runner = doctest.DocTestRunner()
     runner.run(example)
 
@@ -34,9 +37,9 @@ def test_architecture_code_runs() -> None:
     assert 0 == runner.failures
 
 
-def test_architecture_diagram_is_drawn_from_the_table() -> None:
-    """ARCHITECTURE's diagram is what ``python -m kfetch.session.transitions`` prints."""
-    drawn = between((ROOT / "ARCHITECTURE.md").read_text(), "transitions")
+def test_the_session_diagram_is_drawn_from_the_table() -> None:
+    """docs/fetch-sessions.md's diagram is what ``python -m kfetch.session.transitions`` prints."""
+    drawn = between((DOCS / "fetch-sessions.md").read_text(), "transitions")
 
     assert f"```mermaid\n{diagram().strip()}\n```" == drawn.strip()
 
@@ -65,17 +68,54 @@ def test_quickstart_is_two_commands() -> None:
     assert ["make demo", "make test"] == re.findall(r"```\n(.*?)\n```", quickstart, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "JOBS.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """Every relative link of a page names a file that exists."""
-    targets = re.findall(r"\]\((?!http|#)([^)#]+)", (ROOT / page).read_text())
+    """Every relative link names a file that exists, seen from its page's folder."""
+    path = ROOT / page
+    targets = re.findall(r"\]\((?!http|#)([^)#]+)", path.read_text())
 
-    assert [] == [target for target in targets if not (ROOT / target).exists()]
+    assert [] == [target for target in targets if not (path.parent / target).exists()]
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_named_files_exist(page: str) -> None:
-    """Every path in back-quotes that names a Python file of the source exists."""
-    named = re.findall(r"`((?:kfetch|jobs|tests)/[\w/]+\.py)`", (ROOT / page).read_text())
+    """Every Python file that a page names in back-quotes exists.
 
-    assert [] == [name for name in named if not (ROOT / name).exists()]
+    A page may say "Paths are below `folder/`". Then its short names count from there too.
+    """
+    text = (ROOT / page).read_text()
+    folders = [ROOT, *(ROOT / name for name in re.findall(r"Paths are below\s`([\w/]+)`", text))]
+    named = re.findall(r"`((?:spark_source|jobs|tests)/[\w/]+\.py)`", text)
+    if len(folders) > 1:
+        named = re.findall(r"`([\w/]+\.py)`", text)
+
+    assert [] == [name for name in named if not any((at / name).exists() for at in folders)]
+
+
+def test_architecture_fits_on_two_screens() -> None:
+    """ARCHITECTURE.md has 110 lines at most: details have pages of their own in docs/."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 110
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name[:4])
+def test_records_have_one_form(record: Path) -> None:
+    """A record has its number, title, date and status, then context, decision and figure."""
+    number = int(record.name[:4])
+    head = rf"# {number}\. .+\n\n- Date: \d{{4}}-\d\d-\d\d\n- Status: (accepted|superseded by \[)"
+
+    text = record.read_text()
+
+    assert re.match(head, text)
+    assert ["Context", "Decision", "Figure"] == re.findall(r"(?m)^## (.*)$", text)
+
+
+def test_the_index_lists_every_record() -> None:
+    """docs/decisions/README.md has a row for each record, in order, as the record says it."""
+    rows = []
+    for number, record in enumerate(RECORDS, 1):
+        title, date, status = re.findall(
+            r"(?m)^(?:# \d+\. |- Date: |- Status: )(.*)$", record.read_text()
+        )
+        rows.append(f"| {number} | [{title}]({record.name}) | {date} | {status} |")
+
+    assert rows == re.findall(r"(?m)^\| \d+ .*$", (DOCS / "decisions/README.md").read_text())

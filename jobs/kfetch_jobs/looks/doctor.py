@@ -64,7 +64,7 @@ def examine(project: Project | None) -> Iterator[Finding]:
     """Every piece, one after the other; without a project, those of the machine alone."""
     yield python(sys.version_info[:2])
     yield java()
-    yield from packages(metadata.requires("kfetch") or [], _installed)
+    yield from packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
     yield decoder()
     yield files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     if project is not None:
@@ -112,6 +112,10 @@ def _package(name: str, wanted: Requirement, version: str | None) -> Finding:
         told = f"{version}, but kfetch needs {wanted.specifier}"
         return Finding(state=State.FAIL, what=name, told=told, advice=advice)
     return Finding(state=State.OK, what=name, told=version)
+
+
+def _requirements(distribution: str) -> list[str]:
+    return metadata.requires(distribution) or []
 
 
 def _installed(name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 ``REQUESTS`` says which request a state sends for a need, ``REPLIES`` what a request's reply does to
 the state. ``session`` moves (session id, epoch) through these tables and in no other way, and the
-diagram in ARCHITECTURE.md is drawn from them: ``python -m kfetch.session.transitions``.
+diagram in docs/fetch-sessions.md is drawn from them: ``python -m kfetch.session.transitions``.
 
 The rows are those of Kafka's FetchSessionHandler, with two differences. A refused client goes on
 without a session and asks again after a back-off, where Kafka asks with every request. And a

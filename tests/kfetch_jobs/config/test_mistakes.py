@@ -185,8 +185,8 @@ IN_JOB = [
     ),
     (
         "\n  sql: SELECT * FROM source",
-        " jobs:clicks",
-        "7: the name jobs is taken by kfetch's own package: give the module another",
+        " kfetch_jobs:clicks",
+        "7: the name kfetch_jobs is taken by kfetch's own package: give the module another",
     ),
     (
         "\n  sql: SELECT * FROM source",

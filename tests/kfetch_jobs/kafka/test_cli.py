@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,22 +62,6 @@ def test_a_foreign_directory_is_the_users_to_mend(
     (tmp_path / "file").touch()
     assert run(["broker", "start", "--dir", str(tmp_path)], monkeypatch) == 2
     assert "holds file, which no broker of kfetch wrote" in capsys.readouterr().err
-
-
-def test_without_typer_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    """When the command line's packages are missing, the sentence says what to install."""
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "typer":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    assert run(["--help"], monkeypatch) == 1
-    assert capsys.readouterr().err == (
-        "kfetch: the command line is not installed: install kfetch[jobs]\n"
-    )
 
 
 def test_properties_are_split_at_the_first_equals_sign() -> None:

@@ -18,8 +18,9 @@ from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats, write
 from kfetch.watch.report import Report
+from kfetch_jobs import config
 from kfetch_jobs.config import Project
-from kfetch_jobs.looks import agents, config
+from kfetch_jobs.looks import agents
 from kfetch_jobs.metrics.batches import Batches
 from kfetch_jobs.metrics.collect import Look, Taken
 from kfetch_jobs.metrics.growth import Growth

@@ -268,22 +268,17 @@ def test_the_python_of_executors(
 
 
 @pytest.mark.parametrize("given", ["", "/own"])
-def test_a_supervisors_jobs_ship_what_a_plain_run_does(
+def test_executors_get_the_projects_code(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A supervisor starts each job with this tree in PYTHONPATH; executors, who have the archive's,
-    get the project's code and the user's own directories alone, as from ``kfetch run``."""
+    """Executors get the project's code and the user's own directories alone: kfetch is in the
+    archive."""
     monkeypatch.setattr(spark, "delta_jars", list)
     merged = spark._merged(ARCHIVE, tmp_path)
-    paths = []
-    for supervised in (False, True):
-        monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
-        if supervised:
-            spark.os.environ["PYTHONPATH"] = spark.python_path()
-        spark._prepare_environment(merged, [Path("/code")])
-        paths.append(spark.os.environ["PYTHONPATH"])
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
+    spark._prepare_environment(merged, [Path("/code")])
 
-    assert [":".join(filter(None, ("/code", given)))] * 2 == paths
+    assert ":".join(filter(None, ("/code", given))) == spark.os.environ["PYTHONPATH"]
 
 
 def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
 
-ROOT = Path(__file__).parents[3]
-STATIC = ROOT / "jobs" / "web" / "static"
-TEMPLATES = ROOT / "jobs" / "web" / "templates"
+ROOT = Path(__file__).parents[3] / "jobs"
+STATIC = ROOT / "kfetch_jobs" / "web" / "static"
+TEMPLATES = ROOT / "kfetch_jobs" / "web" / "templates"
 
 
 def test_a_wheel_has_all_of_it() -> None:
