@@ -22,7 +22,7 @@ from kfetch.records.batch import Slice
 from kfetch.records.faults import Unsure
 from kfetch.records.sections import OnCorrupt, Section, sections
 
-__all__ = ["IMPLEMENTATION", "Ready", "decode", "decoder", "load"]
+__all__ = ["IMPLEMENTATION", "CodeOrigin", "decode", "decoder", "load"]
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
 """Which decoder ``decode`` uses: the only place where that is chosen."""
@@ -56,7 +56,7 @@ def decoder(name: str) -> Decoder:
     return found
 
 
-class Ready(NamedTuple):
+class CodeOrigin(NamedTuple):
     """How a decoder came to be ready."""
 
     compiled: bool = False
@@ -65,13 +65,13 @@ class Ready(NamedTuple):
     """Where compiled code is kept; empty if nowhere."""
 
 
-def load() -> Ready:
+def load() -> CodeOrigin:
     """Load the decoder that ``decode`` uses."""
     decoder(IMPLEMENTATION)
     if IMPLEMENTATION != "kernel":
-        return Ready()
+        return CodeOrigin()
     loops = import_module("kfetch.compiled.native").load()
-    return Ready(loops.compiled, loops.directory)
+    return CodeOrigin(loops.compiled, loops.directory)
 
 
 def decode(

@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 from kfetch.compiled import code_cache, cpu, layout
 from kfetch.errors import KfetchError
 
-__all__ = ["Loops", "kept", "load"]
+__all__ = ["Loops", "cache_directory", "load"]
 
 Loop = Callable[..., int]
 """Addresses and counts in, an int64 out; without the GIL."""
@@ -62,7 +62,7 @@ def load() -> Loops:
     return Loops(**functions, compiled=found is None, directory=str(directory or ""))
 
 
-def kept() -> str:
+def cache_directory() -> str:
     """Where the compiled functions are kept; empty if they are not, and ``load`` will compile."""
     found = code_cache.read(_name(), os.environ)
     return str(found[1]) if found else ""

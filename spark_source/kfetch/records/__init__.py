@@ -8,7 +8,7 @@ Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 from __future__ import annotations
 
 from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
-from kfetch.records.batch import Extent, Slice, extent, tail
+from kfetch.records.batch import Extent, Slice, batches_from, extent
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Extent",
     "OnCorrupt",
     "Slice",
+    "batches_from",
     "extent",
     "schema_of",
-    "tail",
 ]

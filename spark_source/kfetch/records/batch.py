@@ -18,7 +18,7 @@ from kfetch.model import NO_EPOCH, TopicPartition
 from kfetch.records.faults import Fault
 from kfetch.records.legacy import LENGTH_MIN
 
-__all__ = ["Batch", "Extent", "Header", "Slice", "extent", "follows", "sound", "walk"]
+__all__ = ["Batch", "Extent", "Header", "Slice", "extent", "follows", "iter_batches", "sound"]
 
 PREFIX_BYTES = 12  # base offset and length; the length counts what follows them
 HEADER_BYTES = 61
@@ -109,7 +109,7 @@ class Batch(NamedTuple):
     """What is wrong with the header; then ``after`` leads nowhere."""
 
 
-def walk(data: memoryview) -> Iterator[Batch]:
+def iter_batches(data: memoryview) -> Iterator[Batch]:
     """Each complete batch.
 
     Ends before a partial batch, which is how a reply normally ends, and after a faulty header,
@@ -175,7 +175,7 @@ def follows(data: memoryview, batch: Batch, end: int) -> bool:
     The next batch in the reply knows it. Without one the damaged header must do, if its count fits
     its offsets and does not lead out of the range.
     """
-    following = next(walk(data[batch.after :]), None)
+    following = next(iter_batches(data[batch.after :]), None)
     if following is not None:
         header = following.header
         return following.fault is None and batch.header.last_offset < header.base_offset
@@ -189,7 +189,7 @@ def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
     With ``end``, the range's, damaged batches are to be passed: then a last one whose header can't
     be relied upon is left to the next fetch, where more may follow it. The first is never left.
     """
-    found = [batch for batch in walk(data) if batch.fault is None]
+    found = [batch for batch in iter_batches(data) if batch.fault is None]
     if end is not None and len(found) > 1:
         last = found[-1]
         if not sound(data, last) and not follows(data, last, end):
@@ -205,8 +205,8 @@ def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
     )
 
 
-def tail(data: memoryview, offset: int) -> memoryview:
+def batches_from(data: memoryview, offset: int) -> memoryview:
     """The complete batches from the one that reaches ``offset`` on; empty if none does."""
-    found = [batch for batch in walk(data) if batch.fault is None]
+    found = [batch for batch in iter_batches(data) if batch.fault is None]
     wanted = [batch for batch in found if batch.header.last_offset >= offset]
     return data[wanted[0].at : found[-1].after] if wanted else data[:0]

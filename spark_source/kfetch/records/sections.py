@@ -25,8 +25,8 @@ from kfetch.records.batch import (
     Header,
     Slice,
     follows,
+    iter_batches,
     sound,
-    walk,
 )
 from kfetch.records.codecs import CODECS, CODECS_LEGACY, LZ4, Room, Undecodable, address_of
 from kfetch.records.faults import Fault, failure
@@ -80,7 +80,7 @@ def _passable(part: Slice, batch: Batch, aborted: AbortedTransactions | None) ->
 
 def _in_range(part: Slice) -> Iterator[Batch]:
     """The batches up to the end of the range. Raises for a faulty header."""
-    for batch in walk(part.data):
+    for batch in iter_batches(part.data):
         header = batch.header
         if batch.fault is not None:
             raise failure(batch.fault, part.tp, header.base_offset)

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, WireError
-from kfetch.model import Broker, ClusterView, Topic, TopicPartition
+from kfetch.model import READ_UNCOMMITTED, Broker, ClusterView, Topic, TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
-from kfetch.wire.backoff import retrying
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.retry import retrying
 
 T = TypeVar("T")
 A = TypeVar("A", OffsetAt, EpochEnd)
@@ -33,7 +33,7 @@ class Cluster:
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._turns = 0
-        self.gives_up: float | None = None
+        self.give_up_at: float | None = None
         """When who asks does, if that is later than the deadline of one question; for warnings."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
@@ -45,7 +45,7 @@ class Cluster:
             return self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline)
 
         what = "asking for metadata"
-        view = retrying(what, attempt, self._options, deadline, self.gives_up)
+        view = retrying(what, attempt, self._options, deadline, self.give_up_at)
         self._brokers = view.brokers
         return view
 
@@ -63,13 +63,17 @@ class Cluster:
         return changed
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], deadline: float, *, committed: bool = False
+        self,
+        wanted: Mapping[TopicPartition, int],
+        deadline: float,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAt]:
         """Each partition's offset at a time (-1 latest, -2 earliest; KIP-79), of its leader.
 
         The latest is the high watermark, or with ``committed`` the last stable offset.
         """
-        ask = partial(messages.list_offsets, isolation_level=int(committed))
+        ask = partial(messages.list_offsets, isolation_level=isolation_level)
         found = self._of_leaders("listing offsets", ask, wanted, deadline)
         return {tp: answer for tp, answer in found.items() if answer is not None}
 
@@ -105,7 +109,7 @@ class Cluster:
             _check_complete(what, wanted, found)
             return found
 
-        return retrying(what, attempt, self._options, deadline, self.gives_up)
+        return retrying(what, attempt, self._options, deadline, self.give_up_at)
 
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """What the first broker that can be asked says: connected ones, known ones, bootstrap.

@@ -26,8 +26,6 @@ from kfetch.wire.reader import Reader
 LOWEST_VERSION = 4  # record batches v2; Kafka 0.11
 HIGHEST_VERSION = 18
 SESSION_VERSION = 7
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 _FLEXIBLE_VERSION = 12
 _TAG_NODE_ENDPOINTS = 0
@@ -56,7 +54,7 @@ def request(plan: FetchPlan, version: int, options: FetchOptions) -> Any:
         max_wait_ms=options.max_wait_ms,
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
-        isolation_level=READ_COMMITTED if options.read_committed else READ_UNCOMMITTED,
+        isolation_level=options.isolation_level,
         session_id=plan.session_id,
         session_epoch=plan.epoch,
         topics=_wanted_topics(plan, version),

@@ -16,6 +16,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kfetch import codes
 from kfetch.model import (
     NO_TOPIC_ID,
+    READ_UNCOMMITTED,
     Broker,
     ClusterView,
     Leader,
@@ -122,7 +123,7 @@ def list_offsets(
     connection: Connection,
     wanted: Mapping[TopicPartition, int],
     deadline: float,
-    isolation_level: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetAt]:
     """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest.
 

@@ -12,7 +12,7 @@ import pytest
 
 from kfetch.decoding import decoder
 from kfetch.records import Columns, Slice
-from kfetch.records.batch import walk
+from kfetch.records.batch import iter_batches
 from kfetch.records.sections import sections
 from tests.kfetch.records.build import TP
 from tests.kfetch.records.conftest import rows_of
@@ -41,7 +41,9 @@ def test_vectors_of_clients(client: str) -> None:
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     files = [VECTORS / client / f"{codec}.bin" for codec in codecs]
 
-    seen = [{found.header.codec for found in walk(memoryview(f.read_bytes()))} for f in files]
+    seen = [
+        {found.header.codec for found in iter_batches(memoryview(f.read_bytes()))} for f in files
+    ]
     assert [{number} for number in range(len(codecs))] == seen
 
 

@@ -13,8 +13,8 @@ from itertools import count
 from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
-from kfetch.session.held import reply_key
 from kfetch.session.metadata import next_epoch
+from kfetch.session.partitions import reply_key
 from kfetch.session.transitions import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -159,7 +159,7 @@ class Broker:
         self.ends[self.topics[tp.topic], tp.partition] += records
 
     def fetch(self, plan: FetchPlan, *, now_ms: int = 0, throttle_ms: int = 0) -> Response:
-        """Answer the request of ``plan``: the two kinds of context, in the broker's order."""
+        """ReplyClass the request of ``plan``: the two kinds of context, in the broker's order."""
         self.served = None
         if plan.full:
             self.cache.remove(plan.session_id)  # without any other check

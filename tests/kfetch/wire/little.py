@@ -28,7 +28,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from kfetch.model import NO_TOPIC_ID, TopicPartition
+from kfetch.model import NO_TOPIC_ID, READ_COMMITTED, TopicPartition
 from tests.kfetch.wire.log import Log
 from tests.kfetch.wire.scripted import ScriptedBroker
 
@@ -185,7 +185,7 @@ class LittleKafka:
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION
-        committed = version >= 2 and request.isolation_level == 1
+        committed = version >= 2 and request.isolation_level == READ_COMMITTED
         entry = ListOffsetsResponse.ListOffsetsTopicResponse
 
         def one(name: str, asked: Any) -> Any:

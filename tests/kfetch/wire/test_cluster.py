@@ -14,10 +14,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
 from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions
-from kfetch.wire import backoff
-from kfetch.wire.backoff import Backoff, retrying
+from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.retry import RetryPauses, retrying
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
 
@@ -278,13 +278,13 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of the backoff."""
     made = Clock()
-    monkeypatch.setattr(backoff, "time", made)
+    monkeypatch.setattr(retry, "time", made)
     return made
 
 
 def test_pauses_double(clock: Clock) -> None:
     """Pauses double up to the longest one, each within 20 %."""
-    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
     assert all(pauses.wait(1000.0) for _ in range(6))
 
     expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
@@ -295,7 +295,7 @@ def test_pauses_double(clock: Clock) -> None:
 
 def test_no_pause_past_the_deadline(clock: Clock) -> None:
     """A pause that would pass the deadline is not begun."""
-    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1))
+    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1))
 
     assert pauses.wait(clock.now + 0.05) is False
     assert [] == clock.slept
@@ -348,21 +348,21 @@ def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deadline_s", "gives_up_s", "told"),
+    ("deadline_s", "give_up_after_s", "told"),
     [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
 )
 def test_no_more_time_is_promised_than_there_is(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
     deadline_s: int,
-    gives_up_s: int | None,
+    give_up_after_s: int | None,
     told: str | None,
 ) -> None:
     """The warning tells when whoever gives up last does; there is none when time is over."""
-    gives_up = None if gives_up_s is None else clock.now + gives_up_s
+    give_up_at = None if give_up_after_s is None else clock.now + give_up_after_s
     with suppress(ConnectionLost):
         deadline = clock.now + deadline_s
-        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, gives_up)
+        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, give_up_at)
 
     expected = [] if told is None else [f"kfetch: x; trying again for {told} s"]
     assert expected == caplog.messages

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata
 from kfetch.session.session import FetchSession
-from kfetch.session.transitions import Event, Request, State
+from kfetch.session.transitions import RequestKind, SessionEvent, SessionState
 from kfetch.session.values import FetchPlan
 from tests.kfetch.session.broker import SHARDS, Broker, Response, as_held
 
@@ -136,7 +136,7 @@ class ClientAndBroker(RuleBasedStateMachine):
                 self.broker.cache.remove(other.id)
 
     @rule()
-    @precondition(lambda self: self.client.state is State.SESSION and self.flight is None)
+    @precondition(lambda self: self.client.state is SessionState.SESSION and self.flight is None)
     def jump_to_last_epoch(self) -> None:
         """A session of two thousand million requests is made by hand, on both sides."""
         ours = self.client.metadata
@@ -173,7 +173,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         outcome = self.client.reject(self.client.plan(self.changes), "connection refused")
 
-        assert (False, Event.REJECTED) == (outcome.accepted, outcome.event)
+        assert (False, SessionEvent.REJECTED) == (outcome.accepted, outcome.event)
 
     @rule()
     @precondition(lambda self: self.flight is not None)
@@ -183,7 +183,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         self.flight = None
 
-        assert Event.REJECTED == self.client.reject(plan, OSError("reset")).event
+        assert SessionEvent.REJECTED == self.client.reject(plan, OSError("reset")).event
 
     @rule(times=st.integers(1, 3))
     @precondition(lambda self: self.flight is None)
@@ -216,8 +216,8 @@ class ClientAndBroker(RuleBasedStateMachine):
 
             assert set(reply.partitions) == set(outcome.partitions)
 
-        if stranger and not reply.error and plan.request is not Request.CLOSE:
-            assert Event.INVALID_REPLY == outcome.event
+        if stranger and not reply.error and plan.request is not RequestKind.CLOSE:
+            assert SessionEvent.INVALID_REPLY == outcome.event
 
     def use(
         self,
@@ -243,18 +243,18 @@ class ClientAndBroker(RuleBasedStateMachine):
             assert self.ends_when_served[tp] == self.ends.get(tp), tp
 
     @rule()
-    @precondition(lambda self: self.flight is None and self.client.state is not State.NONE)
+    @precondition(lambda self: self.flight is None and self.client.state is not SessionState.NONE)
     def close(self) -> None:
         plan = self.client.close()
         if plan is None:
-            assert State.SESSIONLESS == self.client.state
+            assert SessionState.SESSIONLESS == self.client.state
             return
         self.answers += 1
         outcome = self.client.accept(plan, self.broker.fetch(plan, now_ms=self.now_ms).reply)
         self.changes = dict(self.wanted)
         self.ends.clear()
 
-        assert Event.CLOSED == outcome.event
+        assert SessionEvent.CLOSED == outcome.event
         assert not self.client.partitions
         assert self.broker.cache.find(plan.session_id) is None
 
@@ -265,7 +265,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         """Every answer, or its absence, is counted once."""
         stats = self.client.stats()
 
-        assert self.answers == sum(getattr(stats, event.value) for event in Event)
+        assert self.answers == sum(getattr(stats, event.value) for event in SessionEvent)
 
     @invariant()
     def never_out_of_step(self) -> None:
@@ -310,7 +310,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         return self.client.plan({}).uses_topic_ids
 
     def settled(self) -> bool:
-        return self.client.state in (State.SESSION, State.SESSIONLESS)
+        return self.client.state in (SessionState.SESSION, SessionState.SESSIONLESS)
 
 
 TestClientAndBroker = ClientAndBroker.TestCase
