@@ -1,7 +1,8 @@
 """Record batches, as Kafka writes them, in pure Python: no file, clock, socket or machine code.
 
-``batch`` reads headers, ``sections`` checks and decompresses, ``reference`` is the slow and obvious
-decoder. ``kfetch.compiled`` has the fast one, and ``kfetch.decoding`` chooses.
+``format`` has the numbers of the formats. ``batch`` reads headers, ``sections`` checks and
+decompresses, and ``reference`` is the slow and obvious decoder. ``kfetch.compiled`` has the fast
+decoder, and ``kfetch.decoding`` chooses between them.
 Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 """
 

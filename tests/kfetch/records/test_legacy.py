@@ -187,7 +187,7 @@ def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> No
 def test_any_message_set(data: bytes, magic: int) -> None:
     """Any bytes as a message set are rewritten or a clean error."""
     try:
-        found = legacy.messages(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
+        found = legacy.to_v2(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
     except CorruptBatch:
         return
     assert found.record_count > 0

@@ -10,8 +10,8 @@ from kfetch.decoding import decode
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
 from kfetch.records import Columns
-from kfetch.records.faults import Unsure
-from kfetch.records.sections import Opener
+from kfetch.records.faults import UnexplainedFault
+from kfetch.records.sections import SectionReader
 from tests.kfetch.records.build import CONTROL, TRANSACTIONAL, batch, part, record
 
 # Where the CPU can't, batches go through ``sections``, and its tests say what happens then.
@@ -28,13 +28,13 @@ def test_crc_of_any_length(at_once: int) -> None:
         assert kernel.decode_slices([part(data)], columns=Columns(), check_crcs=True) is not None
         damaged = bytearray(data)
         damaged[-(size // 2) - 1] ^= 1 << (size % 8)
-        with pytest.raises(Unsure):
+        with pytest.raises(UnexplainedFault):
             kernel.decode_slices([part(bytes(damaged))], columns=Columns(), check_crcs=True)
 
 
 def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uncompressed v2 batches, control batches among them, and however many, never meet Python."""
-    monkeypatch.setattr(Opener, "sections", None)
+    monkeypatch.setattr(SectionReader, "sections", None)
     many = [batch(record(value=b"%d" % n), base=n) for n in range(300)]
     many[7] = batch(record(value=b"\0\0\0\0\0\1"), base=7, attributes=CONTROL | TRANSACTIONAL)
     slices = [part(b"".join(many)), part(b""), part(b"".join(many), start=100, end=103)]
