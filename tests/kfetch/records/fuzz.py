@@ -25,8 +25,8 @@ from typing import Any
 from kfetch import decoding
 from kfetch.errors import KfetchError
 from kfetch.records import Columns
-from tests.kfetch.records.build import part
-from tests.kfetch.records.conftest import rows_of
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import make_slice
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 EDGES = (0, 1, -1, 2**31 - 1, -(2**31), 2**20, 12, 61)
@@ -62,7 +62,7 @@ def outcome(name: str, data: bytes, *, check: bool, skip: bool, limits: tuple[in
     decoding.IMPLEMENTATION = name
     try:
         batch = decoding.decode(
-            [part(data, *limits)],
+            [make_slice(data, *limits)],
             columns=Columns(True, True, True),
             check_crcs=check,
             on_corrupt=(lambda error: told.append(error.message)) if skip else None,

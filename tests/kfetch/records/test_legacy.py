@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 from kfetch.errors import CorruptBatch
 from kfetch.records import codecs, extent, legacy
 from kfetch.records.faults import Fault
-from tests.kfetch.records.build import CODECS, LATE, T0, TP, batch, part, record
-from tests.kfetch.records.conftest import Decode, Rows, decode_with
-from tests.kfetch.records.old import message, wrapped
+from kfetch.records.format import LOG_APPEND_TIME
+from tests.kfetch.decoders import Decode, Rows, decode_with
+from tests.kfetch.records.batch_builder import CODECS, T0, TP, batch, make_slice, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 from tests.kfetch.records.test_decode import row
 
 THREE = [message(i, b"%d" % i) for i in range(3)]
 ROWS: dict[str, tuple[bytes, Rows]] = {
     "v0": (message(5, magic=0), [row(5, time=-1, kind=-1)]),
     "v1": (message(5), [row(5)]),
-    "v1 append time": (message(5, attributes=LATE), [row(5, kind=1)]),
-    "v0 has no time bits": (message(5, magic=0, attributes=LATE), [row(5, time=-1, kind=-1)]),
+    "v1 append time": (message(5, attributes=LOG_APPEND_TIME), [row(5, kind=1)]),
+    "v0 has no time bits": (
+        message(5, magic=0, attributes=LOG_APPEND_TIME),
+        [row(5, time=-1, kind=-1)],
+    ),
     "nulls and empties": (
         message(0, None, b"") + message(1, b"", b"k") + message(4, None, None),
         [row(0, None, b""), row(1, b"", b"k"), row(4, None, None)],
@@ -39,7 +43,7 @@ ROWS: dict[str, tuple[bytes, Rows]] = {
         [row(9, time=-1, kind=-1), row(12, time=-1, kind=-1)],
     ),
     "wrapper's append time": (
-        wrapped(12, *THREE, attributes=LATE),
+        wrapped(12, *THREE, attributes=LOG_APPEND_TIME),
         [row(10 + i, b"%d" % i, time=T0 + 9, kind=1) for i in range(3)],
     ),
     "three formats": (
@@ -53,7 +57,7 @@ ROWS: dict[str, tuple[bytes, Rows]] = {
 def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
     """Each kind of message gives exactly these rows."""
 
-    assert expected == decode([part(data)])
+    assert expected == decode([make_slice(data)])
 
 
 @pytest.mark.parametrize("cut", [11, 12, 17, 25, 33, 36])
@@ -61,7 +65,7 @@ def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
 def test_partial_message_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
     """A reply may end within a message."""
 
-    assert expected == decode([part(data + message(90, b"1234")[:cut])])
+    assert expected == decode([make_slice(data + message(90, b"1234")[:cut])])
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name[:4] not in ("none", "zstd")])
@@ -70,7 +74,7 @@ def test_old_codecs(decode: Decode, codec: str) -> None:
     inner = [message(i, b"abcd" * 20, b"%d" % i) for i in range(50)]
 
     expected = [row(100 + i, b"abcd" * 20, b"%d" % i) for i in range(50)]
-    assert expected == decode([part(wrapped(149, *inner, codec=codec))])
+    assert expected == decode([make_slice(wrapped(149, *inner, codec=codec))])
 
 
 @pytest.mark.parametrize(
@@ -82,14 +86,14 @@ def test_old_range(decode: Decode, start: int, end: int, wanted: list[int]) -> N
     """A wrapper's offset is its last: one past the range's end may hold wanted records."""
     data = wrapped(12, *THREE) + wrapped(22, *THREE)
 
-    assert wanted == [found[4] for found in decode([part(data, start, end)])]
+    assert wanted == [found[4] for found in decode([make_slice(data, start, end)])]
 
 
 def test_old_wrappers_past_the_end_are_not_opened(decode: Decode) -> None:
     """What follows the range's last record is a later task's matter, damaged or not."""
     data = wrapped(12, *THREE) + wrapped(22, b"garbage")
 
-    assert 3 == len(decode([part(data, 0, 13)]))
+    assert 3 == len(decode([make_slice(data, 0, 13)]))
 
 
 def test_old_extent() -> None:
@@ -139,7 +143,7 @@ CORRUPT: dict[str, tuple[bytes, Fault]] = {
 def test_old_faults(decode: Decode, data: bytes, fault: Fault) -> None:
     """A message that breaks its format is named with its topic, partition and offset."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(data)])
+        decode([make_slice(data)])
 
     assert fault.name == caught.value.fault
     assert caught.value.message.startswith("topic clicks, partition 3, record batch at offset ")
@@ -151,11 +155,11 @@ def test_old_bomb(decode: Decode, codec: str, monkeypatch: pytest.MonkeyPatch) -
     inner = b"".join(message(i, bytes(1000)) for i in range(99))
     monkeypatch.setattr(codecs, "_FIRST_BYTES_MIN", 1000)
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner))
-    assert 99 == len(decode([part(wrapped(98, inner, codec=codec))]))
+    assert 99 == len(decode([make_slice(wrapped(98, inner, codec=codec))]))
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner) - 1)
 
     with pytest.raises(CorruptBatch, match="do not decompress"):
-        decode([part(wrapped(98, inner, codec=codec))])
+        decode([make_slice(wrapped(98, inner, codec=codec))])
 
 
 MAYBE = st.one_of(st.none(), st.binary(max_size=200))
@@ -166,7 +170,7 @@ MESSAGE = st.tuples(st.integers(1, 300), MAYBE, MAYBE, st.integers(-1, 2**45))
 @settings(max_examples=60, deadline=None)
 def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> None:
     """Any messages come back, bare or wrapped, in v0 and v1."""
-    inner, expected, offset, bits = [], [], 0, LATE if late and magic else 0
+    inner, expected, offset, bits = [], [], 0, LOG_APPEND_TIME if late and magic else 0
     for gap, key, value, time in found:
         offset += gap
         own = bits if not packed else 0
@@ -178,8 +182,8 @@ def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> No
     if packed:
         data = wrapped(offset, *inner, magic=magic, attributes=bits)
 
-    assert expected == decode_with("reference")([part(data)])
-    assert expected == decode_with("kernel")([part(data)])
+    assert expected == decode_with("reference")([make_slice(data)])
+    assert expected == decode_with("kernel")([make_slice(data)])
 
 
 @given(st.binary(max_size=80), st.integers(0, 1))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
 from kfetch.records import extent
-from tests.kfetch.records.build import CODECS, LATE, batch, part, record
-from tests.kfetch.records.conftest import Decode, decode_with
+from kfetch.records.format import LOG_APPEND_TIME
+from tests.kfetch.decoders import Decode, decode_with
+from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 EDGE = -(2**63) // 1000
 SOME = st.one_of(st.binary(max_size=40), st.integers(100, 700).map(lambda n: b"x" * n))
@@ -44,7 +45,9 @@ def _build(base: int, spec: dict[str, Any], tp: TopicPartition) -> tuple[bytes, 
         rows.append((key, value, *tp, base + delta, stamp * 1000, int(late), headers or None))
     last = max(delta, 0) + spec["tail"]
     options = {name: spec[name] for name in ("codec", "base_time", "max_time")}
-    data = batch(*raw, base=base, attributes=LATE if late else 0, last_delta=last, **options)
+    data = batch(
+        *raw, base=base, attributes=LOG_APPEND_TIME if late else 0, last_delta=last, **options
+    )
     return data, rows, base + last + 1
 
 
@@ -63,7 +66,7 @@ def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
         expected += [row for row in rows if start <= row[4] < end]
         assert (base if batches else 7) == extent(memoryview(data), 7).next_offset
         # A partial batch may end the reply: fewer than 12 bytes can be nothing else.
-        parts.append(part(data + tail, start, end, tp))
+        parts.append(make_slice(data + tail, start, end, tp))
 
     assert expected == decode_with("reference")(parts)
     assert expected == decode_with("kernel")(parts)
@@ -89,7 +92,7 @@ def test_any_reply(data: bytes) -> None:
 def _outcome(name: str, data: bytes) -> object:
     decode: Decode = decode_with(name)
     try:
-        return decode([part(data)], check_crcs=False)
+        return decode([make_slice(data)], check_crcs=False)
     except Exception as error:
         return type(error).__name__, str(error)
 

@@ -8,8 +8,9 @@ import pytest
 
 from kfetch.errors import CorruptBatch
 from kfetch.records import Slice
-from tests.kfetch.records.build import CONTROL, TP, TRANSACTIONAL, batch, record
-from tests.kfetch.records.conftest import Decode
+from kfetch.records.format import CONTROL, TRANSACTIONAL
+from tests.kfetch.decoders import Decode
+from tests.kfetch.records.batch_builder import TP, batch, record
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
@@ -27,8 +28,8 @@ def marker(base: int, producer: int, key: bytes = ABORT, codec: str = "none") ->
 
 def committed(decode: Decode, reply: bytes, *aborted: tuple[int, int], start: int = 0) -> list[int]:
     """The offsets that are delivered."""
-    part = Slice(tp=TP, start=start, end=2**62, data=memoryview(reply), aborted=aborted)
-    return [row[4] for row in decode([part])]
+    slice_ = Slice(tp=TP, start=start, end=2**62, data=memoryview(reply), aborted=aborted)
+    return [row[4] for row in decode([slice_])]
 
 
 CASES: dict[str, tuple[bytes, list[tuple[int, int]], list[int]]] = {

@@ -14,8 +14,8 @@ from kfetch.decoding import decoder
 from kfetch.records import Columns, Slice
 from kfetch.records.batch import iter_batches
 from kfetch.records.sections import sections
-from tests.kfetch.records.build import TP
-from tests.kfetch.records.conftest import rows_of
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import TP
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 FILES = sorted(VECTORS.glob("*/*.bin"))

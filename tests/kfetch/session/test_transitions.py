@@ -187,7 +187,7 @@ def test_cases_reach_every_row() -> None:
 
 
 def test_table_is_total() -> None:
-    """Each request has a row for each class of reply; only an incremental one is never THROTTLED."""
+    """Each request has a row for each class of reply; only CONTINUE is never THROTTLED."""
     pairs = {(request, kind) for request in RequestKind for kind in ReplyClass}
 
     assert pairs - {(RequestKind.CONTINUE, ReplyClass.THROTTLED)} == set(TRANSITIONS)

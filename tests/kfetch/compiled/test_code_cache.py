@@ -1,90 +1,18 @@
-"""The compiled loops: kept between processes, trusted only where nobody else can write."""
+"""The code cache: its directories, the trust in them, and its size."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
-from kfetch.compiled import code_cache, layout, native
-from kfetch.errors import KfetchError
+from kfetch.compiled import code_cache
+from tests.kfetch.compiled.helpers import cache_environ
 
 CODE = b"\x7fELF and so on"
-
-
-def place(tmp_path: Path) -> dict[str, str]:
-    """Environment whose first place for code is below ``tmp_path``; the CPU as in this process."""
-    cpu = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_CPU_")}
-    return cpu | {"KFETCH_CACHE": str(tmp_path / "cache")}
-
-
-def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
-    """A process that finds compiled code in its cache decodes without importing numba."""
-    ours = native.load()
-    environ = place(tmp_path)
-    kept = code_cache.read(native._name(), os.environ)
-    assert kept is not None
-    code_cache.write(native._name(), kept[0], environ)
-    code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding\n"
-    ran = subprocess.run(
-        [sys.executable, "-c", code + "print(*decoding.load())"],
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert ("", f"False {tmp_path}/cache/code\n") == (ran.stderr, ran.stdout)
-    assert ours.directory == str(kept[1])
-
-
-@pytest.mark.parametrize("damage", ["none", "missing", "cut", "flipped", "empty", "a link"])
-def test_damaged_code_is_compiled_anew(
-    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Code whose digest is wrong never runs: it is compiled and replaced."""
-    environ = place(tmp_path)
-    kept = code_cache.read(native._name(), os.environ)
-    assert kept is not None
-    directory = code_cache.write(native._name(), kept[0], environ)
-    assert directory is not None
-    file = directory / native._name()
-    data = file.read_bytes()
-    if damage in ("missing", "a link"):
-        file.rename(tmp_path / "elsewhere")
-    if damage == "a link":
-        file.symlink_to(tmp_path / "elsewhere")
-    if damage in ("cut", "flipped", "empty"):
-        flipped = data[:999] + bytes([data[999] ^ 1]) + data[1000:]
-        file.write_bytes({"cut": data[:-1], "flipped": flipped, "empty": b""}[damage])
-    monkeypatch.setenv("KFETCH_CACHE", environ["KFETCH_CACHE"])
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(native, "_compile", lambda: kept[0])
-    found = native.load.__wrapped__()
-
-    assert (damage != "none", str(directory)) == (found.compiled, found.directory)
-    assert data == file.read_bytes()
-    assert not file.is_symlink()
-
-
-def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another CPU, other features, another llvmlite or Python: other code."""
-    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
-    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
-    names = [native._name()]
-    for name, value in (("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+sse4.2")):
-        monkeypatch.setenv(name, value)
-        names.append(native._name())
-    monkeypatch.setattr(native.llvmlite, "__version__", "0.0.0")
-    names.append(native._name())
-    monkeypatch.setattr(native.sys, "version_info", (3, 99, 0))
-    names.append(native._name())
-
-    assert len(names) == len(set(names))
 
 
 def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +37,7 @@ def test_place_must_be_private(
 ) -> None:
     """Code runs only from where nobody but this user, or root, can write."""
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    environ = place(tmp_path)
+    environ = cache_environ(tmp_path)
     code_cache.write("loops.o", CODE, environ)
     if flaw == "others may write":
         (tmp_path / level).chmod(0o777)
@@ -150,7 +78,7 @@ def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_old_code_makes_way(tmp_path: Path) -> None:
     """Code that was used longest ago goes; what is read stays, whatever its age; so do other files,
     and a file that another process is about to finish."""
-    environ, others = place(tmp_path), ["README", "young.new", "old.new"]
+    environ, others = cache_environ(tmp_path), ["README", "young.new", "old.new"]
     for number in range(16):
         directory = code_cache.write(f"{number}.o", CODE, environ)
         assert directory is not None
@@ -168,7 +96,7 @@ def test_old_code_makes_way(tmp_path: Path) -> None:
 
 def test_pruning_side_by_side(tmp_path: Path) -> None:
     """Many writers at once: none fails or finds damaged code, and the bound holds in the end."""
-    environ = place(tmp_path)
+    environ = cache_environ(tmp_path)
 
     def write(number: int) -> bool:
         code_cache.write(f"{number}.o", CODE, environ)
@@ -180,25 +108,3 @@ def test_pruning_side_by_side(tmp_path: Path) -> None:
 
     assert code_cache.read("last.o", environ) is not None
     assert len(list((tmp_path / "cache/code").iterdir())) == 16
-
-
-GOOD = "".join(
-    f"define i32 @{name}(ptr %r, ptr %e, {', '.join('i64' if p == 'int64' else 'ptr' for p in ps)})"
-    " { ret i32 0 }\n"
-    for name, ps in layout.PARAMETERS.items()
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (GOOD + "declare ptr @PyErr_Occurred()", "calls PyErr_Occurred"),
-        (GOOD.replace("(ptr %r, ptr", "(ptr"), r"numba calls list_batches with \(ptr, ptr, i64"),
-    ],
-)
-def test_code_must_stand_alone(text: str, expected: str) -> None:
-    """Code that calls Python, or that numba calls otherwise than we do, is refused unseen."""
-    native._check(llvm.parse_assembly(GOOD))
-
-    with pytest.raises(KfetchError, match=expected):
-        native._check(llvm.parse_assembly(text))

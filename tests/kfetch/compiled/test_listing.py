@@ -11,8 +11,9 @@ from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
 from kfetch.records import Columns
 from kfetch.records.faults import UnexplainedFault
+from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.records.sections import SectionReader
-from tests.kfetch.records.build import CONTROL, TRANSACTIONAL, batch, part, record
+from tests.kfetch.records.batch_builder import batch, make_slice, record
 
 # Where the CPU can't, batches go through ``sections``, and its tests say what happens then.
 pytestmark = pytest.mark.skipif(not crc_lanes(), reason="no carry-less multiplication here")
@@ -25,11 +26,13 @@ def test_crc_of_any_length(at_once: int) -> None:
     sizes = [*range(0, 1200, 37), 8191, 32 << 10, (64 << 10) + 5, 200_001]
     for size in sizes:
         data = batch(*[record(n, value=bytes(size // at_once)) for n in range(at_once)])
-        assert kernel.decode_slices([part(data)], columns=Columns(), check_crcs=True) is not None
+        assert (
+            kernel.decode_slices([make_slice(data)], columns=Columns(), check_crcs=True) is not None
+        )
         damaged = bytearray(data)
         damaged[-(size // 2) - 1] ^= 1 << (size % 8)
         with pytest.raises(UnexplainedFault):
-            kernel.decode_slices([part(bytes(damaged))], columns=Columns(), check_crcs=True)
+            kernel.decode_slices([make_slice(bytes(damaged))], columns=Columns(), check_crcs=True)
 
 
 def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +40,11 @@ def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SectionReader, "sections", None)
     many = [batch(record(value=b"%d" % n), base=n) for n in range(300)]
     many[7] = batch(record(value=b"\0\0\0\0\0\1"), base=7, attributes=CONTROL | TRANSACTIONAL)
-    slices = [part(b"".join(many)), part(b""), part(b"".join(many), start=100, end=103)]
+    slices = [
+        make_slice(b"".join(many)),
+        make_slice(b""),
+        make_slice(b"".join(many), start=100, end=103),
+    ]
     found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
     assert found is not None
@@ -50,7 +57,7 @@ def test_what_python_opens_and_what_it_does_not_keep_their_order() -> None:
     """Slices of both kinds in one call: rows come in the order of the slices, with their topic."""
     plain, packed = batch(record(), record(1)), batch(record(), record(1), codec="zstd")
     tps = [TopicPartition(f"topic-{n % 2}", n) for n in range(200)]
-    slices = [part(packed if n % 3 == 1 else plain, tp=tp) for n, tp in enumerate(tps)]
+    slices = [make_slice(packed if n % 3 == 1 else plain, tp=tp) for n, tp in enumerate(tps)]
     found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
     assert found is not None
@@ -65,7 +72,7 @@ def test_batches_without_rows_are_checked_too(where: str) -> None:
     attributes = CONTROL if where == "control" else 0
     data = bytearray(batch(record(value=b"\0\0\0\0\0\1"), attributes=attributes))
     data[-2] ^= 1
-    slices = [part(bytes(data) + batch(record(), base=1), start=0 if attributes else 1)]
+    slices = [make_slice(bytes(data) + batch(record(), base=1), start=0 if attributes else 1)]
 
     with pytest.raises(CorruptBatch, match="CRC"):
         kernel.decode_slices(slices, columns=Columns(), check_crcs=True)

@@ -7,9 +7,10 @@ import pytest
 from kfetch import decoding
 from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.records import Extent, Slice, extent
-from tests.kfetch.records.build import CONTROL, T0, TP, TRANSACTIONAL, batch, record
-from tests.kfetch.records.conftest import rows_of
-from tests.kfetch.records.old import message, wrapped
+from kfetch.records.format import CONTROL, TRANSACTIONAL
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import T0, TP, batch, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 
 
 def damaged(data: bytes) -> bytes:

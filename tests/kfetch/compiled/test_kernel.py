@@ -9,8 +9,8 @@ import pytest
 from kfetch.decoding import decoder
 from kfetch.records import Columns, schema_of
 from kfetch.records.sections import sections
-from tests.kfetch.records.build import batch, part, record
-from tests.kfetch.records.old import message
+from tests.kfetch.records.batch_builder import batch, make_slice, record
+from tests.kfetch.records.legacy_builder import message
 
 DATA = (
     message(0, b"old", b"k", magic=0)
@@ -24,7 +24,7 @@ DATA = (
 def test_leader_epochs_and_sizes(name: str) -> None:
     """Each row has its batch's epoch, null where it is -1, and the bytes of its key and value."""
     columns = Columns(leader_epoch=True, serialized_sizes=True)
-    found = decoder(name)(sections([part(DATA, 0, 5)], check_crcs=True), columns=columns)
+    found = decoder(name)(sections([make_slice(DATA, 0, 5)], check_crcs=True), columns=columns)
 
     assert found is not None
     found.validate(full=True)
@@ -37,7 +37,7 @@ def test_leader_epochs_and_sizes(name: str) -> None:
 @pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=3)))
 def test_the_seven_are_always_there(wanted: tuple[bool, bool, bool]) -> None:
     """What is asked for comes behind the seven, in one order, and both decoders agree."""
-    columns, found = Columns(*wanted), sections([part(DATA)], check_crcs=True)
+    columns, found = Columns(*wanted), sections([make_slice(DATA)], check_crcs=True)
     theirs, ours = (decoder(n)(found, columns=columns) for n in ("reference", "kernel"))
 
     assert theirs is not None
