@@ -16,7 +16,7 @@ from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
-from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import RetryPauses, retrying
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
@@ -56,7 +56,7 @@ def test_every_leader_is_asked(kafka: LittleKafka, cluster: Cluster) -> None:
     """Each partition's leader is asked once, about its own partitions."""
     found = cluster.offsets({T0: -1, T1: -1}, soon())
 
-    assert {T0: OffsetAt(0, 1, 0), T1: OffsetAt(0, 2, 0)} == found
+    assert {T0: ListedOffset(0, 1, 0), T1: ListedOffset(0, 2, 0)} == found
     for node, partition in ((1, 0), (2, 1)):
         (request,) = kafka.nodes[node].asked(ListOffsetsRequest)
         assert [partition] == [p.partition_index for t in request.topics for p in t.partitions]
@@ -80,7 +80,7 @@ def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
     kafka.nodes[1].answer(ListOffsetsRequest, moved)
     found = cluster.offsets({T0: -1, T1: -1}, soon())
 
-    assert {T0: OffsetAt(0, 1, 1), T1: OffsetAt(0, 2, 0)} == found
+    assert {T0: ListedOffset(0, 1, 1), T1: ListedOffset(0, 2, 0)} == found
     asked = [
         [p.partition_index for t in request.topics for p in t.partitions]
         for request in kafka.nodes[2].asked(ListOffsetsRequest)
@@ -102,7 +102,7 @@ def test_waits_for_an_election(kafka: LittleKafka, cluster: Cluster) -> None:
     for node in kafka.nodes.values():
         node.always(MetadataRequest, metadata)
 
-    assert {T0: OffsetAt(0, 1, 2)} == cluster.offsets({T0: -1}, soon())
+    assert {T0: ListedOffset(0, 1, 2)} == cluster.offsets({T0: -1}, soon())
 
 
 def test_topic_missing(kafka: LittleKafka, cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
-from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.messages import EpochEnd, ListedOffset
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -115,9 +115,9 @@ def test_list_offsets(version: int) -> None:
 
         epoch = 3 if version >= 4 else -1
         assert {
-            T0: OffsetAt(0, 2, epoch),
-            T1: OffsetAt(0, 0, 0 if version >= 4 else -1),
-            GONE: OffsetAt(codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+            T0: ListedOffset(0, 2, epoch),
+            T1: ListedOffset(0, 0, 0 if version >= 4 else -1),
+            GONE: ListedOffset(codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
         } == answers
 
 

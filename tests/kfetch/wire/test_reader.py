@@ -58,7 +58,7 @@ def test_whole(flexible: bool, data: bytes, read: Read, value: Any) -> None:
     reader = Reader(memoryview(data), flexible=flexible)
 
     assert value == read(reader)
-    assert 0 == reader.left
+    assert 0 == reader.remaining_bytes
 
 
 @SAMPLE
@@ -67,7 +67,7 @@ def test_bytes_behind_stay(flexible: bool, data: bytes, read: Read, value: Any) 
     reader = Reader(memoryview(data + b"\x7f" * 9), flexible=flexible)
 
     assert value == read(reader)
-    assert 9 == reader.left
+    assert 9 == reader.remaining_bytes
 
 
 @SAMPLE
@@ -84,7 +84,7 @@ def test_no_tags_in_old_versions() -> None:
     reader = Reader(memoryview(b"\1\0\1a"), flexible=False)
 
     assert {} == reader.tags()
-    assert 4 == reader.left
+    assert 4 == reader.remaining_bytes
 
 
 def test_null_string_is_refused() -> None:
@@ -126,4 +126,4 @@ def test_views_not_copies(data: bytes, flexible: bool) -> None:
         return
 
     assert data is taken.obj
-    assert reader.left >= 0
+    assert reader.remaining_bytes >= 0
