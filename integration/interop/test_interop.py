@@ -93,7 +93,7 @@ def test_a_segment_of_an_old_broker(
 
     delivered = by_worker(cluster, name)
 
-    written = [json.loads(each) for each in (VECTORS / "mixed.jsonl").read_text().splitlines()]
+    written = [json.loads(line) for line in (VECTORS / "mixed.jsonl").read_text().splitlines()]
     expected = [
         (row["offset"], row["timestamp"], row["type"], row["key"], row["value"])
         for row in written

@@ -22,15 +22,17 @@ def test_decode_uses_the_chosen_decoder(
 ) -> None:
     """``decode`` is the decoder that IMPLEMENTATION names."""
     monkeypatch.setattr(decoding, "IMPLEMENTATION", name)
-    found = decoding.decode([make_slice(batch(record()))], columns=records.Columns(headers=headers))
+    decoded = decoding.decode(
+        [make_slice(batch(record()))], columns=records.Columns(headers=headers)
+    )
 
-    assert found is not None
-    assert rows_of(found) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
+    assert decoded is not None
+    assert rows_of(decoded) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
 
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_no_rows_no_batch(headers: bool) -> None:
-    """No row at all is None, not an empty batch: without slices, bytes, or wanted offsets."""
+    """No row at all is None, not an empty batch: without slices, bytes, or offsets in range."""
     nothing = [
         [],
         [make_slice(b"")],
@@ -46,11 +48,11 @@ def test_no_rows_no_batch(headers: bool) -> None:
 def test_result_owns_its_bytes() -> None:
     """The reply's buffer may be used again as soon as ``decode`` has returned."""
     data = bytearray(batch(record(value=b"hello", headers=[(b"k", b"v")])))
-    found = decoding.decode([make_slice(data)], columns=records.Columns(headers=True))
+    decoded = decoding.decode([make_slice(data)], columns=records.Columns(headers=True))
     data[:] = bytes(len(data))
 
-    assert found is not None
-    assert rows_of(found) == [(None, b"hello", "clicks", 3, 0, T0 * 1000, 0, [("k", b"v")])]
+    assert decoded is not None
+    assert rows_of(decoded) == [(None, b"hello", "clicks", 3, 0, T0 * 1000, 0, [("k", b"v")])]
 
 
 def _python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:

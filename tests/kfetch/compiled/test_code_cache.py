@@ -19,15 +19,15 @@ def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """KFETCH_CACHE comes before XDG_CACHE_HOME, that before HOME, and that before /tmp."""
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     environ = {name: str(tmp_path / name) for name in ("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME")}
-    found = []
+    directories = []
     for name in [*environ, "none"]:
-        found.append(code_cache.write("loops.o", CODE, environ))
-        assert (CODE, found[-1]) == code_cache.read("loops.o", environ)
+        directories.append(code_cache.write("loops.o", CODE, environ))
+        assert (CODE, directories[-1]) == code_cache.read("loops.o", environ)
         environ.pop(name, None)
 
     expected = ["KFETCH_CACHE", "XDG_CACHE_HOME/kfetch", "HOME/.cache/kfetch"]
     expected.append(f"tmp/kfetch-{os.getuid()}")
-    assert [tmp_path / each / "code" for each in expected] == found
+    assert [tmp_path / name / "code" for name in expected] == directories
 
 
 @pytest.mark.parametrize("level", ["cache", "cache/code", "cache/code/loops.o"])
@@ -44,10 +44,10 @@ def test_place_must_be_private(
     owner = {"another user's": os.getuid() + 1, "root's": 0}.get(flaw)
     if owner is not None:
         _owned(monkeypatch, tmp_path / level, owner)
-    found = code_cache.read("loops.o", environ)
+    cached = code_cache.read("loops.o", environ)
     again = code_cache.write("loops.o", CODE, environ)
 
-    assert (found is not None) == (flaw == "root's")
+    assert (cached is not None) == (flaw == "root's")
     elsewhere = flaw != "root's" and level != "cache/code/loops.o"
     assert (again == tmp_path / "tmp" / f"kfetch-{os.getuid()}" / "code") == elsewhere
 
@@ -56,17 +56,17 @@ def _owned(monkeypatch: pytest.MonkeyPatch, path: Path, owner: int) -> None:
     """That path belongs to another user, as far as the cache can see."""
     number, real = path.lstat().st_ino, code_cache._is_private
 
-    def seen(state: os.stat_result) -> bool:
+    def is_private(state: os.stat_result) -> bool:
         as_list = list(state[:10])
         if state.st_ino == number:
             as_list[4] = owner
         return real(os.stat_result(as_list))
 
-    monkeypatch.setattr(code_cache, "_is_private", seen)
+    monkeypatch.setattr(code_cache, "_is_private", is_private)
 
 
 def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no directory can be made nothing is kept, and nothing fails."""
+    """Without a usable directory nothing is cached, and nothing fails."""
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "file"))
     environ = {name: str(tmp_path / "file") for name in ("KFETCH_CACHE", "HOME")}
@@ -90,8 +90,8 @@ def test_old_code_makes_way(tmp_path: Path) -> None:
     code_cache.write("16.o", CODE, environ)
     code_cache.write("17.o", CODE, environ)
 
-    found = {path.name for path in directory.iterdir()}
-    assert {f"{number}.o" for number in (0, *range(3, 18))} | {"README", "young.new"} == found
+    names = {path.name for path in directory.iterdir()}
+    assert {f"{number}.o" for number in (0, *range(3, 18))} | {"README", "young.new"} == names
 
 
 def test_pruning_side_by_side(tmp_path: Path) -> None:

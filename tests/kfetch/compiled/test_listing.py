@@ -45,12 +45,12 @@ def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None
         make_slice(b""),
         make_slice(b"".join(many), start=100, end=103),
     ]
-    found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
+    decoded = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
-    assert found is not None
+    assert decoded is not None
     expected = [n for n in range(300) if n != 7] + [100, 101, 102]
-    assert expected == found.column("offset").to_pylist()
-    assert [b"%d" % n for n in expected] == found.column("value").to_pylist()
+    assert expected == decoded.column("offset").to_pylist()
+    assert [b"%d" % n for n in expected] == decoded.column("value").to_pylist()
 
 
 def test_what_python_opens_and_what_it_does_not_keep_their_order() -> None:
@@ -58,17 +58,17 @@ def test_what_python_opens_and_what_it_does_not_keep_their_order() -> None:
     plain, packed = batch(record(), record(1)), batch(record(), record(1), codec="zstd")
     tps = [TopicPartition(f"topic-{n % 2}", n) for n in range(200)]
     slices = [make_slice(packed if n % 3 == 1 else plain, tp=tp) for n, tp in enumerate(tps)]
-    found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
+    decoded = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
-    assert found is not None
+    assert decoded is not None
     expected = [tp for tp in tps for _ in range(2)]
-    topics, partitions = (found.column(name).to_pylist() for name in ("topic", "partition"))
+    topics, partitions = (decoded.column(name).to_pylist() for name in ("topic", "partition"))
     assert expected == list(map(TopicPartition, topics, partitions))
 
 
 @pytest.mark.parametrize("where", ["before the range", "control"])
 def test_batches_without_rows_are_checked_too(where: str) -> None:
-    """A damaged batch of which no row is wanted is an error from either way in."""
+    """A damaged batch without a row in range is an error, from slices and from sections."""
     attributes = CONTROL if where == "control" else 0
     data = bytearray(batch(record(value=b"\0\0\0\0\0\1"), attributes=attributes))
     data[-2] ^= 1

@@ -16,9 +16,9 @@ EDGES = [0, 1, 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 8191, 8192, 8193, 12
 def blobs(seed: int) -> list[bytes | None]:
     """Random bytes of all those lengths, and nulls, mixed."""
     rng = random.Random(seed)
-    found = [None, *(rng.randbytes(size) for size in EDGES)]
-    rng.shuffle(found)
-    return found
+    blobs_and_none = [None, *(rng.randbytes(size) for size in EDGES)]
+    rng.shuffle(blobs_and_none)
+    return blobs_and_none
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -32,10 +32,10 @@ def test_every_length_keeps_its_bytes(decode: Decode, codec: str) -> None:
         for n, (value, key, pairs) in enumerate(zip(values, keys, headers, strict=True))
     ]
     packed = [batch(*made[at : at + 4], base=at, codec=codec) for at in range(0, len(made), 4)]
-    found = decode([make_slice(b"".join(packed))])
+    rows = decode([make_slice(b"".join(packed))])
 
-    assert (keys, values) == ([row[0] for row in found], [row[1] for row in found])
-    assert headers == [row[-1] for row in found]
+    assert (keys, values) == ([row[0] for row in rows], [row[1] for row in rows])
+    assert headers == [row[-1] for row in rows]
 
 
 def test_topics_of_every_length(decode: Decode) -> None:

@@ -22,9 +22,9 @@ def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
     """A process that finds compiled code in its cache decodes without importing numba."""
     ours = native.load()
     environ = cache_environ(tmp_path)
-    kept = code_cache.read(native._name(), os.environ)
-    assert kept is not None
-    code_cache.write(native._name(), kept[0], environ)
+    cached = code_cache.read(native._name(), os.environ)
+    assert cached is not None
+    code_cache.write(native._name(), cached[0], environ)
     code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding\n"
     ran = subprocess.run(
         [sys.executable, "-c", code + "print(*decoding.load())"],
@@ -32,7 +32,7 @@ def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert ("", f"False {tmp_path}/cache/code\n") == (ran.stderr, ran.stdout)
-    assert ours.directory == str(kept[1])
+    assert ours.directory == str(cached[1])
 
 
 @pytest.mark.parametrize("damage", ["none", "missing", "cut", "flipped", "empty", "a link"])
@@ -41,9 +41,9 @@ def test_damaged_code_is_compiled_anew(
 ) -> None:
     """Code whose digest is wrong never runs: it is compiled and replaced."""
     environ = cache_environ(tmp_path)
-    kept = code_cache.read(native._name(), os.environ)
-    assert kept is not None
-    directory = code_cache.write(native._name(), kept[0], environ)
+    cached = code_cache.read(native._name(), os.environ)
+    assert cached is not None
+    directory = code_cache.write(native._name(), cached[0], environ)
     assert directory is not None
     file = directory / native._name()
     data = file.read_bytes()
@@ -57,10 +57,10 @@ def test_damaged_code_is_compiled_anew(
     monkeypatch.setenv("KFETCH_CACHE", environ["KFETCH_CACHE"])
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(native, "_compile", lambda: kept[0])
-    found = native.load.__wrapped__()
+    monkeypatch.setattr(native, "_compile", lambda: cached[0])
+    loops = native.load.__wrapped__()
 
-    assert (damage != "none", str(directory)) == (found.compiled, found.directory)
+    assert (damage != "none", str(directory)) == (loops.compiled, loops.directory)
     assert data == file.read_bytes()
     assert not file.is_symlink()
 

@@ -1,4 +1,4 @@
-"""What is not a sound batch: each fault by hand, then thousands of random ones."""
+"""Damaged batches: every fault by hand, then thousands of random ones."""
 
 from __future__ import annotations
 
@@ -269,13 +269,13 @@ def test_mutations_checked(decode: Decode, codec: str) -> None:
     for _ in range(200):
         # The base offset and the epoch lie outside the CRC: brokers write them later.
         damaged = data[:second] + _mutation(rng, data[second:], first=16)
-        found = _outcome(decode, [make_slice(damaged)], check_crcs=True)
+        outcome = _outcome(decode, [make_slice(damaged)], check_crcs=True)
 
-        if isinstance(found, list):
-            assert right[: len(found)] == found
-            assert len(found) in (6, 12)
+        if isinstance(outcome, list):
+            assert right[: len(outcome)] == outcome
+            assert len(outcome) in (6, 12)
         else:
-            assert issubclass(found[0], WireError)
+            assert issubclass(outcome[0], WireError)
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -293,8 +293,8 @@ def test_extent_grows_with_the_bytes() -> None:
     """The walk counts complete batches only, wherever the reply is cut."""
     batches = [batch(record(), base=10 * i, epoch=i, last_delta=i) for i in range(4)]
     data, ends = b"".join(batches), [0]
-    for each in batches:
-        ends.append(ends[-1] + len(each))
+    for encoded in batches:
+        ends.append(ends[-1] + len(encoded))
     for count, (low, high) in enumerate(pairwise([*ends, len(data) + 1])):
         last = count - 1
         expected = Extent(

@@ -133,16 +133,18 @@ def test_slices_become_one_batch(decode: Decode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "wanted"),
+    ("start", "end", "expected_offsets"),
     [(0, 9, range(9)), (4, 9, range(4, 9)), (0, 4, range(4)), (4, 5, [4]), (5, 5, []),
      (9, 20, []), (3, 6, range(3, 6)), (0, 0, [])],
 )  # fmt: skip
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_range(decode: Decode, start: int, end: int, wanted: list[int], codec: str) -> None:
+def test_range(
+    decode: Decode, start: int, end: int, expected_offsets: list[int], codec: str
+) -> None:
     """Records below the start, or at the end and past it, are dropped."""
     data = b"".join(batch(*THREE, base=base, codec=codec) for base in (0, 3, 6))
 
-    assert list(wanted) == [r[4] for r in decode([make_slice(data, start, end)])]
+    assert list(expected_offsets) == [r[4] for r in decode([make_slice(data, start, end)])]
 
 
 def test_batches_past_the_end_are_not_opened(decode: Decode) -> None:
@@ -218,7 +220,7 @@ def test_timestamp_of_a_dropped_record(decode: Decode) -> None:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_size_limit(decode: Decode, headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch too large for Arrow's 32-bit offsets is refused before memory is taken."""
+    """A batch too large for Arrow's 32-bit offsets raises KfetchError before memory is allocated."""
     data = batch(record(key=b"k" * 10, value=b"v" * 20, headers=[(b"h" * 3, b"i" * 4)]))
     size = 36 + 10 + 20 + len(TP.topic) + (8 + 3 + 4 if headers else 0)
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size)

@@ -78,15 +78,15 @@ def test_old_codecs(decode: Decode, codec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "wanted"),
+    ("start", "end", "expected_offsets"),
     [(0, 30, [10, 11, 12, 20, 21, 22]), (11, 21, [11, 12, 20]), (0, 11, [10]), (12, 20, [12]),
      (13, 20, []), (0, 10, []), (22, 23, [22])],
 )  # fmt: skip
-def test_old_range(decode: Decode, start: int, end: int, wanted: list[int]) -> None:
-    """A wrapper's offset is its last: one past the range's end may hold wanted records."""
+def test_old_range(decode: Decode, start: int, end: int, expected_offsets: list[int]) -> None:
+    """A wrapper's offset is its last: one past the range's end may hold records in range."""
     data = wrapped(12, *THREE) + wrapped(22, *THREE)
 
-    assert wanted == [found[4] for found in decode([make_slice(data, start, end)])]
+    assert expected_offsets == [fields[4] for fields in decode([make_slice(data, start, end)])]
 
 
 def test_old_wrappers_past_the_end_are_not_opened(decode: Decode) -> None:
@@ -99,10 +99,10 @@ def test_old_wrappers_past_the_end_are_not_opened(decode: Decode) -> None:
 def test_old_extent() -> None:
     """The next offset follows the last message's; old formats know no leader epoch."""
     data = wrapped(12, *THREE) + message(17)
-    found = extent(memoryview(data + b"\0" * 20), 11)
+    reach = extent(memoryview(data + b"\0" * 20), 11)
 
     assert (18, -1, len(data), 2) == (
-        *(found.next_offset, found.leader_epoch, found.size, found.batches),
+        *(reach.next_offset, reach.leader_epoch, reach.size, reach.batches),
     )
 
 
@@ -168,15 +168,15 @@ MESSAGE = st.tuples(st.integers(1, 300), MAYBE, MAYBE, st.integers(-1, 2**45))
 
 @given(st.lists(MESSAGE, min_size=1, max_size=8), st.integers(0, 1), st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> None:
+def test_old_round_trip(messages: list, magic: int, packed: bool, is_log_append: bool) -> None:
     """Any messages come back, bare or wrapped, in v0 and v1."""
-    inner, expected, offset, bits = [], [], 0, LOG_APPEND_TIME if late and magic else 0
-    for gap, key, value, time in found:
+    inner, expected, offset, bits = [], [], 0, LOG_APPEND_TIME if is_log_append and magic else 0
+    for gap, key, value, time in messages:
         offset += gap
         own = bits if not packed else 0
         inner.append(message(offset, value, key, magic=magic, time=time, attributes=own))
-        stamp = (T0 + 9 if late and packed else time) if magic else -1
-        kind = int(late) if magic else -1
+        stamp = (T0 + 9 if is_log_append and packed else time) if magic else -1
+        kind = int(is_log_append) if magic else -1
         expected.append(row(offset, value, key, time=stamp, kind=kind))
     data = b"".join(inner)
     if packed:
@@ -191,7 +191,7 @@ def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> No
 def test_any_message_set(data: bytes, magic: int) -> None:
     """Any bytes as a message set are rewritten or a clean error."""
     try:
-        found = legacy.to_v2(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
+        records = legacy.to_v2(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
     except CorruptBatch:
         return
-    assert found.record_count > 0
+    assert records.record_count > 0

@@ -59,8 +59,8 @@ def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
     for tp, batches, base, tail in slices:
         data, rows, first = b"", [], base
         for spec in batches:
-            more, found, base = _build(base + spec["gap"], spec, tp)
-            data, rows = data + more, rows + found
+            more, more_rows, base = _build(base + spec["gap"], spec, tp)
+            data, rows = data + more, rows + more_rows
         start = draw.draw(st.integers(first, base + 1))
         end = draw.draw(st.integers(start, base + 1))
         expected += [row for row in rows if start <= row[4] < end]
@@ -104,9 +104,9 @@ def test_every_time(time: int) -> None:
     data = batch(record(), base_time=time)
     fits = abs(time) * 1000 < 2**63
     for name in ("reference", "kernel"):
-        found = _outcome(name, data)
+        outcome = _outcome(name, data)
         expected = (
             [(None, b"v", "clicks", 3, 0, time * 1000, 0, None)] if fits else "MalformedTimestamp"
         )
 
-        assert expected == (found[0] if isinstance(found, tuple) else found)
+        assert expected == (outcome[0] if isinstance(outcome, tuple) else outcome)

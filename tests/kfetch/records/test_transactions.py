@@ -1,4 +1,4 @@
-"""read_committed: which batches are left out, given what the reply lists as aborted."""
+"""read_committed: the decoder leaves out the batches of transactions that a reply lists."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ CASES: dict[str, tuple[bytes, list[tuple[int, int]], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("reply", "aborted", "wanted"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("reply", "aborted", "expected_offsets"), CASES.values(), ids=CASES)
 def test_committed(
-    decode: Decode, reply: bytes, aborted: list[tuple[int, int]], wanted: list[int]
+    decode: Decode, reply: bytes, aborted: list[tuple[int, int]], expected_offsets: list[int]
 ) -> None:
     """Records of aborted transactions, and no others, are left out."""
 
-    assert wanted == committed(decode, reply, *aborted)
+    assert expected_offsets == committed(decode, reply, *aborted)
 
 
 def test_markers_below_the_start_count(decode: Decode) -> None:

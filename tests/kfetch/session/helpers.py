@@ -16,7 +16,7 @@ B0, B1 = TopicPartition("b", 0), TopicPartition("b", 1)
 
 
 def at(offset: int, topic_id: UUID = NO_TOPIC_ID) -> FetchPosition:
-    """A position; without a topic id unless one is given."""
+    """A position; without a topic id unless the caller passes one."""
     return FetchPosition(topic_id=topic_id, offset=offset, max_bytes=100)
 
 

@@ -41,7 +41,7 @@ def test_first_plan_is_full_and_in_order() -> None:
 
 
 def test_incremental_plan_names_only_what_changed() -> None:
-    """An altered and a new partition are sent, one given up is forgotten, the rest is implied."""
+    """An altered and a new partition are sent, a removed one is forgotten, the rest is implied."""
     session = opened({A0: at(0, ID_A), A1: at(0, ID_A), B0: at(0, ID_B)})
     plan = session.plan({B1: at(0, ID_B), A1: None, A0: at(5, ID_A)})
 
@@ -305,7 +305,7 @@ def test_omitted_partition_makes_a_full_reply_invalid() -> None:
 
 
 def test_strange_partitions_and_ids_make_a_reply_invalid() -> None:
-    """A partition that was not asked for, or a topic id never heard of, is told as such."""
+    """A partition that was not asked for, or a topic id never heard of, is named in the problem."""
     session = opened({A0: at(0, ID_A)})
     reply = SessionReply(session_id=7, partitions=[(ID_A, 0), (ID_A, 1), (ID_B, 0)])
     outcome = session.accept(session.plan({}), reply)
@@ -340,7 +340,7 @@ def test_partition_twice_in_a_reply_is_one() -> None:
 
 
 def test_negative_session_id_is_none() -> None:
-    """No broker hands out an id below 0: taken as no session."""
+    """An id below 0 counts as no session: no broker uses one."""
     session = FetchSession()
 
     assert SessionEvent.REFUSED == exchange(session, {A0: at(0)}, session_id=-5).event

@@ -35,16 +35,16 @@ class ClientAndBroker(RuleBasedStateMachine):
         slots=st.sampled_from([4 * SHARDS, SHARDS, 0]),
         topic_ids=st.sampled_from([True, True, True, False]),
         orphan=st.sampled_from([0, 55]),
-        wanted=st.integers(1, len(SPREAD)),
+        partition_count=st.integers(1, len(SPREAD)),
     )
-    def start(self, slots: int, topic_ids: bool, orphan: int, wanted: int) -> None:
+    def start(self, slots: int, topic_ids: bool, orphan: int, partition_count: int) -> None:
         self.broker = Broker(slots)
         self.client = FetchSession(topic_ids=topic_ids, orphan=orphan)
         self.topic_ids = topic_ids
         self.now_ms = 0
         self.answers = 0
         self.created = 0
-        self.wanted: dict[TopicPartition, FetchPosition] = {}
+        self.positions: dict[TopicPartition, FetchPosition] = {}
         self.changes: dict[TopicPartition, FetchPosition | None] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.flight: tuple[FetchPlan, dict[TopicPartition, FetchPosition | None]] | None = None
@@ -52,47 +52,47 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.ends_when_served: dict[TopicPartition, int] = {}
         for topic in TOPICS:
             self.recreate(topic)
-        for tp in SPREAD[:wanted]:
+        for tp in SPREAD[:partition_count]:
             self.add(tp, True)
 
-    # -- what the caller wants ------------------------------------------------------------
+    # -- what the caller reads ------------------------------------------------------------
 
     def may_use_ids(self) -> bool:
-        known = all(position.topic_id != NO_TOPIC_ID for position in self.wanted.values())
+        known = all(position.topic_id != NO_TOPIC_ID for position in self.positions.values())
         return known and self.topic_ids
 
-    def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
+    def set_position(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         self.changes[tp] = position
         if position is None:
-            self.wanted.pop(tp, None)
+            self.positions.pop(tp, None)
         else:
-            self.wanted[tp] = position
+            self.positions[tp] = position
 
     @rule(tp=tps, knows_id=st.sampled_from([True, True, True, True, False]))
     def add(self, tp: TopicPartition, knows_id: bool) -> None:
         topic_id = self.broker.topics[tp.topic] if knows_id else NO_TOPIC_ID
-        self.want(tp, FetchPosition(topic_id=topic_id, offset=0, max_bytes=100))
+        self.set_position(tp, FetchPosition(topic_id=topic_id, offset=0, max_bytes=100))
 
     @rule(tp=tps, offset=st.integers(0, 9), epoch=st.integers(-1, 2))
     def move(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        if held := self.wanted.get(tp):
-            self.want(tp, replace(held, offset=offset, leader_epoch=epoch))
+        if held := self.positions.get(tp):
+            self.set_position(tp, replace(held, offset=offset, leader_epoch=epoch))
 
     @rule(tp=tps)
     def forget(self, tp: TopicPartition) -> None:
-        self.want(tp, None)
+        self.set_position(tp, None)
 
     @rule()
     def forget_all(self) -> None:
-        for tp in list(self.wanted):
-            self.want(tp, None)
+        for tp in list(self.positions):
+            self.set_position(tp, None)
 
     @rule(topic=st.sampled_from(TOPICS))
     def follow_topic(self, topic: str) -> None:
         """The caller learns the ids of a topic that was re-created, or that it had no id of."""
         topic_id = self.broker.topics[topic]
-        for tp in [tp for tp in self.wanted if tp.topic == topic]:
-            self.want(tp, replace(self.wanted[tp], topic_id=topic_id, offset=0))
+        for tp in [tp for tp in self.positions if tp.topic == topic]:
+            self.set_position(tp, replace(self.positions[tp], topic_id=topic_id, offset=0))
 
     # -- what happens to the broker -------------------------------------------------------
 
@@ -156,7 +156,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         assert plan == self.client.plan(self.changes)
         assert before == (repr(self.client), dict(self.client.partitions))
 
-        assert self.may_use_ids() is plan.uses_topic_ids or not self.wanted
+        assert self.may_use_ids() is plan.uses_topic_ids or not self.positions
 
         self.flight = plan, dict(self.changes)
         self.response = self.broker.fetch(plan, now_ms=self.now_ms, throttle_ms=throttle_ms)
@@ -165,7 +165,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         }
 
         if self.broker.served is not None:
-            assert as_held(self.wanted, plan.uses_topic_ids) == self.broker.served
+            assert as_held(self.positions, plan.uses_topic_ids) == self.broker.served
 
     @rule()
     @precondition(lambda self: self.flight is None)
@@ -204,7 +204,7 @@ class ClientAndBroker(RuleBasedStateMachine):
     def receive(self, twice: bool = False, stranger: bool = False) -> None:
         assert self.flight is not None
         assert self.response is not None
-        plan, given = self.flight
+        plan, planned_changes = self.flight
         reply = self.response.reply
         partitions = list(reply.partitions) * (1 + twice)
         partitions += [("never asked for", 0)] * stranger
@@ -212,7 +212,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         self.flight = None
         if outcome.accepted:
-            self.use(plan, given, set(outcome.partitions.values()))
+            self.use(plan, planned_changes, set(outcome.partitions.values()))
 
             assert set(reply.partitions) == set(outcome.partitions)
 
@@ -222,24 +222,24 @@ class ClientAndBroker(RuleBasedStateMachine):
     def use(
         self,
         plan: FetchPlan,
-        given: dict[TopicPartition, FetchPosition | None],
-        told: set[TopicPartition],
+        planned_changes: dict[TopicPartition, FetchPosition | None],
+        replied: set[TopicPartition],
     ) -> None:
         """What a caller does with an accepted reply."""
         assert self.response is not None
-        for tp, change in given.items():
+        for tp, change in planned_changes.items():
             if tp in self.changes and self.changes[tp] == change:
                 del self.changes[tp]
-        self.ends.update({tp: self.ends_when_served[tp] for tp in told})
+        self.ends.update({tp: self.ends_when_served[tp] for tp in replied})
         self.ends = {tp: end for tp, end in self.ends.items() if tp in self.client.partitions}
-        self.check_nothing_missed(plan, told)
+        self.check_nothing_missed(plan, replied)
 
-    def check_nothing_missed(self, plan: FetchPlan, told: set[TopicPartition]) -> None:
+    def check_nothing_missed(self, plan: FetchPlan, replied: set[TopicPartition]) -> None:
         """A partition that the broker left out has the high watermark that we know."""
         assert self.response is not None
         if self.response.reply.throttle_ms or self.broker.served is None:
             return
-        for tp in set(self.client.partitions) - told:
+        for tp in set(self.client.partitions) - replied:
             assert self.ends_when_served[tp] == self.ends.get(tp), tp
 
     @rule()
@@ -251,7 +251,7 @@ class ClientAndBroker(RuleBasedStateMachine):
             return
         self.answers += 1
         outcome = self.client.accept(plan, self.broker.fetch(plan, now_ms=self.now_ms).reply)
-        self.changes = dict(self.wanted)
+        self.changes = dict(self.positions)
         self.ends.clear()
 
         assert SessionEvent.CLOSED == outcome.event
@@ -285,10 +285,10 @@ class ClientAndBroker(RuleBasedStateMachine):
 
     @invariant()
     def changes_survive(self) -> None:
-        """Acknowledged partitions and the caller's changes are together all that is wanted."""
+        """Acknowledged positions and the changes add up to the caller's positions."""
         together = {**self.client.partitions, **self.changes}
         if self.flight is None:
-            assert self.wanted == {tp: p for tp, p in together.items() if p is not None}
+            assert self.positions == {tp: p for tp, p in together.items() if p is not None}
 
     def teardown(self) -> None:
         """Every change is known to the broker after a few requests that nothing disturbs."""
@@ -300,11 +300,11 @@ class ClientAndBroker(RuleBasedStateMachine):
             self.send()
             self.receive()
 
-        assert self.wanted == self.client.partitions
-        assert self.broker.served is None or as_held(self.wanted, self.keyed()) == (
+        assert self.positions == self.client.partitions
+        assert self.broker.served is None or as_held(self.positions, self.keyed()) == (
             self.broker.served
         )
-        assert not self.broker.slots or not self.wanted or self.settled()
+        assert not self.broker.slots or not self.positions or self.settled()
 
     def keyed(self) -> bool:
         return self.client.plan({}).uses_topic_ids

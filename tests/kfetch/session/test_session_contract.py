@@ -55,7 +55,7 @@ def test_version_must_follow_the_plan(version: int, position: FetchPosition) -> 
 
 
 def test_two_names_for_one_topic_id_are_refused() -> None:
-    """A reply by id could not be told apart, so such a plan raises SessionUsageError."""
+    """A reply by id would be ambiguous, so such a plan raises SessionUsageError."""
     with pytest.raises(SessionUsageError, match="share one topic id"):
         FetchSession().plan({A0: at(0, ID_A), B0: at(0, ID_A)})
     with pytest.raises(SessionUsageError, match="share one topic id"):

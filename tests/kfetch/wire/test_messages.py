@@ -1,4 +1,4 @@
-"""Metadata, ListOffsets and OffsetsForLeaderEpoch: every version, and codes given back as codes."""
+"""Metadata, ListOffsets and OffsetsForLeaderEpoch: every version, and error codes as values."""
 
 from __future__ import annotations
 
@@ -167,20 +167,20 @@ def test_epoch_ends_of_old_brokers(version: int) -> None:
     ],
 )
 def test_codes(code: int, retriable: bool) -> None:
-    """What each error code asks for; an unknown one is final."""
+    """The recovery of each error code; an unknown code is final."""
     assert retriable is codes.retriable(code)
-    told = codes.error(code, "fetching t-0", topic="t")
-    assert str(told).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
-    assert (code, retriable, "t") == (told.code, told.retriable, told.topic)
+    error = codes.error(code, "fetching t-0", topic="t")
+    assert str(error).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
+    assert (code, retriable, "t") == (error.code, error.retriable, error.topic)
     assert f"({code})" in codes.name(code)
 
 
 @pytest.mark.parametrize("code", [29, 30, 31, 33, 34, 53, 58, 65])
 def test_refusals_are_a_class_of_their_own(code: int) -> None:
-    """Who may not ask is told so by class: nobody has to look for words in the sentence."""
-    told = codes.error(code, "fetching t-0", topic="t")
-    assert type(told) is AccessRefused
-    assert not told.retriable
+    """Who may not ask is error so by class: nobody has to look for words in the sentence."""
+    error = codes.error(code, "fetching t-0", topic="t")
+    assert type(error) is AccessRefused
+    assert not error.retriable
 
 
 def test_a_denied_topic() -> None:

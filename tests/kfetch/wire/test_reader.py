@@ -109,7 +109,7 @@ def test_overlong_varint() -> None:
     ("flexible", "data"), [(False, b"\x7f\xff\xff\xff"), (True, b"\xff\xff\xff\xff\x0f")]
 )
 def test_lengths_are_not_trusted(flexible: bool, data: bytes) -> None:
-    """A count or a size beyond the frame is refused before memory is taken."""
+    """A count or a size beyond the frame is refused before memory is view."""
     with pytest.raises(ValueError, match="array claims"):
         Reader(memoryview(data), flexible=flexible).array()
     with pytest.raises(ValueError, match="bytes are wanted"):
@@ -121,9 +121,9 @@ def test_views_not_copies(data: bytes, flexible: bool) -> None:
     """Bytes that are handed out are views into the frame."""
     reader = Reader(memoryview(data), flexible=flexible)
     try:
-        taken = reader.bytes()
+        view = reader.bytes()
     except (ValueError, IndexError, struct.error):
         return
 
-    assert data is taken.obj
+    assert data is view.obj
     assert reader.remaining_bytes >= 0
