@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["start"]
 
-log = logging.getLogger("kfetch.run")
+log = logging.getLogger("kfetch_jobs.run")
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
