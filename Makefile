@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest faults bench fuzz clean
+.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest faults bench compare fuzz clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -71,6 +71,10 @@ BENCH ?= drain
 
 bench: setup ## A benchmark beside Spark's own connector: BENCH=drain, latency, trickle, idle, losses, requests, cold, memory, decode, planning
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
+
+# make compare BASE=HEAD~3 ARGS="--only drain"
+compare: setup ## drain, trickle, latency and decode of this tree and of BASE=<commit>, by turns
+	@$(PY) -m integration.benchmarks.against $(BASE) $(ARGS)
 
 fuzz: setup ## 200,000 damaged replies through both record decoders, four minutes at most
 	@$(PY) -m tests.kfetch.records.fuzz $(ARGS)
