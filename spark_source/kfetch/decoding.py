@@ -99,7 +99,10 @@ def decode(
         decode_slices = import_module(_MODULES["kernel"]).decode_slices
         checked = check_crcs or on_corrupt is not None
         with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
-            return decode_slices(slices, columns=columns, check_crcs=checked)
+            batch: pa.RecordBatch | None = decode_slices(
+                slices, columns=columns, check_crcs=checked
+            )
+            return batch
     in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
     if not in_range:
         return None

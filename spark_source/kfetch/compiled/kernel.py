@@ -118,7 +118,7 @@ def _row_buffers(table: Array) -> ColumnBuffers:
     return ColumnBuffers(*data, *data, 8 * rows, 8 * rows, 8 * rows)
 
 
-def _columns(buffers: ColumnBuffers, counts: list[int]) -> list[pa.Array]:
+def _columns(buffers: ColumnBuffers, counts: list[int]) -> list[pa.Array[Any]]:
     """Returns the columns key, value, offset and timestamp."""
     rows = counts[ROWS]
     ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
@@ -132,7 +132,7 @@ def _columns(buffers: ColumnBuffers, counts: list[int]) -> list[pa.Array]:
     ]
 
 
-def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array:
+def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array[Any]:
     ends, data, valid = buffers
     return arrow.column(kind, rows, valid if nulls else None, ends, data, nulls=nulls)
 
@@ -145,7 +145,7 @@ def _check_size(counts: list[int], columns: Columns) -> None:
     arrow.check_size(rows=counts[ROWS], headers=headers, data_bytes=size)
 
 
-def _constants(table: SectionTable, counts: list[int]) -> list[pa.Array]:
+def _constants(table: SectionTable, counts: list[int]) -> list[pa.Array[Any]]:
     """Returns the columns topic, partition and timestamp type: equal for all records of a batch."""
     rows = counts[ROWS]
     sizes = 4 * rows + 4, counts[TOPIC_BYTES], 4 * rows, 4 * rows
@@ -159,25 +159,31 @@ def _constants(table: SectionTable, counts: list[int]) -> list[pa.Array]:
     ]
 
 
-def _leader_epochs(table: Array) -> pa.Array:
+def _leader_epochs(table: Array) -> pa.Array[Any]:
     epochs = np.repeat(table[:, LEADER_EPOCH].astype(np.int32), table[:, ROWS_WRITTEN])
     known = epochs != NO_EPOCH  # pa.array(epochs, mask) imports pandas, which takes a second
     nulls = len(epochs) - int(known.sum())
-    valid = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
-    return arrow.column(pa.int32(), len(epochs), valid, pa.py_buffer(epochs), nulls=nulls)
+    valid = _buffer_of(np.packbits(known, bitorder="little")) if nulls else None
+    return arrow.column(pa.int32(), len(epochs), valid, _buffer_of(epochs), nulls=nulls)
 
 
-def _sizes(column: pa.Array) -> pa.Array:
+def _buffer_of(numbers: Any) -> pa.Buffer:
+    return pa.py_buffer(numbers)
+
+
+def _sizes(column: pa.Array[Any]) -> pa.Array[Any]:
     """Returns the bytes of each value; null for a null."""
-    valid, ends, _ = column.buffers()
-    sizes = pa.py_buffer(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
+    buffers: Any = column.buffers()
+    valid, ends, _ = buffers
+    sizes = _buffer_of(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
     return arrow.column(pa.int32(), len(column), valid, sizes, nulls=column.null_count)
 
 
-def _headers_column(table: SectionTable, positions: int, counts: list[int]) -> pa.Array:
+def _headers_column(table: SectionTable, positions: int, counts: list[int]) -> pa.Array[Any]:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
-        return pa.nulls(rows, arrow.SCHEMA_WITH_HEADERS.field("headers").type)
+        no_headers: pa.Array[Any] = pa.nulls(rows, arrow.HEADERS_TYPE)
+        return no_headers
     ends, bits = 4 * total + 4, _bytes_of_bits(total)
     sizes = [4 * rows + 4, _bytes_of_bits(rows)]
     sizes += [ends, counts[HEADER_KEY_BYTES], ends, counts[HEADER_VALUE_BYTES], bits]

@@ -220,7 +220,7 @@ def test_timestamp_of_a_dropped_record(decode: Decode) -> None:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_size_limit(decode: Decode, headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch too large for Arrow's 32-bit offsets raises KfetchError before memory is allocated."""
+    """A batch too large for Arrow's 32-bit offsets raises KfetchError before it uses memory."""
     data = batch(record(key=b"k" * 10, value=b"v" * 20, headers=[(b"h" * 3, b"i" * 4)]))
     size = 36 + 10 + 20 + len(TP.topic) + (8 + 3 + 4 if headers else 0)
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size)
