@@ -30,7 +30,7 @@ from kfetch.offsets import Position
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.source import KfetchStreamReader
 from kfetch.watch.driver import Driver
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.poller import Poller
 from kfetch.watch.watch import Watch
 
@@ -39,7 +39,7 @@ TOPIC = "planned"
 LIMIT = ReadAllAvailable()
 
 
-class MadeUpLog(Log):
+class MadeUpLookup(OffsetLookup):
     """Partitions led by three brokers in turn, each with 1,000 records at the start."""
 
     def __init__(self, options: parsing.SourceOptions, partitions: int) -> None:
@@ -49,13 +49,13 @@ class MadeUpLog(Log):
         brokers = {broker.node_id: broker for broker in BROKERS}
         self._view = ClusterView(brokers=brokers, topics={TOPIC: topic})
 
-    def view(self) -> ClusterView:
+    def cluster_view(self) -> ClusterView:
         return self._view
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return {tp: Position(1000, 5) for tp in partitions}
 
-    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return {tp: Position(0, 5) for tp in partitions}
 
     def epoch_ends(self, epochs: Any) -> dict[TopicPartition, Any]:
@@ -65,22 +65,22 @@ class MadeUpLog(Log):
 class ToldWatch(Watch):
     """A watch that does not poll, but is told."""
 
-    def _begin(self, poller: Poller) -> None:
+    def _start(self, poller: Poller) -> None:
         """Nobody polls."""
 
-    def wait(self, seconds: float) -> bool:
+    def wait_for_change(self, timeout_s: float) -> bool:
         """Nothing comes."""
         return False
 
     def tell(self, moved: dict[TopicPartition, int]) -> None:
         """Replies with these high watermarks."""
         for index, broker in enumerate(BROKERS):
-            self.orders(broker)  # as if the last poll had carried them
+            self.take_position_changes(broker)  # as if the last poll had carried them
             replies = {tp: _reply(end) for tp, end in moved.items() if tp.partition % 3 == index}
             reply = FetchReply(
                 version=18, throttle_ms=0, error=0, session_id=1, partitions=(), endpoints={}
             )
-            self.replied(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
+            self.accept_reply(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
 
 
 def _reply(end: int) -> PartitionReply:
@@ -106,7 +106,7 @@ def measure(partitions: int, moved: int, rounds: int) -> dict[str, float]:
     )
     watch = ToldWatch(options)
     reader = KfetchStreamReader(options)
-    reader._driver = Driver(options, watch, MadeUpLog(options, partitions))
+    reader._driver = Driver(options, watch, MadeUpLookup(options, partitions))
     start = json.dumps(reader.initialOffset())
     began = time.perf_counter()
     reader.latestOffset(json.loads(start), LIMIT)
@@ -137,7 +137,7 @@ def one_round(
         times[name].append((time.perf_counter() - began) * 1000)
         return done
 
-    known = {tp: watch.end(tp) for tp in ends}
+    known = {tp: watch.log_end(tp) for tp in ends}
     news = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
     timed("tell", lambda: watch.tell(news))
     given, given_again = timed("json", lambda: (json.loads(start), json.loads(start)))

@@ -99,7 +99,7 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
 
     assert numbered("kept", KEPT) + numbered("lost", LOST) == before.values
     assert f"LogTruncated: {unclean.topic}-0 was truncated at offset {KEPT} " in str(failed.value)
-    assert f"below offset {KEPT + LOST} that was reached under epoch" in str(failed.value)
+    assert f"The records up to offset {KEPT + LOST}, of leader epoch" in str(failed.value)
     assert numbered("new", NEW) == after.values
     assert [] == again.rows
 

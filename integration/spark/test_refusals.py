@@ -106,7 +106,7 @@ def test_a_topic_that_does_not_exist_fails_the_query(
 
     assert (
         "NoSuchPartition: never-created: no such topic or partition at "
-        f"{kafka.bootstrap_servers}; create it, or mend the options subscribe or assign"
+        f"{kafka.bootstrap_servers}; create it, or correct the options subscribe or assign"
     ) in failure(source, tmp_path)
 
 

@@ -50,7 +50,7 @@ def look(driver: Driver, start: Offsets, seconds: float) -> Offsets:
     """Ask for the latest offset again and again, as Spark does, for some time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        start = driver.latest(start, None) or start
+        start = driver.next_end(start, None) or start
         time.sleep(0.01)
     return start
 
@@ -63,7 +63,7 @@ def test_a_thousand_idle_partitions_cost_nothing(
     with proxied(tmp_path / "kafka") as (_, proxy, address):
         create(address, "idle", PARTITIONS)
         driver = driving(options(address, "idle"))
-        start = look(driver, driver.initial(), 2.0)
+        start = look(driver, driver.initial_offsets(), 2.0)
         proxy.taken()
         end = look(driver, start, SECONDS)
         counted = proxy.taken()
@@ -88,7 +88,7 @@ def test_an_open_transaction_keeps_the_long_poll(
     chosen = options(kafka.bootstrap_servers, name)
     chosen = replace(chosen, fetch=replace(chosen.fetch, read_committed=True))
     driver = driving(chosen)
-    start = look(driver, driver.initial(), 1.0)
+    start = look(driver, driver.initial_offsets(), 1.0)
     servers = {"bootstrap_servers": kafka.bootstrap_servers}
     with (
         closing(KafkaProducer(transactional_id=name, **servers)) as transactional,
@@ -102,9 +102,9 @@ def test_an_open_transaction_keeps_the_long_poll(
         start = look(driver, start, 4.0)
         polls = driver._watch.stats().incremental_requests - polls
         plain.send(name, b"beside", partition=1).get(30)
-        beside = driver.latest(start, None)
+        beside = driver.next_end(start, None)
         transactional.commit_transaction()
-        committed = beside and driver.latest(beside, None)
+        committed = beside and driver.next_end(beside, None)
 
     assert polls <= 4.0 / 0.5 + 2
     assert beside is not None

@@ -83,8 +83,8 @@ class Subscription:
     """A regular expression that is searched in topic names, not matched to all of them."""
     assigned: tuple[TopicPartition, ...] = ()
 
-    def wants(self, topic: str) -> bool:
-        """Whether a topic of this name belongs to the subscription."""
+    def includes(self, topic: str) -> bool:
+        """Return whether a topic of this name belongs to the subscription."""
         if self.pattern is not None:
             return re.search(self.pattern, topic) is not None
         return topic in self.topics or any(tp.topic == topic for tp in self.assigned)

@@ -47,7 +47,7 @@ from kfetch import options as parsing
 from kfetch.catalogue import no_effect
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import Split
-from kfetch.offsets import Documents
+from kfetch.offsets import DocumentCache
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,11 +143,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: Driver | None = None
-        self._documents = Documents()
+        self._documents = DocumentCache()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        return self._documents.write(self._planner().initial())
+        return self._documents.write(self._planner().initial_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
@@ -165,7 +165,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         once = isinstance(limit, ReadAllAvailable)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         least = None if once else self._options.min_offsets_per_trigger
-        end = self._planner().latest(self._documents.read(start), most, least)
+        end = self._planner().next_end(self._documents.read(start), most, least)
         return start if end is None else self._documents.write(end)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -174,7 +174,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The log ends as last seen, for Spark's progress; asks nobody."""
-        known = self._planner().last_known()
+        known = self._planner().known_log_ends()
         return None if known is None else known.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
@@ -190,7 +190,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Progress lives in Spark's checkpoint alone; but it tells that the query is busy."""
-        self._planner().committed()
+        self._planner().note_commit()
 
     def stop(self) -> None:
         """Close the driver's sessions and connections."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfetch.errors import CheckpointError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
-from kfetch.offsets import Documents, Offsets, Position, from_json
+from kfetch.offsets import DocumentCache, Offsets, Position, from_json
 
 ID = UUID(int=7)
 T0, T1, T10, U0 = (
@@ -243,7 +243,7 @@ def test_replaced_is_the_same_as_made_anew(found: Offsets, data: st.DataObject) 
     moved = {tp: data.draw(st.just(Position(7, 3))) for tp in data.draw(some)}
     moved |= data.draw(st.just({}) | positions)
     gone = [tp for tp in data.draw(some) if tp not in moved]
-    after = found.replaced(moved, gone=gone, topic_ids=found.topic_ids, sessions={1: (5, 2)})
+    after = found.with_moved(moved, gone=gone, topic_ids=found.topic_ids, sessions={1: (5, 2)})
     left = {tp: p for tp, p in found.positions.items() if tp not in gone} | moved
     anew = Offsets(positions=left, topic_ids=found.topic_ids, sessions={1: (5, 2)})
 
@@ -253,7 +253,7 @@ def test_replaced_is_the_same_as_made_anew(found: Offsets, data: st.DataObject) 
 
 def test_documents_know_what_they_have_seen() -> None:
     """The documents that went to Spark come back as the very offsets that they were."""
-    documents = Documents()
+    documents = DocumentCache()
     found = Offsets(positions={T0: Position(1, 0)}, topic_ids={"t": ID})
     sent = documents.write(found)
     plain = {"t": {"0": 1}}

@@ -215,7 +215,7 @@ def test_other_strategies(options: dict[str, str], expected: Subscription) -> No
 
 
 @pytest.mark.parametrize(
-    ("subscription", "topic", "wanted"),
+    ("subscription", "topic", "included"),
     [
         (Subscription(topics=("a", "b")), "b", True),
         (Subscription(topics=("a",)), "ab", False),
@@ -225,9 +225,9 @@ def test_other_strategies(options: dict[str, str], expected: Subscription) -> No
         (Subscription(assigned=(TopicPartition("a", 0),)), "b", False),
     ],
 )
-def test_wants(subscription: Subscription, topic: str, wanted: bool) -> None:
+def test_includes(subscription: Subscription, topic: str, included: bool) -> None:
     """A pattern is searched in a name, as the connector does; names must be the same."""
-    assert wanted is subscription.wants(topic)
+    assert included is subscription.includes(topic)
 
 
 @pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.treatment is Treatment.IGNORED])

@@ -84,7 +84,7 @@ CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
         {},
     ),
     (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
-    (beyond, OffsetBeyondLog, "t-0 stands at offset 3, but its log ends at 1", {}),
+    (beyond, OffsetBeyondLog, "t-0: offset 3 lies past the log end 1", {}),
 ]
 
 LOSSES = pytest.mark.parametrize(
@@ -98,13 +98,13 @@ class Reader:
     def __init__(self, kafka: LittleKafka, driver: Driver) -> None:
         self.kafka = kafka
         self.driver = driver
-        self.offsets = logged(driver.initial())
+        self.offsets = logged(driver.initial_offsets())
         self.values: list[bytes] = []
         self.last: Ranges = {}
 
     def batch(self) -> Offsets | None:
         """One micro-batch, if there is one."""
-        end = self.driver.latest(self.offsets, None)
+        end = self.driver.next_end(self.offsets, None)
         self.last = {}
         if end is not None:
             start, self.offsets = self.offsets, logged(end)

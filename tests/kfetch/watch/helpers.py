@@ -22,18 +22,18 @@ class HandWatch(Watch):
     So a test sees what the log is when it looks, and needs no patience.
     """
 
-    def _begin(self, poller: Poller) -> None:
+    def _start(self, poller: Poller) -> None:
         """Polled by hand."""
 
-    def take(self) -> set[TopicPartition]:
+    def take_changed(self) -> set[TopicPartition]:
         """Poll, twice because a hint may have moved partitions to another broker; then take."""
         for _ in range(2):
             for poller in list(self._pollers.values()):
                 if poller.poll() is None:
                     poller._fetcher.close()
-        return super().take()
+        return super().take_changed()
 
-    def wait(self, seconds: float) -> bool:
+    def wait_for_change(self, timeout_s: float) -> bool:
         """Nothing comes while nobody polls."""
         return False
 

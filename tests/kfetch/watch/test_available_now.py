@@ -19,14 +19,14 @@ from tests.kfetch.wire.little import LittleKafka
 
 def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
     """An AvailableNow query ends at the log ends of its first look-up, in as many batches."""
-    start = logged(driver.initial())
+    start = logged(driver.initial_offsets())
     driver.prepare_available_now()
     kafka.log(T0).append(b"before")
-    first = logged(driver.latest(start, 2))
+    first = logged(driver.next_end(start, 2))
     kafka.log(T0).append(b"after", b"after")
     kafka.log(T1).append(b"after")
     ends = [first]
-    while (end := driver.latest(ends[-1], 2)) is not None:
+    while (end := driver.next_end(ends[-1], 2)) is not None:
         ends.append(logged(end))
 
     assert {T0: 4, T1: 1} == at(ends[-1])
@@ -36,23 +36,23 @@ def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
 def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver) -> None:
     """An AvailableNow query fails when a planned partition vanishes, whatever the loss policy."""
     lenient = query(kafka, failOnDataLoss="false")
-    start = logged(lenient.initial())
+    start = logged(lenient.initial_offsets())
     lenient.prepare_available_now()
-    first = logged(lenient.latest(start, 1))
+    first = logged(lenient.next_end(start, 1))
     del kafka.topics["t"]
     with pytest.raises(PartitionGone, match="t-0, t-1: lost while an AvailableNow query"):
-        lenient.latest(first, 1)
+        lenient.next_end(first, 1)
 
 
 def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
     """Each preparation takes a new snapshot."""
     driver.prepare_available_now()
-    end = logged(driver.latest(logged(driver.initial()), None))
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
-    assert driver.latest(end, None) is None
+    assert driver.next_end(end, None) is None
     driver.prepare_available_now()
 
-    assert {T0: 4, T1: 1} == at(driver.latest(end, None))
+    assert {T0: 4, T1: 1} == at(driver.next_end(end, None))
 
 
 def cut(kafka: LittleKafka) -> None:
@@ -73,10 +73,10 @@ def test_available_now_that_shrinks(
 ) -> None:
     """An AvailableNow query fails when its end is lost while it reads, whatever the loss policy."""
     driver = query(kafka, failOnDataLoss="false")
-    start = logged(driver.initial())
+    start = logged(driver.initial_offsets())
     driver.prepare_available_now()
-    first = logged(driver.latest(start, 1))
+    first = logged(driver.next_end(start, 1))
     assert at(first) == {T0: 1, T1: 1}
     damage(kafka)
     with pytest.raises(kind, match="lost while an AvailableNow query was reading"):
-        driver.latest(first, 1)
+        driver.next_end(first, 1)

@@ -16,7 +16,7 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.watch import poller
 from kfetch.watch import watch as watching
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
 from tests.kfetch.watch.helpers import T0, T1
 from tests.kfetch.wire.little import LittleKafka
@@ -38,28 +38,28 @@ class Query:
             "fetchOffset.numRetries": "0",
         }
         options = parsing.parse(chosen | {n.replace("__", "."): v for n, v in given.items()})
-        self.log = Log(options)
+        self.log = OffsetLookup(options)
         self.watch = Watch(options)
-        self.watch.adopt(sessions)
+        self.watch.replace_sessions(sessions)
         self.changed: set[TopicPartition] = set()
         self.look()
         self.changed.clear()
 
     def look(self) -> None:
         """Take metadata, and place what is new."""
-        view = self.log.view()
-        new = self.watch.follow(view, self.log.partitions(view))
+        view = self.log.cluster_view()
+        new = self.watch.update_metadata(view, self.log.subscribed_partitions(view))
         leaders = {tp: view.leader(tp) for tp in new}
-        self.watch.place(self.log.ends(new), leaders, self.log.starts(new))
-        self.changed |= self.watch.take()
+        self.watch.watch_from(self.log.log_ends(new), leaders, self.log.log_starts(new))
+        self.changed |= self.watch.take_changed()
 
     def until(self, condition: Callable[[], object]) -> None:
         """Take what changes, until something is true."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline
-            self.watch.wait(0.01)
-            self.changed |= self.watch.take()
+            self.watch.wait_for_change(0.01)
+            self.changed |= self.watch.take_changed()
 
     def close(self) -> None:
         """End it."""
@@ -70,7 +70,7 @@ class Query:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The little Kafka does not wait, so pauses make the rhythm; they are short here."""
-    monkeypatch.setattr(poller, "pause_s", lambda **_: 0.002)
+    monkeypatch.setattr(poller, "poll_pause_s", lambda **_: 0.002)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_what_is_appended_becomes_known(kafka: LittleKafka, watched: Any) -> Non
     query = watched()
     for number in range(5):
         kafka.log(T0).append(b"%d" % number)
-        query.until(lambda n=number: query.watch.end(T0) == Position(4 + n, 0))
+        query.until(lambda n=number: query.watch.log_end(T0) == Position(4 + n, 0))
 
     assert T0 in query.changed
     assert [(0, 0, 1)] == [f for f in fetches(kafka) if f[1] == 0]
@@ -123,9 +123,9 @@ def test_after_news_a_session_rests_until_it_is_called(
     for end in (5, 6, 7):
         before = len(fetches(kafka))
         kafka.log(T0).append(b"not asked for yet")
-        assert query.watch.end(T0) == Position(end - 1, 0)
-        query.watch.refresh(PATIENCE_S)
-        assert query.watch.end(T0) == Position(end, 0)
+        assert query.watch.log_end(T0) == Position(end - 1, 0)
+        query.watch.poll_resting(PATIENCE_S)
+        assert query.watch.log_end(T0) == Position(end, 0)
         until_true(lambda: session.resting)
         assert before + 1 == len(fetches(kafka))
 
@@ -146,7 +146,7 @@ def test_a_broker_without_news_holds_nobody_up(kafka: LittleKafka, watched: Any)
     for poll in query.watch._pollers.values():
         poll.resting = True
     began = time.monotonic()
-    query.watch.refresh(0.02)
+    query.watch.poll_resting(0.02)
     assert time.monotonic() - began < 1.0
     kafka.nodes[1].always(FetchRequest, Close())
 
@@ -160,11 +160,11 @@ def test_a_moved_leader_is_followed(kafka: LittleKafka, watched: Any) -> None:
         kafka.log(T0).append(b"d")
         end = kafka.log(T0).end
         query.until(
-            lambda end=end, n=node: query.watch.end(T0) == Position(end, kafka.log(T0).epoch)
+            lambda end=end, n=node: query.watch.log_end(T0) == Position(end, kafka.log(T0).epoch)
         )
         assert node == query.watch.leader(T0).broker.node_id
 
-    assert not query.watch.unsettled
+    assert not query.watch.needs_metadata
 
 
 def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
@@ -172,10 +172,10 @@ def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
     kafka.hints = False
     query = watched()
     kafka.elect(T0, 2)
-    query.until(lambda: query.watch.unsettled)
+    query.until(lambda: query.watch.needs_metadata)
     polls = len(fetches(kafka))
     query.look()
-    query.until(lambda: query.watch.end(T0) is not None)
+    query.until(lambda: query.watch.log_end(T0) is not None)
 
     assert 2 == query.watch.leader(T0).broker.node_id
     assert len(fetches(kafka)) < polls + 10
@@ -187,7 +187,7 @@ def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.evict()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
 
     assert 2 == len([f for f in fetches(kafka) if f[1] == 0])
     query.until(lambda: query.watch.stats().sessions_lost == 2)  # one of each broker
@@ -205,7 +205,7 @@ def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> 
     kafka.nodes[1].always(FetchRequest, full)
     query = watched()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
     query.until(lambda: len(fetches(kafka)) > 8)
 
     assert {0} == {session for session, _, _ in fetches(kafka)}
@@ -219,14 +219,14 @@ def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.nodes[1].stop()
-    query.until(lambda: query.watch.unsettled)
+    query.until(lambda: query.watch.needs_metadata)
     kafka.log(T1).append(b"y")
-    query.until(lambda: query.watch.end(T1) == Position(2, 0))
-    assert Position(3, 0) == query.watch.end(T0)
+    query.until(lambda: query.watch.log_end(T1) == Position(2, 0))
+    assert Position(3, 0) == query.watch.log_end(T0)
 
     kafka.log(T0).append(b"d")
     kafka.nodes[1].start()
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
 
 
 def test_a_leader_that_stays_away_is_told(kafka: LittleKafka, watched: Any) -> None:
@@ -260,7 +260,7 @@ def test_a_bug_is_not_silent(
 ) -> None:
     """A poller that dies of a bug fails the query; it would look like an idle topic."""
     query = watched()
-    monkeypatch.setattr(query.watch, "replied", None)
+    monkeypatch.setattr(query.watch, "accept_reply", None)
     with pytest.raises(Exception, match=r"the watch of broker . .* died"):
         query.until(lambda: False)
 
@@ -335,17 +335,19 @@ def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
     options = replace(options, fetch=replace(options.fetch, read_committed=True))
     before = len(fetches(kafka))
     committed = Watch(options)
-    log = Log(options)
+    log = OffsetLookup(options)
     kafka.log(T0).stable = 2
-    view = log.view()
-    new = committed.follow(view, log.partitions(view))
-    committed.place({tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {})
+    view = log.cluster_view()
+    new = committed.update_metadata(view, log.subscribed_partitions(view))
+    committed.watch_from(
+        {tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {}
+    )
     deadline = time.monotonic() + PATIENCE_S
     while committed.log_start(T0) < 0 and time.monotonic() < deadline:
-        committed.wait(0.01)
+        committed.wait_for_change(0.01)
     committed.close()
     log.close()
 
     asked = [r for r in kafka.nodes[1].asked(FetchRequest)[before:] if r.isolation_level == 1]
     assert {2} == {p.fetch_offset for r in asked for t in r.topics for p in t.partitions}
-    assert Position(2, 0) == committed.end(T0)
+    assert Position(2, 0) == committed.log_end(T0)

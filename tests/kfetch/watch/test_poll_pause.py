@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfetch.watch.pace import pause_s
+from kfetch.watch.poll_pause import poll_pause_s
 
 IDLE = {"partitions": 1000, "full": False, "moved": 0, "record_bytes": 0, "took_s": 0.5}
 
@@ -28,4 +28,4 @@ IDLE = {"partitions": 1000, "full": False, "moved": 0, "record_bytes": 0, "took_
 def test_pauses(given: dict[str, object], seconds: float) -> None:
     """An idle poll is followed at once; news, size and records are paid for in time, a second at
     most."""
-    assert seconds == pytest.approx(pause_s(**(IDLE | given)))
+    assert seconds == pytest.approx(poll_pause_s(**(IDLE | given)))

@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def begun(kafka: LittleKafka, clock: Clock) -> tuple[Driver, Offsets]:
     """A query with maxTriggerDelay=5s whose first batch has read what there was."""
     driver = query(kafka, maxTriggerDelay="5s", **ALWAYS)
-    return driver, logged(driver.latest(logged(driver.initial()), None, 10))
+    return driver, logged(driver.next_end(logged(driver.initial_offsets()), None, 10))
 
 
 def test_the_first_batch_does_not_wait(begun: tuple[Driver, Offsets]) -> None:
@@ -53,10 +53,10 @@ def test_few_offsets_wait_for_more(
     """Fewer offsets than wanted make no batch; with the last one they are all delivered."""
     driver, start = begun
     kafka.log(T0).append(*[b"v"] * 5)
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
     kafka.log(T1).append(*[b"v"] * 5)
 
-    assert {T0: 8, T1: 6} == at(driver.latest(start, None, 10))
+    assert {T0: 8, T1: 6} == at(driver.next_end(start, None, 10))
     assert clock.now < 5
 
 
@@ -67,13 +67,13 @@ def test_after_the_delay_a_batch_starts(
     driver, start = begun
     kafka.log(T0).append(b"v")
     clock.now = 4.8
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
     clock.now = 5.0
-    second = logged(driver.latest(start, None, 10))
+    second = logged(driver.next_end(start, None, 10))
     kafka.log(T0).append(b"v")
 
     assert {T0: 4, T1: 1} == at(second)
-    assert driver.latest(second, None, 10) is None
+    assert driver.next_end(second, None, 10) is None
 
 
 def test_a_restart_begins_anew(
@@ -82,9 +82,9 @@ def test_a_restart_begins_anew(
     """What waited when the query stopped is read at once after its restart, as by the connector."""
     driver, start = begun
     kafka.log(T0).append(b"v")
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
 
-    assert {T0: 4, T1: 1} == at(query(kafka).latest(start, None, 10))
+    assert {T0: 4, T1: 1} == at(query(kafka).next_end(start, None, 10))
 
 
 def test_both_limits(kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]) -> None:
@@ -92,10 +92,10 @@ def test_both_limits(kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offs
     driver, at_first = begun
     kafka.log(T0).append(*[b"v"] * 50)
     ends = [at_first]
-    while (end := driver.latest(ends[-1], 20, 15)) is not None:
+    while (end := driver.next_end(ends[-1], 20, 15)) is not None:
         ends.append(logged(end))
     clock.now += 5
-    ends.append(logged(driver.latest(ends[-1], 20, 15)))
+    ends.append(logged(driver.next_end(ends[-1], 20, 15)))
 
     assert [3, 23, 43, 53] == [at(end)[T0] for end in ends]
 
@@ -104,17 +104,17 @@ def test_trigger_once_does_not_wait(kafka: LittleKafka, begun: tuple[Driver, Off
     """Without a least there is no waiting, in the middle of a wait either."""
     driver, start = begun
     kafka.log(T0).append(b"v")
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
 
-    assert {T0: 4, T1: 1} == at(driver.latest(start, None))
+    assert {T0: 4, T1: 1} == at(driver.next_end(start, None))
 
 
 def test_available_now_does_not_wait(kafka: LittleKafka, clock: Clock) -> None:
     """An AvailableNow query reads its snapshot to the end, also the part below the least."""
     driver = query(kafka)
     driver.prepare_available_now()
-    ends = [logged(driver.initial())]
-    while (end := driver.latest(ends[-1], 3, 3)) is not None:
+    ends = [logged(driver.initial_offsets())]
+    while (end := driver.next_end(ends[-1], 3, 3)) is not None:
         ends.append(logged(end))
 
     assert {T0: 3, T1: 1} == at(ends[-1])
@@ -127,10 +127,10 @@ def test_a_loss_does_not_wait(
     """With failOnDataLoss=false the position behind a loss is recorded at once, so that the loss is
     told once."""
     driver = query(kafka, failOnDataLoss="false")
-    start = logged(driver.latest(logged(driver.initial()), None, 10))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None, 10))
     kafka.log(T0).truncate(1)
-    end = logged(driver.latest(start, None, 10))
-    assert driver.latest(end, None, 10) is None
+    end = logged(driver.next_end(start, None, 10))
+    assert driver.next_end(end, None, 10) is None
 
     assert 0 == at(end)[T0]
     assert 1 == sum("t-0" in record.message for record in caplog.records)
@@ -142,4 +142,4 @@ def test_a_new_partition_does_not_wait(kafka: LittleKafka, begun: tuple[Driver, 
     kafka.topics["t"].logs.append(type(kafka.log(T0))(leader=1))
     kafka.log(T2).append(b"first")
 
-    assert {T0: 3, T1: 1, T2: 1} == at(driver.latest(start, None, 10))
+    assert {T0: 3, T1: 1, T2: 1} == at(driver.next_end(start, None, 10))

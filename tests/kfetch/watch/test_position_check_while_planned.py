@@ -32,7 +32,7 @@ def test_loss_before_planning(
     reader = Reader(kafka, query(kafka, failOnDataLoss="false"))
     reader.batch()
     kafka.log(T1).append(b"y")
-    start, end = reader.offsets, logged(reader.driver.latest(reader.offsets, None))
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
     damage(kafka)
     reader.offsets = end
     reader.take(start, end)
@@ -46,8 +46,8 @@ def test_loss_before_planning(
 def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart: bool) -> None:
     """The same by default fails the query, also if planning is the first thing after a restart."""
     driver = query(kafka)
-    start = logged(driver.initial())
-    end = logged(driver.latest(start, None))
+    start = logged(driver.initial_offsets())
+    end = logged(driver.next_end(start, None))
     damage(kafka)
     driver = query(kafka) if restart else driver
     with pytest.raises((TopicRecreated, PartitionGone)):
@@ -58,10 +58,10 @@ def test_new_topic_gone_before_planning(kafka: LittleKafka) -> None:
     """A topic that came and went between two offsets is a loss too."""
     for fail in ("true", "false"):
         driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
+        end = logged(driver.next_end(start, None))
         del kafka.topics["u"]
         if fail == "true":
             with pytest.raises(PartitionGone, match="u-0 no longer exists"):
@@ -75,10 +75,10 @@ def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
     for fail in ("true", "false"):
         kafka.topics.pop("u", None)
         driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
+        end = logged(driver.next_end(start, None))
         kafka.create("u")
         kafka.log(U0).append(b"new u")
         if fail == "true":
@@ -86,7 +86,7 @@ def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
                 driver.splits(start, end)
         else:
             assert {} == read(driver, start, end)
-            assert {U0: (0, 1)} == read(driver, end, logged(driver.latest(end, None)))
+            assert {U0: (0, 1)} == read(driver, end, logged(driver.next_end(end, None)))
 
 
 def cut_while_planned(kafka: LittleKafka) -> None:
@@ -100,15 +100,15 @@ def cut_while_planned(kafka: LittleKafka) -> None:
 def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
     """A planned range whose end is of a lost history is not read as if nothing had happened."""
     driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
     kafka.log(T0).append(b"e", b"f")
-    end = logged(driver.latest(start, None))
+    end = logged(driver.next_end(start, None))
     cut_while_planned(kafka)
     with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
         driver.splits(start, end)
     with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
-        driver.latest(end, None)
+        driver.next_end(end, None)
 
 
 def test_truncation_inside_a_planned_range_is_read_once(
@@ -117,7 +117,7 @@ def test_truncation_inside_a_planned_range_is_read_once(
     """With failOnDataLoss=false what lies below the cut is read, then what came in its place."""
     kafka.log(T0).append(b"d")
     kafka.log(T0).append(b"e", b"f")
-    end = logged(lenient.driver.latest(lenient.offsets, None))
+    end = logged(lenient.driver.next_end(lenient.offsets, None))
     cut_while_planned(kafka)
     start, lenient.offsets = lenient.offsets, end
     lenient.take(start, end)

@@ -36,8 +36,10 @@ def test_a_large_topic_is_asked_what_is_new() -> None:
     with LittleKafka() as kafka:
         kafka.create("t", PARTITIONS)
         driver = query(kafka, **ALWAYS)
-        end = logged(driver.latest(logged(driver.initial()), None) or driver.last_known())
-        looked = [more(kafka, lambda: driver.latest(end, None)) for _ in range(20)]
+        end = logged(
+            driver.next_end(logged(driver.initial_offsets()), None) or driver.known_log_ends()
+        )
+        looked = [more(kafka, lambda: driver.next_end(end, None)) for _ in range(20)]
 
     assert 2 == sum(metadata for metadata, _ in looked)
     assert 18 == sum(new for _, new in looked)
@@ -49,12 +51,12 @@ def test_a_new_partition_is_found() -> None:
         logs = kafka.create("t", PARTITIONS)
         driver = query(kafka, **ALWAYS)
         logs[0].append(b"a")
-        end = logged(driver.latest(logged(driver.initial()), None))
-        assert driver.latest(end, None) is None
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        assert driver.next_end(end, None) is None
         logs.append(type(logs[0])(leader=1))
         logs[-1].append(b"b", b"c")
 
-        assert 2 == at(driver.latest(end, None))[TopicPartition("t", PARTITIONS)]
+        assert 2 == at(driver.next_end(end, None))[TopicPartition("t", PARTITIONS)]
 
 
 def test_a_new_partition_without_a_leader_is_found() -> None:
@@ -63,13 +65,13 @@ def test_a_new_partition_without_a_leader_is_found() -> None:
         logs = kafka.create("t", PARTITIONS)
         driver = query(kafka, **ALWAYS)
         logs[0].append(b"a")
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         logs.append(type(logs[0])(leader=None))
-        assert driver.latest(end, None) is None
+        assert driver.next_end(end, None) is None
         logs[-1].leader = 1
         logs[-1].append(b"b")
 
-        assert 1 == at(driver.latest(end, None))[TopicPartition("t", PARTITIONS)]
+        assert 1 == at(driver.next_end(end, None))[TopicPartition("t", PARTITIONS)]
 
 
 def test_a_broker_that_lags_behind_hides_nothing() -> None:
@@ -79,13 +81,13 @@ def test_a_broker_that_lags_behind_hides_nothing() -> None:
         logs = kafka.create("t", PARTITIONS)
         driver = query(kafka, **ALWAYS)
         logs[0].append(b"a")
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         old = kafka.nodes[2].always
         for api, answer in ((MetadataRequest, kafka._metadata), (DESCRIBE, kafka._describe)):
             old(api, lambda request, answer=answer: behind(kafka, lambda: answer(request)))
         logs.append(type(logs[0])(leader=1))
         logs[-1].append(b"b")
-        found = [driver.latest(end, None) for _ in range(4)]
+        found = [driver.next_end(end, None) for _ in range(4)]
 
     assert any(found)
 
@@ -115,11 +117,11 @@ def test_a_topic_that_goes_is_noticed(
     with LittleKafka() as kafka:
         kafka.create("t", PARTITIONS)[0].append(b"a")
         driver = query(kafka, **ALWAYS)
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         change(kafka)
 
         with pytest.raises(error):
-            driver.latest(end, None)
+            driver.next_end(end, None)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +140,9 @@ def test_metadata_where_it_is_cheaper_or_tells_more(partitions: int, given: dict
             kafka.create(f"t{n}", PARTITIONS)
         kafka.create("t", partitions)[0].append(b"a")
         driver = query(kafka, **given, **ALWAYS)
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
 
-        assert (1, 0) == more(kafka, lambda: driver.latest(end, None))
+        assert (1, 0) == more(kafka, lambda: driver.next_end(end, None))
 
 
 def test_a_broker_that_can_not_tell() -> None:
@@ -148,9 +150,9 @@ def test_a_broker_that_can_not_tell() -> None:
     with LittleKafka(1, {DESCRIBE: (0, -1)}) as kafka:
         kafka.create("t", PARTITIONS)[0].append(b"a")
         driver = query(kafka, **ALWAYS)
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
 
-        assert (1, 0) == more(kafka, lambda: driver.latest(end, None))
+        assert (1, 0) == more(kafka, lambda: driver.next_end(end, None))
 
 
 def two_bytes_of(frame: bytes) -> bytes:
@@ -169,8 +171,8 @@ def test_a_question_that_gets_no_answer(answer: Callable[[LittleKafka], object])
     with LittleKafka() as kafka:
         kafka.create("t", PARTITIONS)[0].append(b"a")
         driver = query(kafka, **ALWAYS)
-        end = logged(driver.latest(logged(driver.initial()), None))
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         for _ in range(3):
             kafka.nodes[1].answer(DESCRIBE, answer(kafka))
 
-        assert driver.latest(end, None) is None
+        assert driver.next_end(end, None) is None
