@@ -240,7 +240,7 @@ class Driver:
 
 lock = threading.Lock()
 lock.acquire()
-source._in_sources_process = lambda: True
+source._is_source_process = lambda: True
 source._CLOSED_WITHIN_S = 0.1
 source._close_on_sigterm(Driver())
 os.kill(os.getpid(), signal.SIGTERM)

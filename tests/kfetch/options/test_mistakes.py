@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch.catalogue import OPTIONS, Treatment, lookup
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import parse
-from tests.kfetch.test_options import BUILT, LEAST
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from tests.kfetch.options.test_parsing import BUILT, LEAST
 
 SO = 'option startingOffsets: Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kfetch.catalogue import OPTIONS, Treatment, lookup, markdown_table
 from kfetch.model import TopicPartition
 from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 # ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
@@ -266,7 +266,7 @@ def test_readme_has_the_option_table() -> None:
     table = text.partition(begin)[2].partition(end)[0].strip()
 
     assert markdown_table() == table, (
-        "README's option table is old: run python -m kfetch.catalogue and put what it "
+        "README's option table is old: run python -m kfetch.options.catalogue and put what it "
         f"prints between {begin} and {end} in README.md"
     )
 
