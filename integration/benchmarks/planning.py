@@ -2,7 +2,7 @@
 
     python -m integration.benchmarks.planning [--partitions N] [--moved N] [--rounds N]
 
-The driver is the real one, with a log that is made up and a watch that is told replies instead of
+The driver is the real one, with a log that is made up and a watch that gets made-up replies instead of
 polling. A round is a reply that moves some partitions, then ``latestOffset``,
 ``reportLatestOffset`` and ``partitions`` of the stream reader; Spark's JSON texts around them are
 timed apart. The idle round is one ``latestOffset`` that finds nothing. Memory is the process's,
@@ -62,17 +62,17 @@ class MadeUpLookup(OffsetLookup):
         return dict.fromkeys(epochs)
 
 
-class ToldWatch(Watch):
-    """A watch that does not poll, but is told."""
+class ScriptedWatch(Watch):
+    """A watch that does not poll and gets its replies from the benchmark."""
 
     def _start(self, poller: Poller) -> None:
-        """Nobody polls."""
+        """Start no thread."""
 
     def wait_for_change(self, timeout_s: float) -> bool:
-        """Nothing comes."""
+        """Return at once: no thread polls."""
         return False
 
-    def tell(self, moved: dict[TopicPartition, int]) -> None:
+    def deliver(self, moved: dict[TopicPartition, int]) -> None:
         """Replies with these high watermarks."""
         for index, broker in enumerate(BROKERS):
             self.take_position_changes(broker)  # as if the last poll had carried them
@@ -104,7 +104,7 @@ def measure(partitions: int, moved: int, rounds: int) -> dict[str, float]:
     options = parsing.parse(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": TOPIC, "startingOffsets": "latest"}
     )
-    watch = ToldWatch(options)
+    watch = ScriptedWatch(options)
     reader = KfetchStreamReader(options)
     reader._driver = Driver(options, watch, MadeUpLookup(options, partitions))
     start = json.dumps(reader.initialOffset())
@@ -118,13 +118,13 @@ def measure(partitions: int, moved: int, rounds: int) -> dict[str, float]:
         for tp in random.sample(sorted(ends), moved):
             ends[tp] += 20
         start = one_round(reader, watch, start, ends, times)
-    medians = {f"{name}_ms": statistics.median(taken) for name, taken in times.items()}
+    medians = {f"{name}_ms": statistics.median(samples) for name, samples in times.items()}
     return {**medians, "first_ms": first_ms, "bytes_per_partition": bytes_each}
 
 
 def one_round(
     reader: KfetchStreamReader,
-    watch: ToldWatch,
+    watch: ScriptedWatch,
     start: str,
     ends: dict[TopicPartition, int],
     times: dict[str, list[float]],
@@ -139,16 +139,16 @@ def one_round(
 
     known = {tp: watch.log_end(tp) for tp in ends}
     news = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
-    timed("tell", lambda: watch.tell(news))
-    given, given_again = timed("json", lambda: (json.loads(start), json.loads(start)))
+    timed("tell", lambda: watch.deliver(news))
+    document, same_document = timed("json", lambda: (json.loads(start), json.loads(start)))
 
     def plan() -> tuple[dict[str, Any], int]:
-        end = reader.latestOffset(given, LIMIT)
+        end = reader.latestOffset(document, LIMIT)
         reader.reportLatestOffset()
-        return end, len(reader.partitions(given_again, end))
+        return end, len(reader.partitions(same_document, end))
 
     end, splits = timed("plan", plan)
-    if end == given or not splits:
+    if end == document or not splits:
         raise RuntimeError("a micro-batch was to be planned")
     text = timed("json", lambda: json.dumps(end))
     again = json.loads(text)

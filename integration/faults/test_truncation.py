@@ -34,9 +34,9 @@ class Unclean:
     def fill(self) -> None:
         """Records that both replicas have, then records that only the leader has."""
         write(self.cluster, self.topic, numbered("kept", KEPT))
-        found = self.described()
-        self.leader = int(found["leader_id"])
-        (self.follower,) = (int(n) for n in found["replica_nodes"] if n != self.leader)
+        partition = self.described()
+        self.leader = int(partition["leader_id"])
+        (self.follower,) = (int(n) for n in partition["replica_nodes"] if n != self.leader)
         self.cluster.node(self.follower).kill()
         wait_until(lambda: self.follower not in self.described()["isr_nodes"], what="a small ISR")
         write(self.cluster, self.topic, numbered("lost", LOST))
@@ -58,8 +58,8 @@ class Unclean:
             servers = [n.address for n in self.cluster.nodes if n.running]
             try:
                 with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-                    (told,) = admin.describe_topics([self.topic])
-                return dict(told["partitions"][0])
+                    (topic,) = admin.describe_topics([self.topic])
+                return dict(topic["partitions"][0])
             except KafkaError:
                 if time.monotonic() > deadline:
                     raise

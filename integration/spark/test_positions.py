@@ -139,7 +139,7 @@ def test_a_checkpoint_of_sparks_connector_is_taken_over(
         forget_commit(tmp_path, 1)
     write(kafka, name, ["new"])
 
-    taken = drain(source, tmp_path)
+    read_on = drain(source, tmp_path)
 
     again = [] if committed else [(0, 2), (0, 3), (1, 2), (1, 3)]
-    assert sorted([*again, (0, 4)]) == taken.places
+    assert sorted([*again, (0, 4)]) == read_on.places

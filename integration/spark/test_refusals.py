@@ -139,13 +139,13 @@ def test_a_topic_that_the_broker_denies(
     name = topic()
     deny(kafka, name, ACLOperation[operation])
     began = time.monotonic()
-    told = failure(kfetch(spark, kafka, subscribe=name, startingOffsets="earliest"), tmp_path)
+    message = failure(kfetch(spark, kafka, subscribe=name, startingOffsets="earliest"), tmp_path)
 
-    assert f"AccessRefused: {asking.format(name)}" in told
-    assert "TOPIC_AUTHORIZATION_FAILED (29)" in told
-    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in told
+    assert f"AccessRefused: {asking.format(name)}" in message
+    assert "TOPIC_AUTHORIZATION_FAILED (29)" in message
+    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in message
     assert time.monotonic() - began < PATIENCE_S / 3  # no look-up was tried again and again
-    assert Kind.AUTH is kind_of(error_from(RuntimeError(told), "failed", tmp_path))
+    assert Kind.AUTH is kind_of(error_from(RuntimeError(message), "failed", tmp_path))
 
 
 def failure(source: object, checkpoint: Path) -> str:

@@ -46,7 +46,7 @@ def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
         driver.close()
 
 
-def look(driver: Driver, start: Offsets, seconds: float) -> Offsets:
+def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
     """Ask for the latest offset again and again, as Spark does, for some time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -63,9 +63,9 @@ def test_a_thousand_idle_partitions_cost_nothing(
     with proxied(tmp_path / "kafka") as (_, proxy, address):
         create(address, "idle", PARTITIONS)
         driver = driving(options(address, "idle"))
-        start = look(driver, driver.initial_offsets(), 2.0)
+        start = follow_log_ends(driver, driver.initial_offsets(), 2.0)
         proxy.taken()
-        end = look(driver, start, SECONDS)
+        end = follow_log_ends(driver, start, SECONDS)
         counted = proxy.taken()
         driver.close()
 
@@ -88,7 +88,7 @@ def test_an_open_transaction_keeps_the_long_poll(
     chosen = options(kafka.bootstrap_servers, name)
     chosen = replace(chosen, fetch=replace(chosen.fetch, read_committed=True))
     driver = driving(chosen)
-    start = look(driver, driver.initial_offsets(), 1.0)
+    start = follow_log_ends(driver, driver.initial_offsets(), 1.0)
     servers = {"bootstrap_servers": kafka.bootstrap_servers}
     with (
         closing(KafkaProducer(transactional_id=name, **servers)) as transactional,
@@ -97,9 +97,9 @@ def test_an_open_transaction_keeps_the_long_poll(
         transactional.init_transactions()
         transactional.begin_transaction()
         transactional.send(name, b"open", partition=0).get(30)
-        start = look(driver, start, 1.0)
+        start = follow_log_ends(driver, start, 1.0)
         polls = driver._watch.stats().incremental_requests
-        start = look(driver, start, 4.0)
+        start = follow_log_ends(driver, start, 4.0)
         polls = driver._watch.stats().incremental_requests - polls
         plain.send(name, b"beside", partition=1).get(30)
         beside = driver.next_end(start, None)

@@ -87,22 +87,22 @@ def test_found_by_name() -> None:
 )
 def test_schema(headers: bool, expected: str) -> None:
     """The columns are those of Spark's Kafka connector, all nullable."""
-    found = KfetchDataSource({**LEAST, "includeHeaders": str(headers)}).schema()
+    columns = KfetchDataSource({**LEAST, "includeHeaders": str(headers)}).schema()
 
-    assert expected == found.simpleString()
-    assert all(field.nullable for field in found)
+    assert expected == columns.simpleString()
+    assert all(field.nullable for field in columns)
 
 
-@pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=3)))
-def test_schema_of_the_batches(wanted: tuple[bool, bool, bool]) -> None:
+@pytest.mark.parametrize("optional", list(itertools.product([False, True], repeat=3)))
+def test_schema_of_the_batches(optional: tuple[bool, bool, bool]) -> None:
     """The Arrow batches have exactly the schema that Spark derives from the columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     names = ("includeHeaders", "includeLeaderEpoch", "includeSerializedSizes")
-    given = {name: str(each) for name, each in zip(names, wanted, strict=True)}
+    given = {name: str(each) for name, each in zip(names, optional, strict=True)}
     derived = to_arrow_schema(schema(parse({**LEAST, **given})), timezone="UTC")
 
-    assert derived.equals(records.schema_of(records.Columns(*wanted)))
+    assert derived.equals(records.schema_of(records.Columns(*optional)))
 
 
 def test_bad_options_fail_at_once() -> None:
@@ -266,6 +266,6 @@ def test_ignored_options_are_told_once(
         made.initialOffset()
     made.stop()
 
-    told = [r.message for r in caplog.records if "no effect" in r.message]
+    warnings = [r.message for r in caplog.records if "no effect" in r.message]
     why = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
-    assert [f"kfetch: {why}"] == told
+    assert [f"kfetch: {why}"] == warnings

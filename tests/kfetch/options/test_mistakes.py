@@ -263,14 +263,14 @@ def test_planned_options(name: str) -> None:
     with pytest.raises(NotBuilt) as caught:
         parse({**LEAST, name: "1"})
 
-    told = lookup(name)
-    assert told is not None
+    row = lookup(name)
+    assert row is not None
     expected = {
         # Removing it would not open the listener that asks for it.
-        True: f"option {name} is not built yet: {told.meaning}",
-        False: f"option {name} ({told.meaning}) is not built yet: remove it",
+        True: f"option {name} is not built yet: {row.meaning}",
+        False: f"option {name} ({row.meaning}) is not built yet: remove it",
     }
-    assert expected[told.name.endswith("*")] == str(caught.value)
+    assert expected[row.name.endswith("*")] == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def refusal(options: dict[str, str]) -> str | None:
     """The sentence with which options are refused, None if they are good."""
     try:
         parse(options)
-    except OptionError as told:
-        return str(told)
+    except OptionError as error:
+        return str(error)
     return None
 
 

@@ -29,11 +29,11 @@ security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mo
 share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 value.deserializer sasl.jaas.config ssl.truststore.location
 """
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
 
 
-def found(options: SourceOptions, path: str) -> Any:
+def value_at(options: SourceOptions, path: str) -> Any:
     """An attribute by its dotted path."""
     value: Any = options
     for name in path.split("."):
@@ -158,7 +158,7 @@ MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for tex
 @pytest.mark.parametrize(("name", "path", "default"), [row[:3] for row in VALUES])
 def test_defaults(name: str, path: str, default: Any) -> None:
     """An option that is not given has the default of Spark's connector, or its own."""
-    assert default == found(parse(LEAST), path)
+    assert default == value_at(parse(LEAST), path)
 
 
 @pytest.mark.parametrize(("name", "path", "text", "value"), MEANINGS)
@@ -167,7 +167,7 @@ def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> No
     """Each text has its meaning, whatever the case of the option's name."""
     rest = {other: given for other, given in LEAST.items() if other != name}
 
-    assert value == found(parse({**rest, cased(name): text}), path)
+    assert value == value_at(parse({**rest, cased(name): text}), path)
 
 
 def test_every_built_option_is_tried() -> None:
@@ -188,7 +188,7 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
         return
     options = parse(LEAST if name in LEAST else {**LEAST, name: told.default})
 
-    assert default == found(options, path)
+    assert default == value_at(options, path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every watch test runs without pauses, over a little Kafka with one topic."""
+"""Watch tests run without pauses, over a little Kafka with one topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    """Every driver of a test is closed behind it."""
+    """Close every driver after its test."""
     yield
     while opened:
         opened.pop().close()

@@ -1,4 +1,4 @@
-"""AvailableNow: a query that ends where the logs ended, or fails."""
+"""AvailableNow: a query ends at the first log ends, or fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kfetch.wire.little import LittleKafka
 
 
 def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
-    """An AvailableNow query ends at the log ends of its first look-up, in as many batches."""
+    """An AvailableNow query ends at the log ends of its first planning, after several batches."""
     start = logged(driver.initial_offsets())
     driver.prepare_available_now()
     kafka.log(T0).append(b"before")
@@ -34,7 +34,7 @@ def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
 
 
 def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver) -> None:
-    """An AvailableNow query fails when a planned partition vanishes, whatever the loss policy."""
+    """An AvailableNow query fails if a planned partition is deleted, with any failOnDataLoss."""
     lenient = query(kafka, failOnDataLoss="false")
     start = logged(lenient.initial_offsets())
     lenient.prepare_available_now()
@@ -45,7 +45,7 @@ def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver)
 
 
 def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
-    """Each preparation takes a new snapshot."""
+    """Each preparation fixes new log ends."""
     driver.prepare_available_now()
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
@@ -56,12 +56,12 @@ def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
 
 
 def cut(kafka: LittleKafka) -> None:
-    """The log ends below the promised end."""
+    """The log ends below the planned end."""
     kafka.log(T0).truncate(0)
 
 
 def replaced(kafka: LittleKafka) -> None:
-    """The log was truncated, and has grown past the promised end under another leader."""
+    """The log was truncated and has grown past the planned end under another leader."""
     kafka.log(T0).truncate(0)
     kafka.elect(T0, 2)
     kafka.log(T0).append(*[b"n"] * 9)
@@ -71,7 +71,7 @@ def replaced(kafka: LittleKafka) -> None:
 def test_available_now_that_shrinks(
     kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]
 ) -> None:
-    """An AvailableNow query fails when its end is lost while it reads, whatever the loss policy."""
+    """An AvailableNow query fails if its end is lost while it reads, with any failOnDataLoss."""
     driver = query(kafka, failOnDataLoss="false")
     start = logged(driver.initial_offsets())
     driver.prepare_available_now()

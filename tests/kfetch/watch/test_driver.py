@@ -1,4 +1,4 @@
-"""The driver over a little Kafka: from offset to offset, and what a micro-batch reads."""
+"""The driver over a little Kafka: the offsets and the ranges of micro-batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_IDS = {MetadataRequest: (0, 9)}  # a broker before Kafka 2.8
 
 
 def test_batch_after_batch(kafka: LittleKafka, driver: Driver) -> None:
-    """Each micro-batch begins where the last one ended, and reads what came since."""
+    """Each micro-batch starts at the end of the last one and reads the records since."""
     start = logged(driver.initial_offsets())
     first = logged(driver.next_end(start, None))
     assert {T0: (0, 3), T1: (0, 1)} == read(driver, start, first)
@@ -110,8 +110,8 @@ def test_limit(kafka: LittleKafka, driver: Driver) -> None:
     assert [101, 11, 1] == [sum(column) for column in zip(*seen, strict=True)]
 
 
-def test_last_known(kafka: LittleKafka, driver: Driver) -> None:
-    """Progress is told the log ends of the last look-up, without another one."""
+def test_known_log_ends(kafka: LittleKafka, driver: Driver) -> None:
+    """Progress reports the log ends of the last planning, without another look-up."""
     assert driver.known_log_ends() is None
     driver.next_end(logged(driver.initial_offsets()), 1)
     asked = len(kafka.asked(ListOffsetsRequest))
@@ -121,8 +121,8 @@ def test_last_known(kafka: LittleKafka, driver: Driver) -> None:
     assert asked == len(kafka.asked(ListOffsetsRequest))
 
 
-def test_an_idle_query_asks_for_nothing(kafka: LittleKafka, driver: Driver) -> None:
-    """Once begun, look-ups cost neither ListOffsets nor Metadata, with or without new records."""
+def test_planning_sends_no_look_ups(kafka: LittleKafka, driver: Driver) -> None:
+    """After the first planning, the driver sends neither ListOffsets nor Metadata requests."""
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     asked = [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
     for _ in range(5):
@@ -134,8 +134,8 @@ def test_an_idle_query_asks_for_nothing(kafka: LittleKafka, driver: Driver) -> N
     assert asked == [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
 
 
-def test_another_start_is_looked_at_whole(kafka: LittleKafka, driver: Driver) -> None:
-    """A start that was not expected, as after an end that Spark did not take up, loses nothing."""
+def test_an_unexpected_start_is_planned_whole(kafka: LittleKafka, driver: Driver) -> None:
+    """After an unexpected start, as when Spark drops a planned end, all partitions are planned."""
     start = logged(driver.initial_offsets())
     first = logged(driver.next_end(start, None))
     assert at(first) == at(driver.next_end(start, None))
@@ -145,7 +145,7 @@ def test_another_start_is_looked_at_whole(kafka: LittleKafka, driver: Driver) ->
 def test_a_busy_query_is_not_held_up(
     kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another source moves the query, an idle one waits for moments, not for a long poll."""
+    """While another source keeps the query busy, an idle source waits 10 ms, not a long poll."""
     waits: list[float] = []
     monkeypatch.setattr(
         driver._watch, "wait_for_change", lambda seconds: bool(waits.append(seconds))
@@ -161,7 +161,7 @@ def test_a_busy_query_is_not_held_up(
 
 
 def test_losses_are_counted_in_the_report(kafka: LittleKafka, tmp_path: Path) -> None:
-    """The driver's file tells each loss once, and what watching cost."""
+    """The driver's file counts each loss once, and has the cost of the watch."""
     driver = query(kafka, failOnDataLoss="false", kfetch__statsDirectory=str(tmp_path))
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.create("t", 2)
@@ -170,7 +170,7 @@ def test_losses_are_counted_in_the_report(kafka: LittleKafka, tmp_path: Path) ->
     read(driver, end, after)
     driver.close()
     (report,) = (tmp_path / "driver").iterdir()
-    told = json.loads(report.read_text())
+    statistics = json.loads(report.read_text())
 
-    assert {"TopicRecreated": 2} == told["losses"]
-    assert told["watch"]["incremental_requests"] > 0
+    assert {"TopicRecreated": 2} == statistics["losses"]
+    assert statistics["watch"]["incremental_requests"] > 0

@@ -38,14 +38,14 @@ def test_initial_offsets(
     """A new query starts where ``startingOffsets`` says; -1 is latest and -2 earliest."""
     kafka.log(T0).start = 1
     driver = query(kafka, startingOffsets=text)
-    found = driver.initial_offsets()
+    offsets = driver.initial_offsets()
 
-    assert expected == found.positions
-    assert {"t": kafka.topics["t"].topic_id} == found.topic_ids
+    assert expected == offsets.positions
+    assert {"t": kafka.topics["t"].topic_id} == offsets.topic_ids
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"t":{"0":2}}', "it lacks t-1"),
         ('{"t":{"0":2,"1":1,"2":0}}', "t-2 are not subscribed or don't exist"),
@@ -53,14 +53,14 @@ def test_initial_offsets(
         ("{}", "it lacks t-0, t-1"),
     ],
 )
-def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, told: str) -> None:
+def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, message: str) -> None:
     """JSON offsets must name every subscribed partition and no other."""
     driver = query(kafka, startingOffsets=text)
     with pytest.raises(OptionError) as caught:
         driver.initial_offsets()
 
     assert (
-        f"option startingOffsets must name every subscribed partition and no other: {told} (use "
+        f"option startingOffsets must name every subscribed partition and no other: {message} (use "
         "-1 in the offset field for latest, -2 for earliest)"
     ) == str(caught.value)
 
@@ -164,7 +164,7 @@ def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
         with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
             Driver(options).initial_offsets()
 
-    told = [record.message for record in caplog.records if "trying again" in record.message]
-    left = [int(message.removesuffix(" s").rpartition(" ")[2]) for message in told]
-    assert [123, 92, 61, 30] == left
+    warnings = [record.message for record in caplog.records if "trying again" in record.message]
+    seconds_left = [int(text.removesuffix(" s").rpartition(" ")[2]) for text in warnings]
+    assert [123, 92, 61, 30] == seconds_left
     assert clock.slept == pytest.approx(123, abs=4)

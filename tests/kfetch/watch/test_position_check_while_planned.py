@@ -26,7 +26,7 @@ from tests.kfetch.wire.little import LittleKafka
 
 @LOSSES
 def test_loss_before_planning(
-    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], told: str, ranges: Ranges
+    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], message: str, ranges: Ranges
 ) -> None:
     """A loss between ``latest`` and ``splits`` fails no lenient query, and repeats nothing."""
     reader = Reader(kafka, query(kafka, failOnDataLoss="false"))
