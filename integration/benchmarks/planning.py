@@ -2,7 +2,7 @@
 
     python -m integration.benchmarks.planning [--partitions N] [--moved N] [--rounds N]
 
-The driver is the real one, with a log that is made up and a watch that gets made-up replies instead of
+The driver is the real one. The look-ups are made up, and the watch gets made-up replies instead of
 polling. A round is a reply that moves some partitions, then ``latestOffset``,
 ``reportLatestOffset`` and ``partitions`` of the stream reader; Spark's JSON texts around them are
 timed apart. The idle round is one ``latestOffset`` that finds nothing. Memory is the process's,
@@ -138,8 +138,8 @@ def one_round(
         return done
 
     known = {tp: watch.log_end(tp) for tp in ends}
-    news = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
-    timed("tell", lambda: watch.deliver(news))
+    moved = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
+    timed("tell", lambda: watch.deliver(moved))
     document, same_document = timed("json", lambda: (json.loads(start), json.loads(start)))
 
     def plan() -> tuple[dict[str, Any], int]:
