@@ -180,12 +180,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
         """Return the splits between two offsets."""
-        splits = self._planner().splits(
-            self._offset_cache.read(start), self._offset_cache.read(end)
-        )
-        return [KfetchSplit(split) for split in splits]
+        read = self._offset_cache.read
+        return [KfetchSplit(split) for split in self._planner().splits(read(start), read(end))]
 
-    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:
+    # Spark passes the splits that ``partitions`` returned.
+    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Return a split's records. Runs in an executor's Python worker."""
         from kfetch import worker
 
