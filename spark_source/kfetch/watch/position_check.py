@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 from kfetch import losses
-from kfetch.errors import DataLoss
+from kfetch.errors import DataLoss, TopicRecreated
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, Leader, TopicPartition
 from kfetch.offsets import Offsets, Position
@@ -87,15 +87,11 @@ class PositionCheck:
         """
         positions = dict(offsets.positions)
         for tp, position in offsets.positions.items():
-            exists = self._known.exists(tp)
-            topic_id = self._known.topic_ids.get(tp.topic, NO_TOPIC_ID)
-            read = ReadPosition(tp, *position, topic_id=offsets.topic_id(tp.topic))
-            if self._is_lost(read, LogAnswer(exists=exists, topic_id=topic_id)):
-                if exists:
-                    positions[tp] = Position(0, NO_EPOCH)
-                else:
-                    del positions[tp]
-        self._check_log_starts(positions)
+            valid = self._valid_position(tp, position, offsets.topic_id(tp.topic))
+            if valid is None:
+                del positions[tp]
+            else:
+                positions[tp] = valid
         self._check_epochs(positions)
         return Offsets(positions=positions, topic_ids=offsets.topic_ids)
 
@@ -153,14 +149,28 @@ class PositionCheck:
         waiting = {tp: start.positions[tp] for tp in watermarks if tp not in lost}
         return log_ends | waiting
 
-    def _check_log_starts(self, positions: dict[TopicPartition, Position]) -> None:
-        """Move positions below their log start to it."""
-        for tp, position in positions.items():
-            if self._known.leader(tp) is None:
-                continue
-            start = self._log_start(tp)
-            if self._is_lost(ReadPosition(tp, *position), LogAnswer(log_start=start.offset)):
-                positions[tp] = start
+    def _valid_position(
+        self, tp: TopicPartition, position: Position, topic_id: UUID
+    ) -> Position | None:
+        """Return the position, or where reading continues after a loss; None without a partition.
+
+        Checks everything that the known partitions tell, without a request.
+        """
+        exists = self._known.exists(tp)
+        answer = LogAnswer(
+            exists=exists,
+            topic_id=self._known.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            log_start=self._known.log_start(tp) if exists and self._known.leader(tp) else 0,
+        )
+        loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
+        if loss is None:
+            return position
+        self._report(tp, loss)
+        if not exists:
+            return None
+        if isinstance(loss, TopicRecreated):  # the new topic's first records may have expired
+            return self._valid_position(tp, Position(0, NO_EPOCH), NO_TOPIC_ID)
+        return self._log_start(tp)
 
     def _check_epochs(self, positions: dict[TopicPartition, Position]) -> None:
         """Ask the leaders for the epochs of unchecked positions; move truncated ones."""
@@ -173,16 +183,16 @@ class PositionCheck:
         }
         epoch_ends = self._lookup.epoch_ends(epochs)
         for tp in unchecked:
-            diverging = self._diverging(tp, epoch_ends.get(tp))
-            lost = self._is_lost(ReadPosition(tp, *positions[tp]), LogAnswer(diverging=diverging))
-            if lost and diverging is not None:
+            end = epoch_ends.get(tp)
+            diverging = None if end is None else self._diverging(tp, end)
+            if diverging is not None and self._is_lost(
+                ReadPosition(tp, *positions[tp]), LogAnswer(diverging=diverging)
+            ):
                 positions[tp] = diverging
             else:
                 self._valid[tp] = leaders[tp].epoch, positions[tp]
 
-    def _diverging(self, tp: TopicPartition, end: EpochEnd | None) -> Position | None:
-        if end is None:
-            return None
+    def _diverging(self, tp: TopicPartition, end: EpochEnd) -> Position:
         log_start = self._known.log_start(tp)
         return losses.diverging_position(end.leader_epoch, end.end_offset, log_start)
 
