@@ -1,4 +1,4 @@
-"""Brokers that restart, die and forget: nothing is lost silently, nothing comes twice."""
+"""Brokers that restart, die and forget sessions: no silent loss, and no record twice."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def delete(cluster: Cluster, topic: str) -> None:
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """What the user sees of a query that fails."""
+    """Return the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

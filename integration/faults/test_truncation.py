@@ -1,4 +1,4 @@
-"""Unclean leader elections: a log that is cut below the checkpoint and grows past it again."""
+"""Unclean leader elections: a log is truncated below the checkpoint and grows past it again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT, LOST, NEW = 10, 15, 40
 
 
 class Unclean:
-    """A topic of one partition on two of three nodes, and what befalls it."""
+    """A topic of one partition on two of three nodes, and its unclean election."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
@@ -108,7 +108,7 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
 def test_a_running_query_notices_a_truncation(
     spark: SparkSession, unclean: Unclean, tmp_path: Path, fail: bool
 ) -> None:
-    """While a query runs the watch finds the cut: an error, or every new record once."""
+    """The watch of a running query finds the truncation: an error, or every new record once."""
     options = {"failOnDataLoss": str(fail).lower(), "fetchOffset.numRetries": 10}
     source = kfetch(
         spark, unclean.cluster, subscribe=unclean.topic, startingOffsets="earliest", **options

@@ -1,4 +1,4 @@
-"""Where a query starts, and where it goes on: startingOffsets and checkpoints."""
+"""Where a query starts and continues: startingOffsets and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_json_gives_each_partition_its_start(
 def test_a_restarted_query_delivers_only_what_is_new(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """On its checkpoint a query goes on where it ended, whatever startingOffsets says."""
+    """A query continues at its checkpoint, whatever startingOffsets says."""
     name = topic(2)
     source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest")
     write(kafka, name, ["a", "b"])

@@ -1,4 +1,4 @@
-"""What a user sees who asks for what can't be: the one clear sentence, within Spark's error."""
+"""Refused requests: the one clear sentence that a user sees within Spark's error."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_topic_that_the_broker_denies(
     operation: str,
     asking: str,
 ) -> None:
-    """A rule of a real broker ends the query at its first word, with the topic and what to do."""
+    """An ACL of a real broker fails the query at once, with the topic and the remedy."""
     name = topic()
     deny(kafka, name, ACLOperation[operation])
     began = time.monotonic()
@@ -149,7 +149,7 @@ def test_a_topic_that_the_broker_denies(
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """What the user sees of a query that fails."""
+    """Return the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

@@ -34,7 +34,7 @@ def options(servers: str, topic: str) -> SourceOptions:
 
 @pytest.fixture
 def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
-    """Makes drivers, and closes them."""
+    """Make drivers, and close them after the test."""
     made: list[Driver] = []
 
     def make(chosen: SourceOptions) -> Driver:
@@ -58,8 +58,8 @@ def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
 def test_a_thousand_idle_partitions_cost_nothing(
     tmp_path: Path, driving: Callable[[SourceOptions], Driver]
 ) -> None:
-    """While nothing arrives no offset is listed, fetches are 60 bytes and 40 back at most, and all
-    of it is less than 1,000 bytes a second."""
+    """An idle watch sends no ListOffsets. Fetches have at most 60 bytes and replies at most 40. All
+    of it is below 1,000 bytes a second."""
     with proxied(tmp_path / "kafka") as (_, proxy, address):
         create(address, "idle", PARTITIONS)
         driver = driving(options(address, "idle"))
@@ -81,8 +81,8 @@ def test_a_thousand_idle_partitions_cost_nothing(
 def test_an_open_transaction_keeps_the_long_poll(
     kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
 ) -> None:
-    """Under read_committed an open transaction makes no hot loop: polls stay at the long poll's
-    pace, other partitions go on, and what is committed is told at once."""
+    """Under read_committed an open transaction makes no hot loop: polls wait the long poll. Other
+    partitions continue, and committed records are known at once."""
     name = topic(2)
     held, free = TopicPartition(name, 0), TopicPartition(name, 1)
     chosen = options(kafka.bootstrap_servers, name)

@@ -75,7 +75,7 @@ def test_recorded_seconds() -> None:
 
 
 def progress(at_s: float, end: Mapping[int, int], latest: Mapping[int, int]) -> dict[str, Any]:
-    """A progress at so many seconds, with the connector's offsets of topic t."""
+    """Return a progress at ``at_s`` seconds, with the connector's offsets of topic t."""
     when = datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
     offsets = {"endOffset": {"t": end}, "latestOffset": {"t": latest}}
     keyed = json.loads(json.dumps(offsets))
@@ -91,8 +91,8 @@ def last_lag(*reports: dict[str, Any]) -> Lag:
 
 
 def test_seconds_of_a_backlog_that_is_worked_off() -> None:
-    """What is next in line came after the log's end was last seen below it, and before it was first
-    seen above it."""
+    """The next record arrived after the last progress with a lower log end. It arrived before the
+    first progress with a higher one."""
     lag = last_lag(
         progress(10, {0: 5}, {0: 5}),
         progress(20, {0: 6}, {0: 9}),  # 6 to 8 came between 10 and 20
@@ -106,7 +106,7 @@ def test_seconds_of_a_backlog_that_is_worked_off() -> None:
 
 
 def test_each_partition_has_its_own_seconds() -> None:
-    """The query is behind as long as its worst partition."""
+    """The lag of a query in seconds is that of its worst partition."""
     lag = last_lag(
         progress(0, {0: 1, 1: 1}, {0: 1, 1: 1}),
         progress(7, {0: 1, 1: 2}, {0: 3, 1: 2}),
@@ -155,7 +155,7 @@ def test_history_is_bounded() -> None:
     ],
 )
 def test_other_sources_are_passed_over(source: dict[str, Any]) -> None:
-    """A source whose offsets are not Kafka's, or not known yet, has no lag; the others have."""
+    """A source without Kafka offsets, or without known ones, has no lag. The others have one."""
     report = progress(0, {0: 1}, {0: 3})
     report["sources"].insert(0, source)
 
@@ -183,7 +183,7 @@ def test_listener_reports_each_progress() -> None:
 
 
 def test_listener_logs_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a function of the user's, the lag is logged."""
+    """Without a user's function, the listener logs the lag."""
     with caplog.at_level(logging.INFO):
         LagListener().onQueryProgress(event(RECORDED[0]))
 

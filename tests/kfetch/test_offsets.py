@@ -1,4 +1,4 @@
-"""Offsets as Spark keeps them: one text for one meaning, two formats in, nothing else."""
+"""Offsets as Spark keeps them: one JSON text for each value, and two formats to read."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def offsets(draw: st.DrawFn) -> Offsets:
 
 
 def text(known_offsets: Offsets) -> str:
-    """What Spark compares and logs."""
+    """Return the text that Spark compares and logs."""
     return json.dumps(known_offsets.to_json())
 
 
 @given(offsets())
 def test_round_trip(known_offsets: Offsets) -> None:
-    """What was written is read back, ids, epochs and ``from`` included."""
+    """Written offsets are read back, with ids, epochs and ``from``."""
     assert known_offsets == from_json(json.loads(text(known_offsets)))
 
 
 @given(offsets(), st.randoms())
 def test_text_is_canonical(known_offsets: Offsets, random: Any) -> None:
-    """The JSON text does not depend on the order in which positions were found."""
+    """The JSON text does not depend on the order of positions."""
     pairs = list(known_offsets.positions.items())
     random.shuffle(pairs)
     start = list((known_offsets.first_batch or {}).items())
@@ -181,7 +181,7 @@ def _with(pair: Any) -> dict[str, Any]:
     ids=lambda document: str(document)[:60],
 )
 def test_garbage(document: Any) -> None:
-    """What is neither format is a CheckpointError that shows the text, never another error."""
+    """A document of neither format is a CheckpointError that shows the text."""
     with pytest.raises(CheckpointError, match="neither kfetch's nor Spark's Kafka connector's"):
         from_json(document)
 
@@ -221,7 +221,7 @@ def test_any_json(document: Any) -> None:
     ],
 )
 def test_comparing(one: dict[str, Any], two: dict[str, Any], same: bool) -> None:
-    """Two offsets are the same when every partition stands at the same place, case included."""
+    """Two offsets are equal if all positions are equal; topic names are case-sensitive."""
     assert same is (from_json(one) == from_json(two))
 
 
@@ -235,8 +235,7 @@ def test_topic_without_id() -> None:
 
 @given(offsets(), st.data())
 def test_moved_offsets_equal_new_ones(known_offsets: Offsets, data: st.DataObject) -> None:
-    """Positions that are replaced give the JSON that all positions together would give, and the
-    document that was there before stays as it was."""
+    """Moved offsets have the JSON of newly built offsets. The earlier document does not change."""
     before = text(known_offsets)
     known = sorted(known_offsets.positions)
     some = st.lists(st.sampled_from(known), unique=True) if known else st.just([])
@@ -254,7 +253,7 @@ def test_moved_offsets_equal_new_ones(known_offsets: Offsets, data: st.DataObjec
 
 
 def test_cache_know_what_they_have_seen() -> None:
-    """The cache that went to Spark come back as the very offsets that they were."""
+    """A document that comes back from Spark gives the same offsets object."""
     cache = DocumentCache()
     known_offsets = Offsets(positions={T0: Position(1, 0)}, topic_ids={"t": ID})
     sent = cache.write(known_offsets)

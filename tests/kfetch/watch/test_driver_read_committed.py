@@ -10,8 +10,8 @@ from tests.kfetch.wire.little import LittleKafka
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_position_above_the_last_stable_offset(kafka: LittleKafka, fail: str) -> None:
-    """A query that was read_uncommitted before stands above an open transaction: nothing is lost,
-    and nothing is read twice; when the transaction has ended it goes on from there."""
+    """A formerly read_uncommitted query may have a position above an open transaction. It loses no
+    record and reads none twice. It continues when the transaction has ended."""
     before = query(kafka)
     start = before.initial_offsets()
     end = logged(before.next_end(start, None))

@@ -1,4 +1,4 @@
-"""What a restart takes from the checkpoint: open batches, sessions, the connector's offsets."""
+"""A restart from the checkpoint: open batches, sessions, offsets of the connector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_first_batch_tells_where_it_starts(kafka: LittleKafka, driver: Driver) -
 
 
 def test_retried_first_batch(kafka: LittleKafka) -> None:
-    """After a crash in batch 0 it is read from its own ``from``, not from today's ``latest``."""
+    """After a crash in batch 0, the batch starts at its ``from``, not at the current ``latest``."""
     before = query(kafka, startingOffsets="latest")
     start = logged(before.initial_offsets())
     kafka.log(T0).append(b"d", b"e")
@@ -55,7 +55,7 @@ def test_limit_survives_a_restart(kafka: LittleKafka, driver: Driver) -> None:
 
 
 def test_connector_checkpoint(kafka: LittleKafka, driver: Driver) -> None:
-    """A checkpoint of Spark's connector is taken up, and has topic ids from then on."""
+    """A query continues a checkpoint of Spark's connector and adds topic ids to it."""
     plain = from_json({"t": {"0": 3, "1": 1}})
     upgraded = logged(driver.next_end(plain, None))
 
@@ -66,15 +66,15 @@ def test_connector_checkpoint(kafka: LittleKafka, driver: Driver) -> None:
 
 
 def test_connector_checkpoint_goes_on(kafka: LittleKafka, driver: Driver) -> None:
-    """From a connector's checkpoint exactly what came since is read."""
+    """From a connector's checkpoint the query reads exactly the records since."""
     plain = from_json({"t": {"0": 1, "1": 1}})
 
     assert {T0: (1, 3)} == read(driver, plain, logged(driver.next_end(plain, None)))
 
 
 def test_sessions_travel_in_the_offset(kafka: LittleKafka, driver: Driver) -> None:
-    """An offset that moved carries the sessions of its time; one that did not stays as it is,
-    though the sessions go on."""
+    """An offset that moved carries the current sessions. An unmoved offset does not change, though
+    the sessions do."""
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
     end = logged(driver.next_end(end, None))

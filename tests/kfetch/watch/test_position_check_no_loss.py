@@ -1,4 +1,4 @@
-"""What looks like a loss and is none, and how often brokers are asked about it."""
+"""Answers that look like a loss and are none, and the number of requests about them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_epoch_that_wrote_nothing(kafka: LittleKafka, lenient: Reader) -> None:
 
 
 def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
-    """Epochs are asked for when a leader changes, not in every micro-batch."""
+    """The driver asks for epochs when a leader changes, not in every micro-batch."""
     before = len(kafka.asked(OffsetForLeaderEpochRequest))
     for _ in range(5):
         lenient.batch()
@@ -50,7 +50,7 @@ def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
 
 
 def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
-    """A log end below the position is asked for again before it is a loss (KAFKA-7703)."""
+    """The driver asks again for a log end below the position before it is a loss (KAFKA-7703)."""
     driver = query(kafka)
     start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T1).append(b"y")
@@ -66,7 +66,7 @@ def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
 
 
 def test_positions_of_an_old_broker() -> None:
-    """Where epochs can't be asked for, a log that is long enough is believed."""
+    """If a broker can't tell epochs, a log that reaches the position has it."""
     with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
         fill(kafka)
         driver = query(kafka)
@@ -78,7 +78,7 @@ def test_positions_of_an_old_broker() -> None:
 
 
 def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
-    """One reply that lacks the topic, of a broker that lags behind, deletes nothing."""
+    """One metadata reply without the topic, from a broker that lags behind, is no loss."""
     driver = query(kafka)
     start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     topic = kafka.topics.pop("t")

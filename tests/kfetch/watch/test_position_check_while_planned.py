@@ -44,7 +44,7 @@ def test_loss_before_planning(
 @pytest.mark.parametrize("damage", [recreated, regrown, deleted, shrunk])
 @pytest.mark.parametrize("restart", [False, True])
 def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart: bool) -> None:
-    """The same by default fails the query, also if planning is the first thing after a restart."""
+    """By default such a loss fails the query, also if planning is the first call of a run."""
     driver = query(kafka)
     start = logged(driver.initial_offsets())
     end = logged(driver.next_end(start, None))
@@ -55,7 +55,7 @@ def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart:
 
 
 def test_new_topic_gone_before_planning(kafka: LittleKafka) -> None:
-    """A topic that came and went between two offsets is a loss too."""
+    """A topic that was created and deleted between two offsets is a loss too."""
     for fail in ("true", "false"):
         driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
         start = logged(driver.next_end(logged(driver.initial_offsets()), None))
@@ -98,7 +98,7 @@ def cut_while_planned(kafka: LittleKafka) -> None:
 
 
 def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
-    """A planned range whose end is of a lost history is not read as if nothing had happened."""
+    """A planned range that ends in a lost history fails the query."""
     driver = query(kafka)
     start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
@@ -114,7 +114,7 @@ def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
 def test_truncation_inside_a_planned_range_is_read_once(
     kafka: LittleKafka, lenient: Reader
 ) -> None:
-    """With failOnDataLoss=false what lies below the cut is read, then what came in its place."""
+    """With failOnDataLoss=false the records below the truncation are read, then the new ones."""
     kafka.log(T0).append(b"d")
     kafka.log(T0).append(b"e", b"f")
     end = logged(lenient.driver.next_end(lenient.offsets, None))

@@ -1,4 +1,4 @@
-"""Splits: what tasks are told, and leaders that are not there while they are planned."""
+"""Splits: the values that tasks get, and partitions without a leader at planning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kfetch.wire.little import LittleKafka
 
 
 def test_splits_know_leader_and_topic(kafka: LittleKafka) -> None:
-    """A range has all that a task needs: leader, epoch, topic id; and the query its name."""
+    """A range has its leader, epoch and topic id, and a split has its query."""
     kafka.elect(T0, 2)
     driver = query(kafka, kfetch__rowsPerSplit="0")
     start = logged(driver.initial_offsets())
