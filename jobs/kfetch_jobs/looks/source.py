@@ -14,9 +14,9 @@ from kfetch.errors import DataLoss, NoSuchPartition
 from kfetch.model import ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
-from kfetch.watch.log import Log
-from kfetch.watch.loss import LossPolicy
-from kfetch.watch.starting import starting_positions
+from kfetch.watch.initial_positions import initial_positions
+from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.position_check import PositionCheck
 
 __all__ = ["PATIENCE_S", "Partition", "Standing", "impatient", "look"]
 
@@ -80,7 +80,7 @@ def look(
     ``planned`` is the end of a micro-batch that has to run again: it must fit too. Raises
     KfetchError: brokers can't be reached, or a topic of a new job doesn't exist.
     """
-    with closing(Log(impatient(options))) as log:
+    with closing(OffsetLookup(impatient(options))) as log:
         return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
 
 
@@ -93,35 +93,35 @@ def impatient(options: SourceOptions) -> SourceOptions:
     return replace(options, lookup_retries=0, network=network)
 
 
-def _from_beginning(options: SourceOptions, log: Log) -> Standing:
-    view = log.view()
+def _from_beginning(options: SourceOptions, log: OffsetLookup) -> Standing:
+    view = log.cluster_view()
     log.check_subscription(view)
-    positions = starting_positions(options.starting, log, view)
-    starts, ends = log.starts(positions), log.ends(positions)
+    positions = initial_positions(options.starting, log, view)
+    starts, ends = log.log_starts(positions), log.log_ends(positions)
     return Standing(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
     )
 
 
-def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
-    view = log.settled_view(start.positions)
+def _going_on(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> Standing:
+    view = log.view_including(start.positions)
     missing = _missing(log, view)
-    here = log.partitions(view)
+    here = log.subscribed_partitions(view)
     led = [tp for tp in here if view.leader(tp) is not None]
-    starts, ends = log.starts(led), log.ends(led)
+    starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
     seen = _Seen(view=view, here=frozenset(here), starts=starts)
-    policy = LossPolicy(log, seen, fail=False, tell=losses.append)
+    check = PositionCheck(log, seen, fail=False, on_loss=losses.append)
     if planned is not None:
-        ends = policy.ends(ends, policy.sound(planned))
-    sound = policy.sound(start)
-    ends = policy.ends(ends, sound)
+        ends = check.valid_log_ends(ends, check.valid_offsets(planned))
+    sound = check.valid_offsets(start)
+    ends = check.valid_log_ends(ends, sound)
     new = [tp for tp in led if tp not in start.positions]
     fresh = frozenset(new)
     begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
-    begin |= policy.new_partitions(new)
+    begin |= check.new_partition_starts(new)
     found = _partitions(view, here, begin, starts, ends)
     return Standing(
         partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in found),
@@ -131,7 +131,7 @@ def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
     )
 
 
-def _missing(log: Log, view: ClusterView) -> str:
+def _missing(log: OffsetLookup, view: ClusterView) -> str:
     try:
         log.check_subscription(view)
     except NoSuchPartition as missing:
@@ -141,7 +141,7 @@ def _missing(log: Log, view: ClusterView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What the loss policy asks of a watch, from one look."""
+    """KnownPartitions of one look-up."""
 
     view: ClusterView
     here: frozenset[TopicPartition]

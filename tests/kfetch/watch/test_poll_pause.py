@@ -1,16 +1,16 @@
-"""The pace of the watch: what each rule bounds."""
+"""The pause between polls: the limit of each rule."""
 
 from __future__ import annotations
 
 import pytest
 
-from kfetch.watch.pace import pause_s
+from kfetch.watch.poll_pause import poll_pause_s
 
 IDLE = {"partitions": 1000, "full": False, "moved": 0, "record_bytes": 0, "took_s": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("changes", "seconds"),
     [
         ({}, 0.0),  # the broker has waited long enough
         ({"took_s": 0.001}, 0.1),  # a broker that does not wait
@@ -25,7 +25,7 @@ IDLE = {"partitions": 1000, "full": False, "moved": 0, "record_bytes": 0, "took_
         ({"full": True, "partitions": 100_000}, 1.0),
     ],
 )
-def test_pauses(given: dict[str, object], seconds: float) -> None:
-    """An idle poll is followed at once; news, size and records are paid for in time, a second at
-    most."""
-    assert seconds == pytest.approx(pause_s(**(IDLE | given)))
+def test_pauses(changes: dict[str, object], seconds: float) -> None:
+    """The next poll follows an idle one at once. Changes, a large session and records add a pause
+    of a second at most."""
+    assert seconds == pytest.approx(poll_pause_s(**(IDLE | changes)))

@@ -1,4 +1,4 @@
-"""Options that are refused: the sentence for every mistake, and no other error for any text."""
+"""Refused options: the sentence for every mistake, and no other error for any text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch.catalogue import OPTIONS, Treatment, lookup
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import parse
-from tests.kfetch.test_options import BUILT, LEAST
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from tests.kfetch.options.test_parsing import BUILT, REQUIRED
 
 SO = 'option startingOffsets: Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 
@@ -240,13 +240,13 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
 
 
 def with_changes(changes: dict[str, str | None]) -> dict[str, str]:
-    """The least options, with some set and some (None) taken away."""
-    return {name: text for name, text in {**LEAST, **changes}.items() if text is not None}
+    """The required options, with some set and some (None) removed."""
+    return {name: text for name, text in {**REQUIRED, **changes}.items() if text is not None}
 
 
 @pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=[row[1][:70] for row in MISTAKES])
 def test_mistakes(changes: dict[str, str | None], message: str) -> None:
-    """Every mistake is told in one sentence that names the option, in the connector's words."""
+    """Every mistake has one sentence that names the option, in the connector's words."""
     with pytest.raises(OptionError) as caught:
         parse(with_changes(changes))
 
@@ -261,16 +261,16 @@ def test_mistakes(changes: dict[str, str | None], message: str) -> None:
 def test_planned_options(name: str) -> None:
     """An option that the connector has and kfetch not yet is an error of its own class."""
     with pytest.raises(NotBuilt) as caught:
-        parse({**LEAST, name: "1"})
+        parse({**REQUIRED, name: "1"})
 
-    told = lookup(name)
-    assert told is not None
+    row = lookup(name)
+    assert row is not None
     expected = {
         # Removing it would not open the listener that asks for it.
-        True: f"option {name} is not built yet: {told.meaning}",
-        False: f"option {name} ({told.meaning}) is not built yet: remove it",
+        True: f"option {name} is not built yet: {row.meaning}",
+        False: f"option {name} ({row.meaning}) is not built yet: remove it",
     }
-    assert expected[told.name.endswith("*")] == str(caught.value)
+    assert expected[row.name.endswith("*")] == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -287,17 +287,17 @@ def test_planned_options(name: str) -> None:
 def test_planned_values(name: str, text: str, message: str) -> None:
     """A value that is planned is refused as such."""
     with pytest.raises(NotBuilt) as caught:
-        parse({**LEAST, name: text})
+        parse({**REQUIRED, name: text})
 
     assert message == str(caught.value)
 
 
 def refusal(options: dict[str, str]) -> str | None:
-    """The sentence with which options are refused, None if they are good."""
+    """Return the error sentence of options, None if they are valid."""
     try:
         parse(options)
-    except OptionError as told:
-        return str(told)
+    except OptionError as error:
+        return str(error)
     return None
 
 
@@ -310,7 +310,7 @@ _texts = st.text(max_size=20) | st.sampled_from(
 @given(st.dictionaries(st.sampled_from([o.name for o in BUILT]), _texts, max_size=4))
 def test_any_text_is_read_or_refused(options: dict[str, str]) -> None:
     """No text of any option raises anything but OptionError."""
-    assert refusal({**LEAST, **options}) != ""
+    assert refusal({**REQUIRED, **options}) != ""
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -343,6 +343,6 @@ def test_any_names(options: dict[str, str]) -> None:
 )
 def test_monstrous_texts(name: str, text: str) -> None:
     """Texts made to break parsers are refused like any other."""
-    rest = {k: v for k, v in LEAST.items() if name != "subscribePattern" or k != "subscribe"}
+    rest = {k: v for k, v in REQUIRED.items() if name != "subscribePattern" or k != "subscribe"}
     with pytest.raises(OptionError):
         parse({**rest, name: text})

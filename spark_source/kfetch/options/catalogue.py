@@ -1,8 +1,8 @@
-"""The catalogue of options: every name kfetch knows, and what it does with it.
+"""The catalogue of options: every known name, and how kfetch treats it.
 
-One row per option; README's option table is made from these rows and a test holds the two
-together. A name that stands nowhere here is an error with a suggestion: an option that is
-misspelt and silently ignored costs its user a day.
+Each option has one row. README's option table is made from these rows, and a test compares the two.
+A name without a row is an error with a suggestion, because a misspelt option that is silently
+ignored costs its user a day.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
 
 class Treatment(Enum):
-    """What kfetch does with an option."""
+    """How kfetch treats an option."""
 
     BUILT = "built"
     PLANNED = "not built yet: an error"
@@ -28,7 +28,7 @@ class Treatment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row: the name as documented, its default, its treatment, and one line of meaning."""
+    """One row: the documented name, the default, the treatment and a line of explanation."""
 
     name: str
     default: str
@@ -48,12 +48,12 @@ OPTIONS: tuple[Option, ...] = (
         ("subscribePattern", "none", "regular expression searched in topic names"),
         ("assign", "none", 'partitions, `{"topicA":[0,1]}`'),
         ("startingOffsets", "latest", "`earliest`, `latest`, or JSON with every partition"),
-        ("failOnDataLoss", "true", "`false`: log it and go on behind the gap"),
+        ("failOnDataLoss", "true", "`false`: log it and continue with the remaining records"),
         ("maxOffsetsPerTrigger", "none", "offsets per micro-batch, shared by backlog"),
-        ("minOffsetsPerTrigger", "none", "a micro-batch waits for so many offsets"),
-        ("maxTriggerDelay", "15m", "…but not longer than this after the last one"),
-        ("minPartitions", "none", "large ranges are cut until there are so many tasks"),
-        ("maxRecordsPerPartition", "none", "at most so many offsets per task"),
+        ("minOffsetsPerTrigger", "none", "a micro-batch waits for this many offsets"),
+        ("maxTriggerDelay", "15m", "a micro-batch waits no longer than this after the last one"),
+        ("minPartitions", "none", "large ranges are cut until there are this many tasks"),
+        ("maxRecordsPerPartition", "none", "the most offsets of a range: larger ranges are cut"),
         ("includeHeaders", "false", "adds the column `headers`"),
         ("includeLeaderEpoch", "false", "adds `leaderEpoch int`; null where brokers had none"),
         (
@@ -62,36 +62,64 @@ OPTIONS: tuple[Option, ...] = (
             "adds `serializedKeySize int`, `serializedValueSize int`: bytes, null for null",
         ),
         ("fetchOffset.numRetries", "3", "how often the driver retries an offset look-up"),
-        ("fetchOffset.retryIntervalMs", "1000", "pause between those"),
-        ("kafkaConsumer.pollTimeoutMs", "120000", "a task without progress fails after this"),
+        ("fetchOffset.retryIntervalMs", "1000", "pause in ms between these retries"),
+        (
+            "kafkaConsumer.pollTimeoutMs",
+            "120000",
+            "a task without progress fails after this time in ms",
+        ),
         (
             "kfetch.agent",
             "process",
-            "where sessions live: in one agent per executor, or `inline` in each Python worker "
-            "(the default where there is no Linux)",
+            "one agent per executor holds the sessions; `inline`: each Python worker does "
+            "(the default without Linux)",
         ),
-        ("kfetch.agent.memory", "256m", "the agent's replies and batches together, per executor"),
-        ("kfetch.agent.lease", "120s", "sessions of a query that nobody reads close after this"),
-        ("kfetch.rowsPerSplit", "100000", "small ranges share a task up to this; 0: one each"),
-        ("kfetch.onCorruptBatch", "fail", "`skip`: leave it out, told and counted; checks CRCs"),
-        ("kfetch.statsDirectory", "none", "each worker writes its fetch statistics there"),
+        (
+            "kfetch.agent.memory",
+            "256m",
+            "limit of the agent's replies and batches together, per executor",
+        ),
+        (
+            "kfetch.agent.lease",
+            "120s",
+            "the agent closes the sessions of a query that no task has read for this time",
+        ),
+        (
+            "kfetch.rowsPerSplit",
+            "100000",
+            "small ranges share a task up to this many offsets; 0: one task each",
+        ),
+        (
+            "kfetch.onCorruptBatch",
+            "fail",
+            "`skip`: skip, log and count corrupt batches; checks CRCs too",
+        ),
+        (
+            "kfetch.statsDirectory",
+            "none",
+            "directory to which each worker writes its fetch statistics",
+        ),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
-        ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply"),
+        ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),
         (
             "kafka.max.partition.fetch.bytes",
             "4194304",
-            "soft limit of a partition in a reply (Kafka's own default is 1 MiB)",
+            "soft limit of a partition in a reply in bytes (Kafka's own default is 1 MiB)",
         ),
-        ("kafka.fetch.min.bytes", "1", "the broker waits for so much"),
-        ("kafka.fetch.max.wait.ms", "500", "…but not longer than this"),
+        ("kafka.fetch.min.bytes", "1", "the broker waits for this many bytes"),
+        ("kafka.fetch.max.wait.ms", "500", "the longest time that the broker waits"),
         ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),
         ("kafka.request.timeout.ms", "30000", "deadline of a request"),
         ("kafka.retry.backoff.ms", "100", "first pause after an error"),
         ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors"),
-        ("kafka.metadata.max.age.ms", "30000", "new partitions and topics are found within this"),
-        ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system's choice"),
+        (
+            "kafka.metadata.max.age.ms",
+            "30000",
+            "how often the driver looks for new partitions and topics",
+        ),
+        ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        ("kafka.security.protocol", "PLAINTEXT", "only PLAINTEXT so far"),
+        ("kafka.security.protocol", "PLAINTEXT", "kfetch speaks only PLAINTEXT so far"),
         (
             "kafka.isolation.level",
             "read_uncommitted",
@@ -100,9 +128,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_rows(
         Treatment.PLANNED,
-        ("startingTimestamp", "none", "begin at a time"),
-        ("startingOffsetsByTimestamp", "none", "begin at a time, per partition"),
-        ("startingOffsetsByTimestampStrategy", "error", "when no record is that young"),
+        ("startingTimestamp", "none", "start at a time"),
+        ("startingOffsetsByTimestamp", "none", "start at a time, per partition"),
+        ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
         ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
         ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
@@ -132,7 +160,11 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.enable.auto.commit", "none", "progress lives in the checkpoint"),
         ("kafka.interceptor.classes", "none", "interceptors could change what is read"),
-        ("kafka.config.providers", "none", "references in values are not resolved: give values"),
+        (
+            "kafka.config.providers",
+            "none",
+            "kfetch does not resolve references in values: set the values",
+        ),
     ),
     *_rows(
         Treatment.IGNORED,
@@ -142,7 +174,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.session.timeout.ms", "none", "kfetch joins no consumer group"),
         ("kafka.heartbeat.interval.ms", "none", "kfetch joins no consumer group"),
         ("kafka.max.poll.interval.ms", "none", "kfetch joins no consumer group"),
-        ("kafka.default.api.timeout.ms", "none", "kafka.request.timeout.ms bounds every request"),
+        ("kafka.default.api.timeout.ms", "none", "kafka.request.timeout.ms limits every request"),
         ("kafka.connections.max.idle.ms", "none", "the broker closes idle connections"),
         ("kafka.send.buffer.bytes", "none", "requests are small"),
         ("kafka.group.*", "none", "kfetch joins no consumer group"),
@@ -150,15 +182,19 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.auto.commit.interval.ms", "none", "progress lives in the checkpoint"),
         ("kafka.share.*", "none", "kfetch is no share consumer"),
         ("kafka.allow.auto.create.topics", "none", "kfetch creates no topics"),
-        ("kafka.exclude.internal.topics", "none", "a pattern never takes internal topics"),
-        ("kafka.client.dns.lookup", "none", "every address of a name is tried"),
-        ("kafka.reconnect.*", "none", "kafka.retry.backoff.ms rules connecting, too"),
+        ("kafka.exclude.internal.topics", "none", "a pattern never includes internal topics"),
+        ("kafka.client.dns.lookup", "none", "kfetch tries every address of a name"),
+        ("kafka.reconnect.*", "none", "kafka.retry.backoff.ms applies to connecting too"),
         (
             "kafka.socket.connection.setup.timeout.max.ms",
             "none",
             "the deadline of connecting does not grow",
         ),
-        ("kafka.metadata.recovery.*", "none", "bootstrap servers are asked where others fail"),
+        (
+            "kafka.metadata.recovery.*",
+            "none",
+            "kfetch asks the bootstrap servers if other brokers fail",
+        ),
         ("kafka.metric.reporters", "none", "classes of Java; see kfetch agents"),
         ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
         ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
@@ -171,14 +207,17 @@ _FAMILIES = tuple(name[:-1] for name in _BY_NAME if name.endswith("*"))
 
 
 def lookup(name: str) -> Option | None:
-    """The row of an option, by its name in any case, or None."""
+    """Return the row of an option by its name in any case, or None."""
     lowered = name.lower()
     family = next((prefix for prefix in _FAMILIES if lowered.startswith(prefix)), None)
     return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Raise for the first name that can't be used; return the names that have no effect."""
+    """Return the names of options that have no effect.
+
+    Raises OptionError or NotBuilt for the first name that can't be used.
+    """
     ignored = []
     for name in names:
         row = lookup(name)
@@ -192,7 +231,7 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def no_effect(name: str) -> str:
-    """The warning for an option that has none here; ``check_names`` finds them."""
+    """Return the warning for an option without effect. ``check_names`` returns such options."""
     row = lookup(name)
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
@@ -203,11 +242,11 @@ def _unknown(name: str) -> OptionError:
     return OptionError(f"option {name} is not known: {hint}", option=name)
 
 
-def _unusable(given: str, row: Option) -> OptionError:
-    # Spark hands names over in small letters; the row knows how people write them.
-    name = given if row.name.endswith("*") else row.name
+def _unusable(written: str, row: Option) -> OptionError:
+    # Spark passes names in lower case. The row has the documented name.
+    name = written if row.name.endswith("*") else row.name
     if row.treatment is Treatment.PLANNED and row.name.endswith("*"):
-        # Removing it would not help: the listener that asks for it stays closed.
+        # Without the option the broker's listener would still refuse kfetch.
         return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
     if row.treatment is Treatment.PLANNED:
         return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
@@ -215,7 +254,7 @@ def _unusable(given: str, row: Option) -> OptionError:
 
 
 def markdown_table() -> str:
-    """README's option table: a row per option, those that work first."""
+    """Return README's option table: a row per option, working options first."""
     rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
     return "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
 

@@ -10,20 +10,20 @@ from tests.kfetch.wire.little import LittleKafka
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_position_above_the_last_stable_offset(kafka: LittleKafka, fail: str) -> None:
-    """A query that was read_uncommitted before stands above an open transaction: nothing is lost,
-    and nothing is read twice; when the transaction has ended it goes on from there."""
+    """A formerly read_uncommitted query may have a position above an open transaction. It loses no
+    record and reads none twice. It continues when the transaction has ended."""
     before = query(kafka)
-    start = before.initial()
-    end = logged(before.latest(start, None))
+    start = before.initial_offsets()
+    end = logged(before.next_end(start, None))
     driver = query(kafka, kafka__isolation__level="read_committed", failOnDataLoss=fail)
     kafka.log(T0).stable = 1
 
-    assert driver.latest(end, None) is None
+    assert driver.next_end(end, None) is None
     kafka.log(T1).append(b"y")
-    after = logged(driver.latest(end, None))
+    after = logged(driver.next_end(end, None))
     assert {T0: 3, T1: 2} == at(after)
     assert {T1: (1, 2)} == read(driver, end, after)
     kafka.log(T0).append(b"d")
     kafka.log(T0).stable = None
-    last = logged(driver.latest(after, None))
+    last = logged(driver.next_end(after, None))
     assert {T0: (3, 4)} == read(driver, after, last)

@@ -15,7 +15,7 @@ from kfetch.errors import (
 )
 from kfetch.model import TopicPartition
 from kfetch.options import parse
-from kfetch.watch import log as asking
+from kfetch.watch import lookups
 from kfetch.watch.driver import Driver
 from kfetch.wire import cluster, retry
 from tests.kfetch.watch.helpers import T0, T1, U0, query
@@ -38,14 +38,14 @@ def test_initial_offsets(
     """A new query starts where ``startingOffsets`` says; -1 is latest and -2 earliest."""
     kafka.log(T0).start = 1
     driver = query(kafka, startingOffsets=text)
-    found = driver.initial()
+    offsets = driver.initial_offsets()
 
-    assert expected == found.positions
-    assert {"t": kafka.topics["t"].topic_id} == found.topic_ids
+    assert expected == offsets.positions
+    assert {"t": kafka.topics["t"].topic_id} == offsets.topic_ids
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"t":{"0":2}}', "it lacks t-1"),
         ('{"t":{"0":2,"1":1,"2":0}}', "t-2 are not subscribed or don't exist"),
@@ -53,14 +53,14 @@ def test_initial_offsets(
         ("{}", "it lacks t-0, t-1"),
     ],
 )
-def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, told: str) -> None:
+def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, message: str) -> None:
     """JSON offsets must name every subscribed partition and no other."""
     driver = query(kafka, startingOffsets=text)
     with pytest.raises(OptionError) as caught:
-        driver.initial()
+        driver.initial_offsets()
 
     assert (
-        f"option startingOffsets must name every subscribed partition and no other: {told} (use "
+        f"option startingOffsets must name every subscribed partition and no other: {message} (use "
         "-1 in the offset field for latest, -2 for earliest)"
     ) == str(caught.value)
 
@@ -68,10 +68,10 @@ def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, told:
 def test_initial_answer_stays(kafka: LittleKafka) -> None:
     """Spark asks for the initial offset twice, and gets the same answer though the log grew."""
     driver = query(kafka, startingOffsets="latest")
-    first = driver.initial()
+    first = driver.initial_offsets()
     kafka.log(T0).append(b"d")
 
-    assert first.to_json() == driver.initial().to_json()
+    assert first.to_json() == driver.initial_offsets().to_json()
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing
     """A new query over a topic or partition that does not exist is an error that names it."""
     driver = query(kafka, **given)
     with pytest.raises(NoSuchPartition) as caught:
-        driver.initial()
+        driver.initial_offsets()
 
     assert (
-        f"{missing}: no such topic or partition at {kafka.bootstrap}; create it, or mend the "
+        f"{missing}: no such topic or partition at {kafka.bootstrap}; create it, or correct the "
         "options subscribe or assign"
     ) == str(caught.value)
 
@@ -112,7 +112,7 @@ def test_subscriptions(
     kafka.create("__tu", internal=True)
     driver = query(kafka, **given)
 
-    assert expected == set(driver.initial().positions)
+    assert expected == set(driver.initial_offsets().positions)
 
 
 @pytest.mark.parametrize(("retries", "works"), [("0", False), ("1", True)])
@@ -128,10 +128,10 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
     for node in kafka.nodes.values():
         node.answer(MetadataRequest, Close())
     if works:
-        assert driver.initial().positions
+        assert driver.initial_offsets().positions
     else:
         with pytest.raises(ConnectionLost, match="asking for metadata: no success in 1 tries"):
-            driver.initial()
+            driver.initial_offsets()
 
 
 class Clock:
@@ -155,16 +155,16 @@ def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
     """With the default options a wrong address fails a query after two minutes, the first warning
     says so, and each later one what is left of them."""
     clock = Clock()
-    for module in (asking, cluster, retry):
+    for module in (lookups, cluster, retry):
         monkeypatch.setattr(module, "time", clock)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         options = parse({"kafka.bootstrap.servers": address, "subscribe": "t"})
         with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
-            Driver(options).initial()
+            Driver(options).initial_offsets()
 
-    told = [record.message for record in caplog.records if "trying again" in record.message]
-    left = [int(message.removesuffix(" s").rpartition(" ")[2]) for message in told]
-    assert [123, 92, 61, 30] == left
+    warnings = [record.message for record in caplog.records if "trying again" in record.message]
+    seconds_left = [int(text.removesuffix(" s").rpartition(" ")[2]) for text in warnings]
+    assert [123, 92, 61, 30] == seconds_left
     assert clock.slept == pytest.approx(123, abs=4)

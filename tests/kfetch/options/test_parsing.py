@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kfetch.catalogue import OPTIONS, Treatment, lookup, markdown_table
 from kfetch.model import TopicPartition
 from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
 
-LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 # ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
 CONSUMER_PROPERTIES = """
 allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers check.crcs
@@ -29,12 +29,12 @@ security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mo
 share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 value.deserializer sasl.jaas.config ssl.truststore.location
 """
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
 
 
-def found(options: SourceOptions, path: str) -> Any:
-    """An attribute by its dotted path."""
+def value_at(options: SourceOptions, path: str) -> Any:
+    """Return an attribute by its dotted path."""
     value: Any = options
     for name in path.split("."):
         value = getattr(value, name)
@@ -157,17 +157,17 @@ MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for tex
 
 @pytest.mark.parametrize(("name", "path", "default"), [row[:3] for row in VALUES])
 def test_defaults(name: str, path: str, default: Any) -> None:
-    """An option that is not given has the default of Spark's connector, or its own."""
-    assert default == found(parse(LEAST), path)
+    """An option that is not set has the default of Spark's connector, or its own."""
+    assert default == value_at(parse(REQUIRED), path)
 
 
 @pytest.mark.parametrize(("name", "path", "text", "value"), MEANINGS)
 @pytest.mark.parametrize("cased", [str, str.upper, str.lower, str.swapcase])
 def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> None:
     """Each text has its meaning, whatever the case of the option's name."""
-    rest = {other: given for other, given in LEAST.items() if other != name}
+    rest = {other: given for other, given in REQUIRED.items() if other != name}
 
-    assert value == found(parse({**rest, cased(name): text}), path)
+    assert value == value_at(parse({**rest, cased(name): text}), path)
 
 
 def test_every_built_option_is_tried() -> None:
@@ -186,9 +186,9 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
     assert told is not None
     if told.default in ("required", "none", "inline", "PLAINTEXT", "read_uncommitted"):
         return
-    options = parse(LEAST if name in LEAST else {**LEAST, name: told.default})
+    options = parse(REQUIRED if name in REQUIRED else {**REQUIRED, name: told.default})
 
-    assert default == found(options, path)
+    assert default == value_at(options, path)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_other_strategies(options: dict[str, str], expected: Subscription) -> No
 
 
 @pytest.mark.parametrize(
-    ("subscription", "topic", "wanted"),
+    ("subscription", "topic", "included"),
     [
         (Subscription(topics=("a", "b")), "b", True),
         (Subscription(topics=("a",)), "ab", False),
@@ -225,26 +225,26 @@ def test_other_strategies(options: dict[str, str], expected: Subscription) -> No
         (Subscription(assigned=(TopicPartition("a", 0),)), "b", False),
     ],
 )
-def test_wants(subscription: Subscription, topic: str, wanted: bool) -> None:
+def test_includes(subscription: Subscription, topic: str, included: bool) -> None:
     """A pattern is searched in a name, as the connector does; names must be the same."""
-    assert wanted is subscription.wants(topic)
+    assert included is subscription.includes(topic)
 
 
 @pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.treatment is Treatment.IGNORED])
 def test_ignored_options(name: str) -> None:
-    """An option without effect here is accepted and noted, so that a job can be moved as it is."""
-    assert (name,) == parse({**LEAST, name.upper(): "1"}).ignored
+    """kfetch accepts and notes an option without effect, so a job can move unchanged."""
+    assert (name,) == parse({**REQUIRED, name.upper(): "1"}).ignored
 
 
 @pytest.mark.parametrize("name", CONSUMER_PROPERTIES.split())
 def test_properties_of_kafkas_consumer(name: str) -> None:
-    """Each property of Java's consumer has a row: nobody is told that it is not known."""
+    """Each property of Java's consumer has a row, so none is an unknown option."""
     assert lookup(f"kafka.{name}") is not None
 
 
 def test_options_are_plain_values() -> None:
     """All options are frozen dataclasses: they are pickled to executors."""
-    parts = [parse(LEAST)]
+    parts = [parse(REQUIRED)]
     for part in parts:
         assert is_dataclass(part)
         parts += [v for f in fields(part) if is_dataclass(v := getattr(part, f.name))]
@@ -266,7 +266,7 @@ def test_readme_has_the_option_table() -> None:
     table = text.partition(begin)[2].partition(end)[0].strip()
 
     assert markdown_table() == table, (
-        "README's option table is old: run python -m kfetch.catalogue and put what it "
+        "README's option table is old: run python -m kfetch.options.catalogue and put what it "
         f"prints between {begin} and {end} in README.md"
     )
 

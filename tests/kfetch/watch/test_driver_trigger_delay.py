@@ -1,4 +1,4 @@
-"""minOffsetsPerTrigger and maxTriggerDelay over a little Kafka: what waits, and what never does."""
+"""minOffsetsPerTrigger and maxTriggerDelay over a little Kafka: which micro-batches wait."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Clock:
     now = 0.0
 
     def monotonic(self) -> float:
-        """Its reading in seconds."""
+        """Return the clock's time in seconds."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the clock."""
         self.now += seconds
 
 
@@ -37,84 +37,84 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def begun(kafka: LittleKafka, clock: Clock) -> tuple[Driver, Offsets]:
-    """A query with maxTriggerDelay=5s whose first batch has read what there was."""
+    """A query with maxTriggerDelay=5s that has planned its first batch."""
     driver = query(kafka, maxTriggerDelay="5s", **ALWAYS)
-    return driver, logged(driver.latest(logged(driver.initial()), None, 10))
+    return driver, logged(driver.next_end(logged(driver.initial_offsets()), None, 10))
 
 
 def test_the_first_batch_does_not_wait(begun: tuple[Driver, Offsets]) -> None:
-    """The first batch of a query takes what is there, however little."""
+    """The first batch of a query does not wait for ``minOffsetsPerTrigger``."""
     assert {T0: 3, T1: 1} == at(begun[1])
 
 
 def test_few_offsets_wait_for_more(
     kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]
 ) -> None:
-    """Fewer offsets than wanted make no batch; with the last one they are all delivered."""
+    """Fewer offsets than the minimum make no batch. With enough of them, all are delivered."""
     driver, start = begun
     kafka.log(T0).append(*[b"v"] * 5)
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
     kafka.log(T1).append(*[b"v"] * 5)
 
-    assert {T0: 8, T1: 6} == at(driver.latest(start, None, 10))
+    assert {T0: 8, T1: 6} == at(driver.next_end(start, None, 10))
     assert clock.now < 5
 
 
 def test_after_the_delay_a_batch_starts(
     kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]
 ) -> None:
-    """maxTriggerDelay after the last batch, one offset is enough; then it waits anew."""
+    """After maxTriggerDelay one offset is enough. Then the next batch waits again."""
     driver, start = begun
     kafka.log(T0).append(b"v")
     clock.now = 4.8
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
     clock.now = 5.0
-    second = logged(driver.latest(start, None, 10))
+    second = logged(driver.next_end(start, None, 10))
     kafka.log(T0).append(b"v")
 
     assert {T0: 4, T1: 1} == at(second)
-    assert driver.latest(second, None, 10) is None
+    assert driver.next_end(second, None, 10) is None
 
 
 def test_a_restart_begins_anew(
     kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]
 ) -> None:
-    """What waited when the query stopped is read at once after its restart, as by the connector."""
+    """After a restart the waiting offsets are read at once, as in the connector."""
     driver, start = begun
     kafka.log(T0).append(b"v")
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
 
-    assert {T0: 4, T1: 1} == at(query(kafka).latest(start, None, 10))
+    assert {T0: 4, T1: 1} == at(query(kafka).next_end(start, None, 10))
 
 
 def test_both_limits(kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]) -> None:
-    """With a maximum too, batches have at least the least and at most the most (15 and 20 here)."""
+    """With both limits, batches have at least the minimum and at most the maximum (15 and 20)."""
     driver, at_first = begun
     kafka.log(T0).append(*[b"v"] * 50)
     ends = [at_first]
-    while (end := driver.latest(ends[-1], 20, 15)) is not None:
+    while (end := driver.next_end(ends[-1], 20, 15)) is not None:
         ends.append(logged(end))
     clock.now += 5
-    ends.append(logged(driver.latest(ends[-1], 20, 15)))
+    ends.append(logged(driver.next_end(ends[-1], 20, 15)))
 
     assert [3, 23, 43, 53] == [at(end)[T0] for end in ends]
 
 
 def test_trigger_once_does_not_wait(kafka: LittleKafka, begun: tuple[Driver, Offsets]) -> None:
-    """Without a least there is no waiting, in the middle of a wait either."""
+    """Without a minimum the batch starts at once, also during a wait."""
     driver, start = begun
     kafka.log(T0).append(b"v")
-    assert driver.latest(start, None, 10) is None
+    assert driver.next_end(start, None, 10) is None
 
-    assert {T0: 4, T1: 1} == at(driver.latest(start, None))
+    assert {T0: 4, T1: 1} == at(driver.next_end(start, None))
 
 
 def test_available_now_does_not_wait(kafka: LittleKafka, clock: Clock) -> None:
-    """An AvailableNow query reads its snapshot to the end, also the part below the least."""
+    """An AvailableNow query reads to its end, also the last offsets below the minimum."""
     driver = query(kafka)
     driver.prepare_available_now()
-    ends = [logged(driver.initial())]
-    while (end := driver.latest(ends[-1], 3, 3)) is not None:
+    ends = [logged(driver.initial_offsets())]
+    while (end := driver.next_end(ends[-1], 3, 3)) is not None:
         ends.append(logged(end))
 
     assert {T0: 3, T1: 1} == at(ends[-1])
@@ -124,13 +124,13 @@ def test_available_now_does_not_wait(kafka: LittleKafka, clock: Clock) -> None:
 def test_a_loss_does_not_wait(
     kafka: LittleKafka, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With failOnDataLoss=false the position behind a loss is recorded at once, so that the loss is
-    told once."""
+    """With failOnDataLoss=false the position after a loss enters the checkpoint at once. So the
+    loss is logged once."""
     driver = query(kafka, failOnDataLoss="false")
-    start = logged(driver.latest(logged(driver.initial()), None, 10))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None, 10))
     kafka.log(T0).truncate(1)
-    end = logged(driver.latest(start, None, 10))
-    assert driver.latest(end, None, 10) is None
+    end = logged(driver.next_end(start, None, 10))
+    assert driver.next_end(end, None, 10) is None
 
     assert 0 == at(end)[T0]
     assert 1 == sum("t-0" in record.message for record in caplog.records)
@@ -142,4 +142,4 @@ def test_a_new_partition_does_not_wait(kafka: LittleKafka, begun: tuple[Driver, 
     kafka.topics["t"].logs.append(type(kafka.log(T0))(leader=1))
     kafka.log(T2).append(b"first")
 
-    assert {T0: 3, T1: 1, T2: 1} == at(driver.latest(start, None, 10))
+    assert {T0: 3, T1: 1, T2: 1} == at(driver.next_end(start, None, 10))

@@ -1,4 +1,4 @@
-"""What looks like a loss and is none, and how often brokers are asked about it."""
+"""Answers that look like a loss and are none, and the number of requests about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_unclean_election_without_loss(kafka: LittleKafka, lenient: Reader) -> N
     strict = query(kafka)
 
     assert {T0: (3, 4)} == read(
-        strict, lenient.offsets, logged(strict.latest(lenient.offsets, None))
+        strict, lenient.offsets, logged(strict.next_end(lenient.offsets, None))
     )
 
 
@@ -31,11 +31,11 @@ def test_epoch_that_wrote_nothing(kafka: LittleKafka, lenient: Reader) -> None:
     strict = query(kafka)
     kafka.log(T0).append(b"d")
 
-    assert T0 in read(strict, lenient.offsets, logged(strict.latest(lenient.offsets, None)))
+    assert T0 in read(strict, lenient.offsets, logged(strict.next_end(lenient.offsets, None)))
 
 
 def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
-    """Epochs are asked for when a leader changes, not in every micro-batch."""
+    """The driver asks for epochs when a leader changes, not in every micro-batch."""
     before = len(kafka.asked(OffsetForLeaderEpochRequest))
     for _ in range(5):
         lenient.batch()
@@ -50,9 +50,9 @@ def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
 
 
 def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
-    """A log end below the position is asked for again before it is a loss (KAFKA-7703)."""
+    """The driver asks again for a log end below the position before it is a loss (KAFKA-7703)."""
     driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T1).append(b"y")
 
     def old(request: object) -> object:
@@ -62,25 +62,25 @@ def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
 
     kafka.nodes[1].answer(ListOffsetsRequest, old, old)
 
-    assert {T0: 3, T1: 2} == at(driver.latest(start, None))
+    assert {T0: 3, T1: 2} == at(driver.next_end(start, None))
 
 
 def test_positions_of_an_old_broker() -> None:
-    """Where epochs can't be asked for, a log that is long enough is believed."""
+    """If a broker can't tell epochs, a log that reaches the position has it."""
     with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
         fill(kafka)
         driver = query(kafka)
-        start = logged(driver.latest(logged(driver.initial()), None))
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
         kafka.elect(T0, 1)
         kafka.log(T0).append(b"d")
 
-        assert {T0: (3, 4)} == read(driver, start, logged(driver.latest(start, None)))
+        assert {T0: (3, 4)} == read(driver, start, logged(driver.next_end(start, None)))
 
 
 def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
-    """One reply that lacks the topic, of a broker that lags behind, deletes nothing."""
+    """One metadata reply without the topic, from a broker that lags behind, is no loss."""
     driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     topic = kafka.topics.pop("t")
 
     def back(request: object) -> object:
@@ -90,4 +90,4 @@ def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
 
     kafka.nodes[1].answer(MetadataRequest, back)
 
-    assert driver.latest(start, None) is None
+    assert driver.next_end(start, None) is None

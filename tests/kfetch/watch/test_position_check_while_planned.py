@@ -26,13 +26,13 @@ from tests.kfetch.wire.little import LittleKafka
 
 @LOSSES
 def test_loss_before_planning(
-    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], told: str, ranges: Ranges
+    kafka: LittleKafka, damage: Damage, kind: type[DataLoss], message: str, ranges: Ranges
 ) -> None:
     """A loss between ``latest`` and ``splits`` fails no lenient query, and repeats nothing."""
     reader = Reader(kafka, query(kafka, failOnDataLoss="false"))
     reader.batch()
     kafka.log(T1).append(b"y")
-    start, end = reader.offsets, logged(reader.driver.latest(reader.offsets, None))
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
     damage(kafka)
     reader.offsets = end
     reader.take(start, end)
@@ -44,10 +44,10 @@ def test_loss_before_planning(
 @pytest.mark.parametrize("damage", [recreated, regrown, deleted, shrunk])
 @pytest.mark.parametrize("restart", [False, True])
 def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart: bool) -> None:
-    """The same by default fails the query, also if planning is the first thing after a restart."""
+    """By default such a loss fails the query, also if planning is the first call of a run."""
     driver = query(kafka)
-    start = logged(driver.initial())
-    end = logged(driver.latest(start, None))
+    start = logged(driver.initial_offsets())
+    end = logged(driver.next_end(start, None))
     damage(kafka)
     driver = query(kafka) if restart else driver
     with pytest.raises((TopicRecreated, PartitionGone)):
@@ -55,13 +55,13 @@ def test_loss_before_planning_fails(kafka: LittleKafka, damage: Damage, restart:
 
 
 def test_new_topic_gone_before_planning(kafka: LittleKafka) -> None:
-    """A topic that came and went between two offsets is a loss too."""
+    """A topic that was created and deleted between two offsets is a loss too."""
     for fail in ("true", "false"):
         driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
+        end = logged(driver.next_end(start, None))
         del kafka.topics["u"]
         if fail == "true":
             with pytest.raises(PartitionGone, match="u-0 no longer exists"):
@@ -75,10 +75,10 @@ def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
     for fail in ("true", "false"):
         kafka.topics.pop("u", None)
         driver = query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
-        start = logged(driver.latest(logged(driver.initial()), None))
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
         kafka.create("u")
         kafka.log(U0).append(b"u")
-        end = logged(driver.latest(start, None))
+        end = logged(driver.next_end(start, None))
         kafka.create("u")
         kafka.log(U0).append(b"new u")
         if fail == "true":
@@ -86,7 +86,7 @@ def test_new_topic_recreated_before_planning(kafka: LittleKafka) -> None:
                 driver.splits(start, end)
         else:
             assert {} == read(driver, start, end)
-            assert {U0: (0, 1)} == read(driver, end, logged(driver.latest(end, None)))
+            assert {U0: (0, 1)} == read(driver, end, logged(driver.next_end(end, None)))
 
 
 def cut_while_planned(kafka: LittleKafka) -> None:
@@ -98,26 +98,26 @@ def cut_while_planned(kafka: LittleKafka) -> None:
 
 
 def test_truncation_between_planning_and_reading(kafka: LittleKafka) -> None:
-    """A planned range whose end is of a lost history is not read as if nothing had happened."""
+    """A planned range that ends in a lost history fails the query."""
     driver = query(kafka)
-    start = logged(driver.latest(logged(driver.initial()), None))
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
     kafka.log(T0).append(b"e", b"f")
-    end = logged(driver.latest(start, None))
+    end = logged(driver.next_end(start, None))
     cut_while_planned(kafka)
     with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
         driver.splits(start, end)
     with pytest.raises(LogTruncated, match="t-0 was truncated at offset 4"):
-        driver.latest(end, None)
+        driver.next_end(end, None)
 
 
 def test_truncation_inside_a_planned_range_is_read_once(
     kafka: LittleKafka, lenient: Reader
 ) -> None:
-    """With failOnDataLoss=false what lies below the cut is read, then what came in its place."""
+    """With failOnDataLoss=false the records below the truncation are read, then the new ones."""
     kafka.log(T0).append(b"d")
     kafka.log(T0).append(b"e", b"f")
-    end = logged(lenient.driver.latest(lenient.offsets, None))
+    end = logged(lenient.driver.next_end(lenient.offsets, None))
     cut_while_planned(kafka)
     start, lenient.offsets = lenient.offsets, end
     lenient.take(start, end)
