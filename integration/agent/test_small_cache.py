@@ -14,8 +14,8 @@ import pytest
 from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
-from kfetch.fetch import stats
 from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.stats_file import read_stats
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions, parse
 from kfetch.watch.log import Log
@@ -75,7 +75,7 @@ def opened(cluster: Cluster, topic: str, stack: ExitStack) -> list[Fetcher]:
         stack.callback(fetcher.close)
         for p in range(PARTITIONS):
             position = FetchPosition(topic_id=view.topics[topic].topic_id, offset=0, max_bytes=1)
-            fetcher.want(TopicPartition(topic, p), position)
+            fetcher.set_position(TopicPartition(topic, p), position)
         fetcher.send(time.monotonic() + 10)
         fetcher.receive(time.monotonic() + 10)
     return fetchers
@@ -108,7 +108,7 @@ def test_reading_without_a_safe_session(
             seen += reader.read()
             go.set()
     ends = log_ends(cluster, name)
-    totals = stats.read(tmp_path / "stats")
+    totals = read_stats(tmp_path / "stats")
 
     assert [(p, o) for p, end in sorted(ends.items()) for o in range(end)] == sorted(seen)
     assert ROUNDS * PARTITIONS == totals.records

@@ -54,6 +54,24 @@ def test_the_clients_of_kafka_python_are_there(before: str) -> None:
     assert "KafkaConsumer KafkaAdminClient kafka True True" == " ".join(told_by(code).split())
 
 
+FIRST_BATCH = """
+import sys
+from kfetch.agent.segments import stream_size
+from kfetch.decoding import decode
+from tests.kfetch.records.build import batch, part, record
+
+arrow_batch = decode([part(batch(record()))])
+assert 1 == arrow_batch.num_rows and stream_size(arrow_batch)
+print("pandas" in sys.modules)
+"""
+
+
+def test_the_first_batch_imports_no_pandas() -> None:
+    """Decoding a batch and sizing its segment do without pandas. The agent has no use for pandas,
+    which takes a second to import where it is installed."""
+    assert "False\n" == told_by(FIRST_BATCH)
+
+
 def told_by(code: str) -> str:
     """What a fresh interpreter prints."""
     command = [sys.executable, "-W", "ignore", "-c", code]

@@ -118,7 +118,7 @@ class Poller:
         if orders is None:
             return None
         for tp, position in orders.items():
-            self._fetcher.want(tp, position)
+            self._fetcher.set_position(tp, position)
         began = time.monotonic()
         try:
             fetched = self._exchanged(began + self._network.request_timeout_s)

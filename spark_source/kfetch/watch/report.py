@@ -8,33 +8,23 @@ the workers' files of fetch statistics:
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from kfetch.fetch import stats_file
 from kfetch.fetch.stats import FetchStats
-
-log = logging.getLogger(__name__)
 
 
 class Report:
     """One query's file; nothing is written without a directory."""
 
     def __init__(self, directory: str, query: str) -> None:
-        name = f"{query}-{os.getpid()}.json"
-        self._target = Path(directory) / "driver" / name if directory else None
+        self._directory = Path(directory) / "driver" if directory else None
+        self._query = query
 
     def write(self, watch: FetchStats, losses: Mapping[str, int]) -> None:
         """Replace the file. A full disk must not fail a query: it is logged."""
-        if self._target is None:
-            return
-        draft = self._target.with_suffix(".tmp")
-        try:
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"losses": dict(losses), "watch": asdict(watch)}))
-            draft.replace(self._target)
-        except OSError as cause:
-            log.warning("driver statistics can't be written to %s: %s", self._target, cause)
+        if self._directory is not None:
+            document = {"losses": dict(losses), "watch": asdict(watch)}
+            stats_file.write(self._directory, self._query, document)
