@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 
 import pytest
@@ -64,3 +65,21 @@ def test_the_peer_is_known() -> None:
 
     with left, right:
         assert os.getuid() == peer_uid(left)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"cspark_source.agent.channel\nHello\n.",
+        b"ckfetch.agent.channel\nNoSuchMessage\n.",
+        b"no pickle",
+    ],
+)
+def test_a_message_of_another_release(body: bytes) -> None:
+    """A message of a class that this release does not have is an AgentError with advice."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(struct.pack(">I", len(body)) + body)
+
+        with pytest.raises(AgentError, match=r"another release of kfetch .*: restart the executor"):
+            Channel(ours, 5).receive()
