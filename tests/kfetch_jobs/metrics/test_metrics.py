@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kfetch.watch.report import Report
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +18,7 @@ from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats
 from kfetch.fetch.stats_file import write_stats
+from kfetch.watch.statistics import DriverStatistics
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.looks import agents
@@ -208,7 +208,7 @@ def test_every_metric_is_told(
     write_stats(str(stats), "old", FetchStats(records=1000))
     look = Look(loaded, lambda: 12.0)
     write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
-    Report(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
+    DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
     told = samples(look.take())
