@@ -56,12 +56,11 @@ class FetchSession:
     """The client's half of a fetch session.
 
     ``topic_ids``: the broker speaks Fetch v13 or later, so topics may be keyed by id.
-    ``orphan``: id of a session of an earlier process; the first request closes it (0: none).
     """
 
-    def __init__(self, *, topic_ids: bool = True, orphan: int = INVALID_SESSION_ID) -> None:
+    def __init__(self, *, topic_ids: bool = True) -> None:
         self._topic_ids = topic_ids
-        self._metadata = FetchMetadata(session_id=orphan)
+        self._metadata = FetchMetadata()
         self._partitions = SessionPartitions(uses_topic_ids=topic_ids)
         self._backoff = RefusalBackoff()
         self._stats = dict.fromkeys(SessionEvent, 0)

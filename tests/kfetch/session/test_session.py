@@ -213,11 +213,6 @@ def test_close_may_be_tried_again() -> None:
     assert (7, 0) == pair(session.plan({}))
 
 
-def test_orphan_is_replaced() -> None:
-    """A session of an earlier life is closed by the first request, which opens its successor."""
-    assert (837261, 0) == pair(FetchSession(orphan=837261).plan({A0: at(0)}))
-
-
 @pytest.mark.parametrize("error", [70, 71, 106, -1])
 def test_full_plan_after_an_error_carries_everything(error: int) -> None:
     """After an error the next plan is full: all that was acknowledged, under the caller's changes.

@@ -34,12 +34,11 @@ class ClientAndBroker(RuleBasedStateMachine):
     @initialize(
         slots=st.sampled_from([4 * SHARDS, SHARDS, 0]),
         topic_ids=st.sampled_from([True, True, True, False]),
-        orphan=st.sampled_from([0, 55]),
         partition_count=st.integers(1, len(SPREAD)),
     )
-    def start(self, slots: int, topic_ids: bool, orphan: int, partition_count: int) -> None:
+    def start(self, slots: int, topic_ids: bool, partition_count: int) -> None:
         self.broker = Broker(slots)
-        self.client = FetchSession(topic_ids=topic_ids, orphan=orphan)
+        self.client = FetchSession(topic_ids=topic_ids)
         self.topic_ids = topic_ids
         self.now_ms = 0
         self.answers = 0

@@ -34,9 +34,10 @@ def first() -> SessionAndPlan:
     return session, session.plan({A0: at(0)})
 
 
-def orphaned() -> SessionAndPlan:
-    session = FetchSession(orphan=7)
-    return session, session.plan({A0: at(0)})
+def doubtful() -> SessionAndPlan:
+    session = opened({A0: at(0)})
+    session.reject(session.plan({A0: at(1)}), "timed out")
+    return session, session.plan({A0: at(1)})
 
 
 def rekeyed() -> SessionAndPlan:
@@ -69,7 +70,7 @@ def closing() -> SessionAndPlan:
 
 PAIR_BY_MAKER: dict[Callable[[], SessionAndPlan], tuple[int, int]] = {
     first: (0, 0),
-    orphaned: (7, 0),
+    doubtful: (7, 0),
     rekeyed: (7, 0),
     incremental: (7, 1),
     refused: (0, -1),
@@ -116,7 +117,7 @@ REPLACED = {
 EXPECTED = {
     first: NEW_SESSION,
     asking_again: NEW_SESSION,
-    orphaned: REPLACED,
+    doubtful: REPLACED,
     rekeyed: REPLACED,
     incremental: {
         ReplyClass.NO_REPLY: ((7, 0), False, SessionEvent.REJECTED),
