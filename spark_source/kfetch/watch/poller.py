@@ -52,9 +52,7 @@ class PartitionRegistry(Protocol):
 class Poller:
     """Polls one broker."""
 
-    def __init__(
-        self, broker: Broker, registry: PartitionRegistry, options: SourceOptions
-    ) -> None:
+    def __init__(self, broker: Broker, registry: PartitionRegistry, options: SourceOptions) -> None:
         self.broker = broker
         self._registry = registry
         # Operators can tell watch sessions from the sessions of tasks by the client id.
