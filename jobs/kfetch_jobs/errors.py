@@ -25,15 +25,11 @@ A traceback is for bugs.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kfetch.errors import KfetchError
 
 
 class JobsError(KfetchError):
     """Root of the tree. The text is one sentence: what, where, what to do."""
-
-    exit_code: ClassVar[int] = 1
 
 
 class ConfigError(JobsError):

@@ -19,7 +19,10 @@
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
     ├── ReadStalled            a task read nothing for too long; carries the first cause
-    └── AgentError             the executor's agent cannot be started, found or understood
+    ├── AgentError             the executor's agent cannot be started, found or understood
+    ├── ClusterUnusable        ``kfetch check`` found what keeps a query from reading
+    ├── ArchiveError           Spark's ``pyspark.zip`` cannot be found or changed
+    └── BrokenPlugin           verbs of another distribution cannot be loaded
 
 Every error is one clear sentence: what, where, what to do. Every error survives pickling with
 all its attributes, because errors cross from executors to the driver (and a test checks it).
@@ -27,7 +30,7 @@ all its attributes, because errors cross from executors to the driver (and a tes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 
 class KfetchError(Exception):
@@ -35,6 +38,9 @@ class KfetchError(Exception):
 
     Context must be picklable and must never hold a secret.
     """
+
+    exit_code: ClassVar[int] = 1
+    """Of the command ``kfetch``, when this error ends it."""
 
     def __init__(self, message: str, **context: Any) -> None:
         super().__init__(message)
@@ -130,3 +136,15 @@ class ReadStalled(KfetchError):
 
 class AgentError(KfetchError):
     """The executor's agent cannot be started or reached, or speaks another version."""
+
+
+class ClusterUnusable(KfetchError):
+    """Something in a Kafka cluster keeps a query from reading; ``kfetch check`` found it."""
+
+
+class ArchiveError(KfetchError):
+    """Spark's ``pyspark.zip`` cannot be found, read or replaced."""
+
+
+class BrokenPlugin(KfetchError):
+    """A distribution's entry point of the group ``kfetch.verbs`` cannot be loaded."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from kfetch.admin.values import Offsets, parse_offsets
 from kfetch.errors import CheckpointError
-from kfetch.offsets import Offsets, from_json
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 
@@ -142,7 +142,9 @@ def _batch(path: Path, number: int) -> Batch:
         return Batch(
             number=number,
             planned_s=_planned_s(metadata),
-            sources=tuple(None if line == "-" else from_json(json.loads(line)) for line in sources),
+            sources=tuple(
+                None if line == "-" else parse_offsets(json.loads(line)) for line in sources
+            ),
         )
     except OSError as cause:
         raise JobsError(f"{file} can't be read: {cause.strerror}") from None

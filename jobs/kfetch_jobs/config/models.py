@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from kfetch.catalogue import STRATEGIES
+from kfetch.admin.values import SUBSCRIPTION_OPTIONS
 from kfetch_jobs.config.ddl import mistake as ddl_mistake
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Options, SparkSettings
@@ -126,12 +126,12 @@ class Source(Model):
     @model_validator(mode="after")
     def _one_strategy(self) -> Self:
         if len(self.strategy()) != 1:
-            raise ValueError(f"exactly one of {', '.join(STRATEGIES)} must be given")
+            raise ValueError(f"exactly one of {', '.join(SUBSCRIPTION_OPTIONS)} must be given")
         return self
 
     def strategy(self) -> Options:
         """The one of subscribe, subscribePattern and assign that is given."""
-        given = {name: getattr(self, name) for name in STRATEGIES}
+        given = {name: getattr(self, name) for name in SUBSCRIPTION_OPTIONS}
         return {name: text for name, text in given.items() if text is not None}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kfetch.catalogue import no_effect
+from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
-from kfetch.options import parse
 
 if TYPE_CHECKING:
     from kfetch_jobs.config.models import JobFile
@@ -20,7 +19,7 @@ def mistakes(job: Job) -> Iterator[str]:
     """Options that can't be used: one of each source."""
     for view in job.file.views():
         try:
-            parse(job.source_options(view))
+            parse_options(job.source_options(view))
         except OptionError as error:
             option = str(error.context.get("option", ""))
             yield f"{_place(job, view, option)}: {job.hidden(str(error))}"
@@ -29,8 +28,9 @@ def mistakes(job: Job) -> Iterator[str]:
 def warnings(job: Job) -> Iterator[str]:
     """Options without effect, of a job without mistakes. A run logs the same at its start."""
     for view in job.file.views():
-        for option in parse(job.source_options(view)).ignored:
-            yield f"{_place(job, view, option)}: {no_effect(option)}"
+        options = parse_options(job.source_options(view))
+        for option, warning in options_without_effect(options).items():
+            yield f"{_place(job, view, option)}: {warning}"
 
 
 def location(file: JobFile, view: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kfetch.fetch import stats
+from kfetch.admin import statistics
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo import chart, topic
@@ -204,6 +204,6 @@ def _topic(job: Job) -> str:
     return job.file.source.subscribe
 
 
-def _fetches(job: Job) -> stats.FetchStats:
+def _fetches(job: Job) -> statistics.FetchStats:
     directory = job.source_options().get("kfetch.statsDirectory")
-    return stats.read(Path(directory)) if directory else stats.FetchStats()
+    return statistics.totals(Path(directory)) if directory else statistics.FetchStats()

@@ -11,9 +11,7 @@ import resource
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -21,18 +19,16 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from kfetch.errors import KfetchError
-from kfetch.model import Broker
-from kfetch.options import parse
-from kfetch.wire.cluster import Cluster
+from kfetch.admin import brokers
+from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
-from kfetch_jobs.looks.source import PATIENCE_S
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Finding", "State", "examine"]
 
+PATIENCE_S = brokers.WAIT_S
 PYTHON_MINIMUM = (3, 11)
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow", "numba", "kafka-python")
 _FILES_MIN = 4096
@@ -128,20 +124,19 @@ def _installed(name: str) -> str | None:
 def decoder() -> Finding:
     """Whether the record decoder has been compiled for this machine."""
     try:
-        from kfetch import decoding
-        from kfetch.compiled import native
+        from kfetch.admin.decoder import state
 
-        if decoding.IMPLEMENTATION != "kernel":
-            told = "KFETCH_RECORDS=reference: the slow decoder in pure Python"
-            advice = "unset KFETCH_RECORDS"
-            return Finding(state=State.WARN, what="decoder", told=told, advice=advice)
-        directory = native.kept()
+        ready = state()
     except Exception as cause:  # a broken llvmlite raises whatever it likes
         advice = "pip install --force-reinstall numba llvmlite"
         told = f"can't be loaded ({cause})"
         return Finding(state=State.FAIL, what="decoder", told=told, advice=advice)
-    if directory:
-        return Finding(state=State.OK, what="decoder", told=f"compiled, in {directory}")
+    if ready.reference:
+        told = "KFETCH_RECORDS=reference: the slow decoder in pure Python"
+        advice = "unset KFETCH_RECORDS"
+        return Finding(state=State.WARN, what="decoder", told=told, advice=advice)
+    if ready.compiled:
+        return Finding(state=State.OK, what="decoder", told=f"compiled, in {ready.directory}")
     told = "is not compiled yet: the first read waits for it, some seconds"
     return Finding(state=State.WARN, what="decoder", told=told, advice="kfetch warm")
 
@@ -194,32 +189,21 @@ def _user() -> str:
 def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Whether a cluster answers, and each broker at the address that it gives to clients."""
     what = f"cluster {name}"
-    kafka = {f"kafka.{key}": value for key, value in properties.items()}
     try:
-        # Any topic will do: none is asked for.
-        options = parse(kafka | {"subscribe": "none"})
-    except KfetchError as cause:
+        options = {f"kafka.{key}": value for key, value in properties.items()}
+        state = brokers.check(options, wait_s=PATIENCE_S)
+    except OptionError as cause:
         advice = f"mend clusters.{name} in kfetch.yml or env/"
         yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
         return
-    servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
-    with closing(Cluster(options.bootstrap, options.network)) as asked:
-        try:
-            view = asked.view((), time.monotonic() + PATIENCE_S)
-        except KfetchError as cause:
-            advice = f"start the cluster, or mend clusters.{name}.bootstrap.servers in kfetch.yml"
-            yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
-            return
-        told = f"{counted(len(view.brokers), 'broker')}, by {servers}"
-        yield Finding(state=State.OK, what=what, told=told)
-        for broker in view.brokers.values():
-            yield from _broker(what, asked, broker)
-
-
-def _broker(what: str, asked: Cluster, broker: Broker) -> Iterator[Finding]:
-    try:
-        asked.connection(broker, time.monotonic() + PATIENCE_S)
     except KfetchError as cause:
-        advice = "its advertised.listeners must name an address that this machine can reach"
-        told = f"{broker}: {cause.message}"
-        yield Finding(state=State.FAIL, what=what, told=told, advice=advice)
+        advice = f"start the cluster, or mend clusters.{name}.bootstrap.servers in kfetch.yml"
+        yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
+        return
+    told = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
+    yield Finding(state=State.OK, what=what, told=told)
+    for each in state.brokers:
+        if each.error:
+            advice = "its advertised.listeners must name an address that this machine can reach"
+            told = f"{each.broker}: {each.error}"
+            yield Finding(state=State.FAIL, what=what, told=told, advice=advice)

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from kfetch.admin import sources
+from kfetch.admin.sources import SourceState
+from kfetch.admin.values import Position, SourceOptions, Subscription, parse_options
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch.offsets import Position
-from kfetch.options import SourceOptions, Subscription, parse
 from kfetch_jobs.checkpoints import files as checkpoints
 from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks.source import Standing, look
 from kfetch_jobs.progress import history as progress
 
 __all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
@@ -35,7 +35,7 @@ class SourceStanding:
     known: Mapping[TopicPartition, Position] = field(default_factory=dict)
     """The checkpoint's positions, from which the next run goes on."""
     known_ids: Mapping[str, UUID] = field(default_factory=dict)
-    kafka: Standing
+    kafka: SourceState
 
     @property
     def recreated(self) -> frozenset[str]:
@@ -96,12 +96,12 @@ def of(job: Job, now: float) -> JobStanding:
     """Look at one job. Raises JobsError: the checkpoint can't be read, brokers not be reached."""
     checkpoint = checkpoints.of(job)
     places = matched(job, checkpoint)
-    sources = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
-    behind = sum(source.kafka.behind for source in sources)
+    standings = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
+    behind = sum(source.kafka.behind for source in standings)
     return JobStanding(
         name=job.name,
         checkpoint=checkpoint,
-        sources=sources,
+        sources=standings,
         waited_s=waited_s(progress.last(progress.file_of(job.directory)), checkpoint, behind, now),
     )
 
@@ -124,7 +124,7 @@ def matched(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
 
     Spark numbers sources as they come in the query's plan, and names none. So topics tell.
     """
-    views = {view: parse(job.source_options(view)) for view in job.file.views()}
+    views = {view: parse_options(job.source_options(view)) for view in job.file.views()}
     if len(views) == 1 and checkpoint.sources <= 1:
         return dict.fromkeys(views, 0 if checkpoint.sources else None)
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}
@@ -151,11 +151,11 @@ def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
 
 
 def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> SourceStanding:
-    options = parse(job.source_options(view))
+    options = parse_options(job.source_options(view))
     start = None if place is None else checkpoint.start(place)
     again = checkpoint.end(place) if place is not None and checkpoint.pending else None
     try:
-        kafka = look(options, start, again)
+        kafka = sources.state(options, start, again)
     except KfetchError as cause:
         told = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, {_named(job, view)}: {told}") from cause

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kfetch._version import __version__
+from kfetch import __version__
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.batches import Batches
 from kfetch_jobs.metrics.fetches import Fetches

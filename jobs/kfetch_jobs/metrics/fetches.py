@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kfetch.agent.channel import Status
+from kfetch.admin import agents
+from kfetch.admin.agents import Status
 from kfetch.errors import DataLoss
-from kfetch_jobs.looks import agents
 from kfetch_jobs.metrics.growth import Growth
 from kfetch_jobs.metrics.table import Sheet
 from kfetch_jobs.supervise.view import JobView

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from kfetch.admin.values import Offsets, Position
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets, Position
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints import files as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Range, Stage

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kfetch.offsets import Offsets
+from kfetch.admin.values import Offsets
 from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.errors import JobsError
 

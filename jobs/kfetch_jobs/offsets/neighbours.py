@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kfetch.offsets import Offsets
+from kfetch.admin.values import Offsets
 from kfetch_jobs.checkpoints import files as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
 from kfetch_jobs.checkpoints.files import Checkpoint

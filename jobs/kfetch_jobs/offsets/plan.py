@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
+from kfetch.admin.sources import LogOffsets, PartitionState, log_offsets
+from kfetch.admin.values import Offsets, Position
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets, Position
-from kfetch.watch.log import Log
 from kfetch_jobs.checkpoints.backup import Range
 from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
 from kfetch_jobs.looks.job import JobStanding, SourceStanding
-from kfetch_jobs.looks.source import Partition, impatient
 from kfetch_jobs.offsets.moves import Choice, Move, Verb, chosen, move
 from kfetch_jobs.offsets.table import affected
 from kfetch_jobs.offsets.target import Given, Stand, Target, Timed
@@ -142,11 +140,11 @@ def _part(
     _check_fits(job, verb, target, meant, source)
     here = source.kafka.partitions
     try:
-        marks = _Marks.of(source, target, [each.tp for each in here])
+        logs = log_offsets(source.options, [each.tp for each in here], _timestamp_ms(target))
     except KfetchError as cause:
         told = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, source {source.view}: {told}") from cause
-    stands = {each.tp: marks.stand(each, source) for each in here}
+    stands = {each.tp: _stand(logs, each, source) for each in here}
     # A replay leaves new partitions to the next run, but a batch without its commit may have begun.
     moving = {each.tp for each in here if verb is Verb.RESET or not each.new} & {*meant}
     moves = tuple(move(verb, target, stand) for tp, stand in stands.items() if tp in moving)
@@ -154,7 +152,7 @@ def _part(
     ranges = (_behind(stand, after.get(tp), last.get(tp)) for tp, stand in stands.items())
     return _Part(
         moves=moves,
-        positions={tp: Position(at, marks.ends[tp].leader_epoch) for tp, at in after.items()},
+        positions={tp: Position(at, logs.ends[tp].leader_epoch) for tp, at in after.items()},
         ranges=tuple(each for each in ranges if each.begin < each.end),
     )
 
@@ -195,40 +193,25 @@ def _check_fits(
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Marks:
-    """What a source's brokers say of its partitions."""
+def _timestamp_ms(target: Target) -> int | None:
+    return target.ms if isinstance(target, Timed) else None
 
-    starts: Mapping[TopicPartition, Position]
-    ends: Mapping[TopicPartition, Position]
-    times: Mapping[TopicPartition, Position]
 
-    @classmethod
-    def of(
-        cls, source: SourceStanding, target: Target, partitions: Sequence[TopicPartition]
-    ) -> _Marks:
-        with closing(Log(impatient(source.options))) as log:
-            return cls(
-                starts=log.starts(partitions),
-                ends=log.ends(partitions),
-                times=log.at(partitions, target.ms) if isinstance(target, Timed) else {},
-            )
-
-    def stand(self, partition: Partition, source: SourceStanding) -> Stand:
-        tp = partition.tp
-        before = source.known.get(tp, Position(partition.position or 0))
-        if tp.topic in source.recreated:
-            before = Position(0)  # the old topic's offset says nothing of this one
-        end = self.ends[tp].offset
-        if not partition.lost:  # an open transaction or a new leader may hide what was read
-            end = max(end, before.offset)
-        return Stand(
-            tp=tp,
-            before=before.offset,
-            log_start=self.starts[tp].offset,
-            log_end=end,
-            timed=self.times[tp].offset if tp in self.times else None,
-        )
+def _stand(logs: LogOffsets, partition: PartitionState, source: SourceStanding) -> Stand:
+    tp = partition.tp
+    before = source.known.get(tp, Position(partition.position or 0))
+    if tp.topic in source.recreated:
+        before = Position(0)  # the old topic's offset says nothing of this one
+    end = logs.ends[tp].offset
+    if not partition.lost:  # an open transaction or a new leader may hide what was read
+        end = max(end, before.offset)
+    return Stand(
+        tp=tp,
+        before=before.offset,
+        log_start=logs.starts[tp].offset,
+        log_end=end,
+        timed=logs.times[tp].offset if tp in logs.times else None,
+    )
 
 
 def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[TopicPartition]:

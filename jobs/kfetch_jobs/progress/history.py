@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from kfetch.offsets import from_json
+from kfetch.admin.values import parse_offsets
 
 __all__ = [
     "Batch",
@@ -99,7 +99,7 @@ def _total(offset: Any) -> int:
     document = json.loads(offset) if isinstance(offset, str) else offset
     if not document:
         return 0
-    return sum(position.offset for position in from_json(document).positions.values())
+    return sum(position.offset for position in parse_offsets(document).positions.values())
 
 
 def file_of(directory: Path) -> Path:

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from kfetch.lag import Lag, PartitionLag
+from kfetch.admin.values import Lag, PartitionLag
 from kfetch.model import TopicPartition
 from kfetch_jobs.util.files import write_json
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kfetch.lag import Lag, LagHistory
+from kfetch.admin.values import Lag, LagHistory
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress import history as progress
 from kfetch_jobs.progress.history import Batch

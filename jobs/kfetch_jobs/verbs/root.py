@@ -25,6 +25,4 @@ def mount(app: typer.Typer) -> None:
     standing.add(app)
     app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
     app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
-    app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
-    app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")

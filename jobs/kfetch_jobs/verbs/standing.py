@@ -14,10 +14,10 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile,
 from kfetch_jobs.verbs.text import ago, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch.admin.sources import PartitionState
     from kfetch_jobs.checkpoints.files import Checkpoint
     from kfetch_jobs.config import Job
     from kfetch_jobs.looks.job import JobStanding, SourceStanding
-    from kfetch_jobs.looks.source import Partition
 
 __all__ = ["add"]
 
@@ -65,11 +65,9 @@ def _schema(job: Job, source: SourceStanding) -> str | None:
     """The columns that go to the sink; None where Spark alone knows what the transform makes."""
     if job.file.transform is not None:
         return None
-    from kfetch.source import schema
+    from kfetch.admin.sources import columns as columns_of
 
-    columns = ", ".join(
-        f"{field.name} {field.dataType.simpleString()}" for field in schema(source.options)
-    )
+    columns = ", ".join(f"{name} {kind}" for name, kind in columns_of(source.options).items())
     decode = job.file.views()[source.view].decode
     return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
 
@@ -123,7 +121,7 @@ def _tell(lines: list[str]) -> None:
         typer.echo(line)
 
 
-def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
+def _furthest(partitions: Sequence[PartitionState]) -> Sequence[PartitionState]:
     """All, in order; of many, those with most to read."""
     if len(partitions) <= _LINES_MAX:
         return partitions
@@ -137,7 +135,7 @@ def _beginning(source: SourceStanding) -> str:
     return f"begins at startingOffsets ({how})"
 
 
-def _partition_row(each: Partition) -> tuple[str, ...]:
+def _partition_row(each: PartitionState) -> tuple[str, ...]:
     return (
         str(each.tp),
         "none" if each.leader is None else str(each.leader),
@@ -188,7 +186,7 @@ def _source_json(source: SourceStanding) -> dict[str, Any]:
     }
 
 
-def _partition_json(each: Partition) -> dict[str, Any]:
+def _partition_json(each: PartitionState) -> dict[str, Any]:
     return {
         "topic": each.tp.topic,
         "partition": each.tp.partition,

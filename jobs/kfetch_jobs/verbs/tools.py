@@ -1,4 +1,4 @@
-"""``kfetch demo``, ``agents`` and ``warm``."""
+"""``kfetch demo``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from kfetch_jobs.verbs.arguments import Json, ProjectFile
 
-__all__ = ["agents", "demo", "warm"]
+__all__ = ["demo"]
 
 
 def demo(
@@ -61,55 +61,3 @@ def demo(
     else:
         show(summary)
     raise typer.Exit(0 if summary.counts.exact else 1)
-
-
-def agents(
-    seconds: Annotated[float, typer.Option(min=0.1, help="Rates are of so many seconds.")] = 1.0,
-    as_json: Json = False,
-) -> None:
-    """List the agents of your Spark executors on this machine, with their fetch sessions.
-
-    There is one for each executor that reads with kfetch.agent=process. An agent leaves with its
-    executor. Queries have the id that Spark gives them in their progress.
-
-    \b
-    Example: what a running query holds, for a script
-      kfetch agents --json
-    """
-    from kfetch_jobs.looks.agents import describe, to_json, watch
-
-    found = watch(seconds)
-    if as_json:
-        typer.echo(json.dumps([to_json(*agent) for agent in found]))
-    elif not found:
-        typer.echo("no agent runs here: queries with kfetch.agent=process start them")
-    for agent in () if as_json else found:
-        typer.echo(describe(*agent))
-
-
-def warm(
-    pyspark: Annotated[
-        bool, typer.Option("--pyspark", help="Put bytecode into Spark's pyspark.zip, too.")
-    ] = False,
-) -> None:
-    """Compile the record decoder and keep it, so that no executor has to.
-
-    Set KFETCH_CACHE to the same directory now and where Spark runs; another user may only read it
-    there if root owns it. What is compiled fits this kind of CPU; with NUMBA_CPU_NAME=generic, set
-    in both places too, it fits all.
-
-    Before a query's first micro-batch five Python processes of Spark's compile pyspark anew, for
-    half a second each, because pyspark.zip comes without bytecode. --pyspark puts this Python's in.
-
-    \b
-    Example: in a Dockerfile
-      ENV KFETCH_CACHE=/opt/kfetch-cache
-      RUN kfetch warm --pyspark
-    """
-    from kfetch.fetch import warm as decoder
-    from kfetch_jobs.jvm import bytecode
-
-    typer.echo(decoder.sentence(decoder.load()))
-    if pyspark:
-        archive = bytecode.pyspark_archive()
-        typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")

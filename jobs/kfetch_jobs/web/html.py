@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from kfetch._version import __version__
+from kfetch import __version__
 from kfetch_jobs.config.project import can_name
 from kfetch_jobs.web import drawing, standing, units
 

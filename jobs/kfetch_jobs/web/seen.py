@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kfetch.agent.channel import Status
+from kfetch.admin import agents
+from kfetch.admin.agents import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks import agents
 from kfetch_jobs.progress import history as progress
 from kfetch_jobs.progress.follow import Follower
 from kfetch_jobs.progress.history import Batch

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kfetch.agent.channel import QueryStatus, Status
+from kfetch.admin.agents import QueryStatus, Status
 from kfetch_jobs.progress.history import Batch
 from kfetch_jobs.run import partitions
 from kfetch_jobs.run.partitions import PartitionLags

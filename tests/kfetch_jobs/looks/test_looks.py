@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
+from kfetch.admin import sources
 from kfetch.model import TopicPartition
 from kfetch.watch import log, loss
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import files as checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks import source
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, job, offset, planned, write
 from tests.kfetch_jobs.commands import Told
@@ -227,7 +227,7 @@ def test_lag_of_every_job(
     kafka: LittleKafka, kfetch: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that can't be looked at does not keep the others from it; the exit code tells."""
-    monkeypatch.setattr(source, "PATIENCE_S", 2.0)  # with the broker that is away
+    monkeypatch.setattr(sources, "WAIT_S", 2.0)  # with the broker that is away
     planned(3, offset(kafka, 2, 1))
     committed(3)
     other = PROJECT.replace("clusters:", "clusters:\n  away:\n    bootstrap.servers: 127.0.0.1:1")

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kfetch.admin import agents
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats, write
 from kfetch.watch.report import Report
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
-from kfetch_jobs.looks import agents
 from kfetch_jobs.metrics.batches import Batches
 from kfetch_jobs.metrics.collect import Look, Taken
 from kfetch_jobs.metrics.growth import Growth
@@ -31,7 +31,7 @@ from kfetch_jobs.progress.history import Batch
 from kfetch_jobs.run.kinds import Kind
 from kfetch_jobs.supervise.machine import Phase, State
 from kfetch_jobs.supervise.store import Incumbent, Store
-from tests.kfetch_jobs.looks.test_agents import QUERY, STATUS
+from tests.kfetch.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

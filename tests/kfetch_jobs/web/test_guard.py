@@ -28,7 +28,7 @@ HTMX = OURS | {"HX-Request": "true"}
 @pytest.fixture
 def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with the job clicks, which runs; no agent is asked."""
-    monkeypatch.setattr("kfetch_jobs.looks.agents.find", lambda *_: [])
+    monkeypatch.setattr("kfetch.admin.agents.find", lambda *_: [])
     found = loaded(project)
     with Store.of(found.storage) as store:
         store.save({"clicks": State(phase=Phase.RUNNING, since_s=1.0, started_s=1.0)})

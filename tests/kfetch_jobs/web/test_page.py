@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kfetch.admin import agents
 from kfetch_jobs.config import Project
-from kfetch_jobs.looks import agents
 from kfetch_jobs.progress import history as progress
 from kfetch_jobs.progress.history import Batch
 from kfetch_jobs.run import partitions
@@ -21,7 +21,7 @@ from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
 from kfetch_jobs.web.seen import Seen
-from tests.kfetch_jobs.looks.test_agents import QUERY, STATUS
+from tests.kfetch.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 from tests.kfetch_jobs.run.test_partitions import lag

@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from kfetch_jobs.errors import SparkError
-from kfetch_jobs.jvm.bytecode import add_bytecode
+from kfetch.admin.bytecode import add_bytecode
+from kfetch.errors import ArchiveError
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_no_archive(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         archive.write_bytes(content)
 
-    with pytest.raises(SparkError, match=r"pyspark\.zip gets no bytecode \(.+\): run this as the"):
+    with pytest.raises(ArchiveError, match=r"pyspark\.zip gets no bytecode \(.+\): run this as"):
         add_bytecode(archive)
 
     assert ([] if content is None else [archive]) == [*tmp_path.iterdir()]

@@ -1,12 +1,12 @@
-"""What ``kfetch agents`` says of an agent."""
+"""How ``kfetch agents`` prints an agent."""
 
 from __future__ import annotations
 
 import json
 
 from kfetch.agent.channel import QueryStatus, Status
+from kfetch.cli.text import agent_json, agent_lines
 from kfetch.fetch.stats import FetchStats, SessionStatus
-from kfetch_jobs.looks.agents import describe, to_json
 
 QUERY = QueryStatus(
     name="3f",
@@ -35,7 +35,7 @@ STATUS = Status(
 
 def test_lines_for_people() -> None:
     """Sessions, partitions, rate, memory and log are told, and not every one of many topics."""
-    assert describe(STATUS, {"3f": 1234.5}).splitlines() == [
+    assert [*agent_lines(STATUS, {"3f": 1234.5})] == [
         "agent 9: 2 tasks read, 3 of 64 MiB in use (at most 5)",
         "  log: /run/x.log",
         "  query 8a04: a, b, c and 2 more, 1,234 records/s",
@@ -48,7 +48,7 @@ def test_lines_for_people() -> None:
 
 def test_json_for_machines() -> None:
     """Every fact is a field, the rate too, and null where it is not known yet."""
-    told = json.loads(json.dumps(to_json(STATUS, {})))
+    told = json.loads(json.dumps(agent_json(STATUS, {})))
 
     assert told["queries"][0]["sessions"][0] == {
         "broker": "broker 1 (h:9092)",
@@ -58,4 +58,4 @@ def test_json_for_machines() -> None:
         "partitions": 12,
     }
     assert told["queries"][0]["records_per_second"] is None
-    assert 12.0 == to_json(STATUS, {"3f": 12.0})["queries"][0]["records_per_second"]
+    assert 12.0 == agent_json(STATUS, {"3f": 12.0})["queries"][0]["records_per_second"]
