@@ -1,4 +1,4 @@
-"""The verbs that kfetch has by itself: ``agents`` and ``warm``.
+"""The verbs that kfetch has by itself: ``check``, ``options``, ``agents`` and ``warm``.
 
 What a verb uses is imported when it runs, so that ``kfetch --help`` is quick.
 """
@@ -17,8 +17,83 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
+    app.command(short_help="Whether a Kafka cluster can be read: brokers, versions, topics.")(check)
+    app.command(short_help="The options of the source, with defaults and meanings.")(options)
     app.command(short_help="The agents of this machine and their sessions.")(agents)
     app.command(short_help="Compile the record decoder now, for images.")(warm)
+
+
+def check(
+    servers: Annotated[
+        str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
+    ],
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Look this topic up, too; may be repeated.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Another option kafka.*; may be repeated."),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Check a Kafka cluster as the source would use it, and change nothing.
+
+    Asks for the cluster's id, the versions of its protocol, its brokers and the topics that you
+    name. Then it connects to each broker at the address that the broker gives to clients. Exits
+    with 1 if something keeps a query from reading, and says what to do.
+
+    \b
+    Example: brokers and a topic
+      kfetch check localhost:9092 --topic clicks
+    """
+    from kfetch.admin import brokers
+    from kfetch.cli import text
+    from kfetch.errors import ClusterUnusable
+
+    kafka = {"kafka.bootstrap.servers": servers, **dict(map(_pair, option or ()))}
+    state = brokers.check(kafka, topic or ())
+    if as_json:
+        typer.echo(json.dumps(text.cluster_json(state)))
+    else:
+        typer.echo("\n".join(text.cluster_lines(state)))
+    if state.problems:
+        more = f" (and {len(state.problems) - 1} more)" if len(state.problems) > 1 else ""
+        raise ClusterUnusable(f"{state.problems[0]}{more}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
+    return name.strip(), value
+
+
+def options(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Only options with this in their name.")
+    ] = "",
+    as_json: _Json = False,
+) -> None:
+    """List the options of the source, one per line: name, default, meaning.
+
+    Options that Spark's Kafka connector has and kfetch does not read are listed with what kfetch
+    does instead.
+
+    \b
+    Example: options of fetching
+      kfetch options fetch
+    """
+    from kfetch.admin.values import known_options
+    from kfetch.cli import text
+    from kfetch.errors import OptionError
+
+    rows = known_options(name)
+    if as_json:
+        typer.echo(json.dumps([text.option_json(row) for row in rows]))
+    elif rows:
+        typer.echo("\n".join(text.option_lines(rows)))
+    else:
+        raise OptionError(f"no option has {name!r} in its name: kfetch options lists all")
 
 
 def agents(
@@ -73,5 +148,5 @@ def warm(
         typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")
 
 
-OWN = (agents, warm)
+OWN = (check, options, agents, warm)
 """kfetch's own verbs, in the order of the help."""
