@@ -7,6 +7,7 @@ code means. The table of codes is kafka-python's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kafka.errors import for_code
 
@@ -43,14 +44,14 @@ def retriable(code: int) -> bool:
     return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
 
 
-def error(code: int, what: str, **context: object) -> BrokerError:
+def error(code: int, what: str, **where: Any) -> BrokerError:
     """The exception for a code: ``what`` says which request to whom about what."""
     kind = AccessRefused if code in _ACCESS else BrokerError
     return kind(
-        f"{what}: the broker answered {name(code)}: {_meaning(code, context)}",
+        f"{what}: the broker answered {name(code)}: {_meaning(code, where)}",
         code=code,
         retriable=retriable(code),
-        **context,
+        **where,
     )
 
 

@@ -199,7 +199,8 @@ def _trigger(read: _Reader) -> dict[str, Any]:
     if least is not None and most is not None and least > most:
         raise OptionError(
             f"The value of minOffsetPerTrigger({least}) is higher than the "
-            f"maxOffsetsPerTrigger({most}): lower option minOffsetsPerTrigger",
+            f"maxOffsetsPerTrigger({most})",
+            action="lower option minOffsetsPerTrigger",
             option="minOffsetsPerTrigger",
         )
     return {
@@ -319,7 +320,9 @@ def _assignment(text: str) -> Subscription:
 def _partition_list(topic: str, listed: object, example: str) -> list[int]:
     if not isinstance(listed, list) or not all(map(_is_partition, listed)):
         raise OptionError(
-            f"option assign has {listed!r} for topic {topic}: expected e.g. {example}",
+            f"option assign has {listed!r} for topic {topic}",
+            action=f"expected e.g. {example}",
+            topic=topic,
             option="assign",
         )
     return listed

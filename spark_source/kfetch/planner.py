@@ -130,8 +130,8 @@ def _divided(pieces: Sequence[OffsetRange], counts: Sequence[int], why: str) -> 
     if sum(counts) > MAX_SPLITS:
         raise OptionError(
             f"option {why}, but the {sum(item.size for item in pieces)} offsets of this "
-            f"micro-batch would be {sum(counts)} tasks, and {MAX_SPLITS} are the most: change it, "
-            "or bound the micro-batch with maxOffsetsPerTrigger"
+            f"micro-batch would be {sum(counts)} tasks, and {MAX_SPLITS} are the most",
+            action="change it, or bound the micro-batch with maxOffsetsPerTrigger",
         )
     return [p for item, parts in zip(pieces, counts, strict=True) for p in _even(item, parts)]
 

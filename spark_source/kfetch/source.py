@@ -108,8 +108,8 @@ class KfetchDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Batch reads: refused until they are built."""
         raise NotBuilt(
-            'spark.read.format("kfetch") is not built yet: use spark.readStream, with '
-            "trigger(availableNow=True) for a bounded read"
+            'spark.read.format("kfetch") is not built yet',
+            action="use spark.readStream, with trigger(availableNow=True) for a bounded read",
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -124,8 +124,8 @@ class KfetchDataSource(DataSource):
         """The stream reader; a schema of the user's own is refused, as in the connector."""
         if schema != self.schema():
             raise OptionError(
-                "Kafka source has a fixed schema and cannot be set with a custom one: remove "
-                ".schema(…) and cast the column value"
+                "Kafka source has a fixed schema and cannot be set with a custom one",
+                action="remove .schema(…) and cast the column value",
             )
         return KfetchStreamReader(self._options)
 

@@ -21,8 +21,8 @@ def mistakes(job: Job) -> Iterator[str]:
         try:
             parse_options(job.source_options(view))
         except OptionError as error:
-            option = str(error.context.get("option", ""))
-            yield f"{_place(job, view, option)}: {job.hidden(str(error))}"
+            option = str(error.where.get("option", ""))
+            yield f"{_place(job, view, option)}: {job.hidden(error.message)}"
 
 
 def warnings(job: Job) -> Iterator[str]:

@@ -245,7 +245,8 @@ def _end_jvm() -> None:
         gateway.proc.wait()
 
 
-_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
+# The code at the end is left out: the error that a run ends with shows it.
+_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
 _PYTHON = re.compile(
     r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
     re.MULTILINE,

@@ -85,7 +85,7 @@ def java() -> Finding:
         found = find_java()
         return Finding(state=State.OK, what="java", told=f"{java_version(found)}, {found}")
     except JobsError as cause:
-        sentence, _, advice = str(cause).rpartition(": ")
+        sentence, _, advice = cause.message.rpartition(": ")
         return Finding(state=State.FAIL, what="java", told=sentence, advice=advice)
 
 

@@ -68,7 +68,7 @@ def _checkpoint(job: Job, other: Job) -> Checkpoint:
     except JobsError as cause:
         raise JobsError(
             f"job {job.name}: job {other.name} writes to the same table, and nobody can tell "
-            f"what: {cause}"
+            f"what: {cause.message}"
         ) from None
 
 

@@ -73,7 +73,7 @@ def error_from(
     names = _CLASS.findall(text)
     told = ("" if names else _raised(text, code)) + cause_of(cause)
     sentence = f"{before}: {redacted(told)} (see {log})"
-    return _class_for(names[-1] if names else "", text)(sentence)
+    return _error(names[-1] if names else "", text, sentence)
 
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -97,17 +97,21 @@ def is_own(file: str, code: Sequence[Path]) -> bool:
     return below and "site-packages" not in file and not file.startswith(_OURS)
 
 
-def _class_for(name: str, text: str) -> type[JobsError]:
-    """``name`` is that of one of the source's errors, or empty."""
-    found = getattr(source_errors, name, source_errors.KfetchError)
-    if issubclass(found, source_errors.DataLoss):
-        return RecordsLost
-    if issubclass(found, source_errors.AccessRefused):
-        return RefusedByBroker
+def _error(name: str, text: str, sentence: str) -> JobsError:
+    """``name`` is the class of the source's error, or empty."""
+    kind = getattr(source_errors, name, source_errors.KfetchError)
     # A checkpoint that cannot be used is as unusable at the next attempt.
     wrong = (source_errors.OptionError, source_errors.CheckpointError)
-    if issubclass(found, wrong) or f"] {UNDECODED}" in text:
-        return ConfigError
+    if issubclass(kind, wrong) or f"] {UNDECODED}" in text:
+        return ConfigError(sentence)
+    return _class_for(kind)(sentence, cause_condition=kind.condition if name else "")
+
+
+def _class_for(kind: type[source_errors.KfetchError]) -> type[SparkError]:
+    if issubclass(kind, source_errors.DataLoss):
+        return RecordsLost
+    if issubclass(kind, source_errors.AccessRefused):
+        return RefusedByBroker
     return SparkError
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,10 @@ __all__ = ["Background", "start_in_background"]
 
 _UP_WITHIN_S = 60.0
 _LOOK_S = 0.1
+
+
+_CODE = re.compile(r" \[[A-Z_.]+\]$")
+"""The error's code: the same error is raised here, and shows it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def start_in_background(
 def _error(code: int | None, said: str, log: Path) -> JobsError:
     """What the child said when it gave up, as if it had been said here."""
     lines = [line.removeprefix("kfetch: ") for line in said.splitlines() if line]
-    sentence = lines[-1] if lines else "it said nothing"
+    sentence = _CODE.sub("", lines[-1]) if lines else "it said nothing"
     if code == ConfigError.exit_code:
         return ConfigError(sentence)
     return SupervisorError(f"the supervisor did not come up: {sentence} (see {log})")

@@ -201,7 +201,7 @@ class Supervisor:
             try:
                 self._reread(name)
             except ConfigError as error:
-                return Answer(said=str(error), exit_code=error.exit_code)
+                return Answer(said=error.message, exit_code=error.exit_code)
             except Exception as error:  # the others have to go on
                 return Answer(said=unforeseen(name, error), exit_code=1)
         supervised = self._jobs.get(name)

@@ -108,7 +108,7 @@ def _view(project: Project, name: str, state: State | None, run: Run | None, now
     try:
         return _right(project.job(name), project, state, run, now)
     except ConfigError as error:
-        mistake = str(error)
+        mistake = error.message
     except Exception as error:  # of one job, and all others are to be seen
         mistake = unforeseen(name, error)
     return JobView(name=name, mistake=mistake, unhealthy=(mistake,), **_told(state))

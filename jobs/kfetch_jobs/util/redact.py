@@ -111,7 +111,8 @@ def words(redacted: Redacted) -> Iterator[None]:
     try:
         yield
     except JobsError as error:
-        error.args = (redacted(str(error)),)  # it is told outside
+        # It is told outside.
+        error.what, error.action = redacted(error.what), redacted(error.action)
         raise
     except Exception:
         sys.excepthook = partial(_told, redacted)

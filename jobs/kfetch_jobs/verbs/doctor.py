@@ -72,7 +72,7 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
         return project_of(path, environment), None
     except ConfigError as error:
         advice = "kfetch validate tells all"
-        return None, Finding(state=State.FAIL, what="project", told=str(error), advice=advice)
+        return None, Finding(state=State.FAIL, what="project", told=error.message, advice=advice)
 
 
 def _line(finding: Finding) -> str:

@@ -29,7 +29,7 @@ def pyspark_archive() -> Path:
     Raises ArchiveError if pyspark is not installed.
     """
     if find_spec("pyspark") is None:
-        raise ArchiveError("pyspark is not installed: install kfetch[spark]")
+        raise ArchiveError("pyspark is not installed", action="install kfetch[spark]")
     from pyspark.find_spark_home import _find_spark_home
 
     return Path(_find_spark_home()) / "python" / "lib" / "pyspark.zip"
@@ -46,8 +46,10 @@ def add_bytecode(archive: Path) -> int:
             return _replace(archive, Path(name))
     except (OSError, BadZipFile) as error:
         raise ArchiveError(
-            f"{archive} gets no bytecode ({error}): run this as the owner of pyspark's files, "
-            "where the image or environment is built"
+            f"{archive} gets no bytecode ({error})",
+            action="run this as the owner of pyspark's files, where the image or environment is "
+            "built",
+            file=str(archive),
         ) from error
 
 

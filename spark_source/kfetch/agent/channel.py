@@ -114,11 +114,11 @@ class Failed:
 
 
 class Hung(AgentError):
-    """The other side has not answered in time."""
+    """The other side of the agent's socket has not answered in time."""
 
 
 class Gone(AgentError):
-    """The other side has closed the channel, or died."""
+    """The other side of the agent's socket has closed it, or died."""
 
 
 class Channel:
@@ -189,8 +189,8 @@ def _unpickled(body: bytearray) -> object:
         return pickle.loads(body)  # noqa: S301 - the peer's uid was checked
     except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as cause:
         raise AgentError(
-            f"the other side of the agent's socket runs another release of kfetch ({cause}): "
-            "restart the executor"
+            f"the other side of the agent's socket runs another release of kfetch ({cause})",
+            action="restart the executor",
         ) from None
 
 

@@ -48,11 +48,11 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
             return
         except (Gone, Hung) as cause:
             deaths += 1
-            log.warning("the agent is lost (%s); starting another", cause)
+            log.warning("the agent is lost (%s); starting another", cause.message)
             if deaths >= _DEATHS_MAX:
                 raise AgentError(
-                    f"the agent was lost {deaths} times without delivering anything: {cause}; "
-                    f"see the logs in {homes.user_directory()}"
+                    f"the agent was lost {deaths} times without delivering anything: "
+                    f"{cause.message}; see the logs in {homes.user_directory()}"
                 ) from None
 
 

@@ -83,7 +83,9 @@ def home_of(owner: Owner) -> Home:
     )
     if len(os.fsencode(home.socket)) > _PATH_BYTES_MAX:
         raise AgentError(
-            f"{home.socket} is too long for a Unix socket: point XDG_RUNTIME_DIR to a short path"
+            f"{home.socket} is too long for a Unix socket",
+            action="point XDG_RUNTIME_DIR to a short path",
+            file=str(home.socket),
         )
     return home
 
@@ -96,8 +98,9 @@ def user_directory() -> Path:
     private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
     if not private or found.st_uid != os.getuid():
         raise AgentError(
-            f"{directory} must be a directory of this user alone (mode 0700): remove it, or point "
-            "XDG_RUNTIME_DIR elsewhere"
+            f"{directory} must be a directory of this user alone (mode 0700)",
+            action="remove it, or point XDG_RUNTIME_DIR elsewhere",
+            file=str(directory),
         )
     return directory
 

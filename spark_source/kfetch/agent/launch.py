@@ -107,7 +107,9 @@ def _greet(home: Home) -> Channel | None:
     if not isinstance(hello, Hello) or hello.version != __version__:
         channel.close()
         raise AgentError(
-            f"the agent at {home.socket} is not of kfetch {__version__}: restart the executor"
+            f"the agent at {home.socket} is not of kfetch {__version__}",
+            action="restart the executor",
+            file=str(home.socket),
         )
     return channel
 

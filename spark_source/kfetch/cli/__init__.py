@@ -84,8 +84,9 @@ def _mount(plugin: EntryPoint, app: typer.Typer) -> None:
     except Exception as cause:  # it is code of another distribution
         distribution = plugin.dist.name if plugin.dist else plugin.value
         raise BrokenPlugin(
-            f"the verbs of {distribution} cannot be loaded ({type(cause).__name__}: {cause}): "
-            f"install it anew, or uninstall it"
+            f"the verbs of {distribution} cannot be loaded ({type(cause).__name__}: {cause})",
+            action="install it anew, or uninstall it",
+            distribution=distribution,
         ) from cause
 
 

@@ -93,7 +93,9 @@ def options(
     elif rows:
         typer.echo("\n".join(text.option_lines(rows)))
     else:
-        raise OptionError(f"no option has {name!r} in its name: kfetch options lists all")
+        raise OptionError(
+            f"no option has {name!r} in its name", action="kfetch options lists all", option=name
+        )
 
 
 def agents(

@@ -8,6 +8,7 @@ nothing twice.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from kfetch import codes
 from kfetch.errors import (
@@ -192,7 +193,7 @@ def _truncated(progress: RangeProgress, epoch: int, end_offset: int) -> LogTrunc
     )
 
 
-def _where(progress: RangeProgress) -> dict[str, object]:
+def _where(progress: RangeProgress) -> dict[str, Any]:
     return {
         "topic": progress.tp.topic,
         "partition": progress.tp.partition,

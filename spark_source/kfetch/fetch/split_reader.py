@@ -305,7 +305,7 @@ class SplitReader:
         try:
             return question()
         except (ConnectionLost, BrokerError) as failed:
-            if isinstance(failed, BrokerError) and not failed.context.get("retriable"):
+            if isinstance(failed, BrokerError) and not failed.where.get("retriable"):
                 raise
             self._first_cause = self._first_cause or cause or failed
             raise self._stuck() from None

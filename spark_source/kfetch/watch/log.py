@@ -182,7 +182,8 @@ class Log:
 def no_leader(tp: TopicPartition) -> BrokerError:
     """A partition that exists has no leader now."""
     return BrokerError(
-        f"{tp} has no leader: start its brokers, or wait for an election",
+        f"{tp} has no leader",
+        action="start its brokers, or wait for an election",
         retriable=True,
         topic=tp.topic,
         partition=tp.partition,
@@ -190,4 +191,4 @@ def no_leader(tp: TopicPartition) -> BrokerError:
 
 
 def _worth_repeating(cause: KfetchError) -> bool:
-    return not isinstance(cause, BrokerError) or bool(cause.context.get("retriable"))
+    return not isinstance(cause, BrokerError) or bool(cause.where.get("retriable"))

@@ -63,7 +63,7 @@ class Snapshot:
         try:
             self._policy.sound(promised.only(suspect))
         except DataLoss as loss:
-            raise type(loss)(f"{_WHILE}: {loss.message}; {_ADVICE}", **loss.context) from None
+            raise type(loss)(f"{_WHILE}: {loss.message}; {_ADVICE}", **loss.where) from None
 
     def _check_end(self, tp: TopicPartition, position: Position) -> None:
         end = self._watch.end(tp)

@@ -231,13 +231,13 @@ class Watch:
         patience_s = options.network.request_timeout_s * (1 + options.lookup_retries)
         for broker, (since, cause) in self._failing.items():
             if _hopeless(cause) or time.monotonic() - since > patience_s:
-                raise type(cause)(f"watching {broker}: {cause.message}", **cause.context)
+                raise cause.behind(f"watching {broker}")
 
 
 def _hopeless(cause: KfetchError) -> bool:
     """Whether trying again mends nothing. Bytes that could not be read may be fine next time."""
     if isinstance(cause, BrokerError):
-        return not cause.context.get("retriable")
+        return not cause.where.get("retriable")
     return isinstance(cause, UnsupportedVersion) or not isinstance(
         cause, (ConnectionLost, WireError)
     )

@@ -58,7 +58,7 @@ def retrying(
         try:
             return attempt()
         except (ConnectionLost, BrokerError) as cause:
-            if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
+            if isinstance(cause, BrokerError) and not cause.where.get("retriable"):
                 raise
             if first is None:
                 now = time.monotonic()
@@ -72,5 +72,4 @@ def retrying(
 
 def _gave_up(what: str, tries: int, first: KfetchError) -> KfetchError:
     """The first cause again, of its own class, with what was tried in front."""
-    again = f"{what}: no success in {tries} tries; the first cause: {first.message}"
-    return type(first)(again, **first.context)
+    return first.behind(f"{what}: no success in {tries} tries; the first cause")

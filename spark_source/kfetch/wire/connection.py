@@ -207,7 +207,7 @@ class Connection:
 
     def _check_alive(self) -> None:
         if self._dead is not None:
-            raise ConnectionLost(self._dead.message, **self._dead.context)
+            raise ConnectionLost(self._dead.what, action=self._dead.action, **self._dead.where)
 
     def _died(self, cause: str) -> ConnectionLost:
         self._dead = ConnectionLost(

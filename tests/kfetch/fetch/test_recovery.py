@@ -90,7 +90,7 @@ def test_relocate_to_nothing(now: ClusterView, kind: type[DataLoss], told: str) 
     with pytest.raises(kind, match=told) as caught:
         look_until_settled(lost, now, fail=True)
 
-    assert {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3} == caught.value.context
+    assert {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3} == caught.value.where
 
 
 @pytest.mark.parametrize(("now", "kind", "told"), GONE)

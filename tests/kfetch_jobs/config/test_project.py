@@ -95,7 +95,9 @@ def test_several_mistakes_are_counted(project: Path) -> None:
     file = project / "conf" / "kfetch.yml"
     file.write_text(PROJECT + "a: 1\nb: 2\n")
 
-    with pytest.raises(ConfigError, match=r"kfetch\.yml:8: the key a .* \(and 1 more\)$"):
+    with pytest.raises(
+        ConfigError, match=r"kfetch\.yml:8: the key a .* \(and 1 more\) \[CONFIG_INVALID\]$"
+    ):
         config.load(file, ENVIRON)
 
 

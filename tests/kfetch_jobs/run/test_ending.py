@@ -41,8 +41,23 @@ def test_kinds(cause: str, kind: Kind) -> None:
     error = ending.error_from(RuntimeError(cause), "job a failed", Path("spark.log"))
 
     assert kind is ending.kind_of(error)
-    assert str(error).startswith("job a failed: ")
-    assert str(error).endswith("(see spark.log)")
+    assert error.message.startswith("job a failed: ")
+    assert error.message.endswith("(see spark.log)")
+
+
+def test_the_code_of_the_cause_is_shown_once() -> None:
+    """The source's code leaves its sentence and follows that of the run; a wrong option has one."""
+    text = TRACE.replace("happened", "happened [{code}]").replace("[STREAM_FAILED]", "")
+    lost, wrong = (
+        str(ending.error_from(RuntimeError(text.format(**each)), "job a failed", Path("log")))
+        for each in (
+            {"name": "LogTruncated", "code": "LOG_TRUNCATED"},
+            {"name": "OptionError", "code": "OPTION_INVALID"},
+        )
+    )
+
+    assert "job a failed: what happened (see log) [RECORDS_LOST.LOG_TRUNCATED]" == lost
+    assert "job a failed: what happened (see log) [CONFIG_INVALID]" == wrong
 
 
 @pytest.mark.parametrize(
@@ -83,7 +98,7 @@ def test_where_the_projects_code_raised(file: str, place: str) -> None:
     )
 
     told = f"{place}integer division or modulo by zero"
-    assert f"job a failed: {told} (see log)" == str(error)
+    assert f"job a failed: {told} (see log)" == error.message
 
 
 @pytest.mark.parametrize("error", [ConfigError("a.yml:1: wrong"), SparkError("no Java")])

@@ -87,7 +87,7 @@ def test_a_restart_that_takes_too_long(stage: Stage, ordered: Ordered) -> None:
         assert 0 == ordered(supervisor, "restart", "b")[0]
         code, _, said = ordered(supervisor, "restart", "b", "a", "--timeout", "0.2")
 
-        assert (1, "kfetch: still running after 0.2 s: a\n") == (code, said)
+        assert (1, "kfetch: still running after 0.2 s: a [SUPERVISOR_ERROR]\n") == (code, said)
         assert Phase.STOPPING is stage.phase("a")
 
 
@@ -145,7 +145,7 @@ def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
     stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor:
         told = "job a is not supervised: it has no file, or enabled: false"
-        assert (1, "", f"kfetch: {told}\n") == ordered(supervisor, "start", "a")
+        assert (1, "", f"kfetch: {told} [SUPERVISOR_ERROR]\n") == ordered(supervisor, "start", "a")
 
         stage.job("b", CONTINUOUS + "a: 1\n", UNTIL_TERM)
         code, _, said = ordered(supervisor, "start", "a", "b")

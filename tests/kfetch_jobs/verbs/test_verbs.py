@@ -69,9 +69,11 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
     assert "no supervisor runs" in kfetch("status")[1]
     assert "kept for the next kfetch up" in kfetch("stop", "clicks")[1]
     assert (0, '{"ended": 0}\n', "") == kfetch("down", "--json")
-    assert (2, "", "kfetch: there is no job click: did you mean clicks?\n") == kfetch(
-        "start", "click"
-    )
+    assert (
+        2,
+        "",
+        "kfetch: there is no job click: did you mean clicks? [CONFIG_INVALID]\n",
+    ) == kfetch("start", "click")
     assert (0, "[]\n", "") == kfetch("history", "--json")
     for words, writer in (
         ((), "kfetch up writes it"),
@@ -81,7 +83,7 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
         code, _, said = kfetch("logs", *words)
         assert code == 1
         assert "there is no log" in said
-        assert said.endswith(f".log yet: {writer}\n")
+        assert said.endswith(f".log yet: {writer} [JOBS_ERROR]\n")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,8 @@ def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> Non
     assert (
         2,
         "",
-        "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled?\n",
+        "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled? "
+        "[CONFIG_INVALID]\n",
     ) == (kfetch("up", "--detach"))
 
 
