@@ -58,8 +58,9 @@ class KfetchError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence without the code."""
-        return f"{self.what}: {self.action}" if self.action else self.what
+        """The sentence without the code. An action that is a sentence of its own stays one."""
+        separator = ". " if self.action[:1].isupper() else ": "
+        return f"{self.what}{separator}{self.action}" if self.action else self.what
 
     @property
     def code_path(self) -> str:

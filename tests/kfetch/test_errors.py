@@ -65,6 +65,11 @@ def test_without_advice() -> None:
     assert "gone [KFETCH_ERROR]" == str(KfetchError("gone"))
 
 
+def test_advice_that_is_a_sentence() -> None:
+    """An action with a capital letter follows a full stop."""
+    assert "It is gone. Wait for it" == KfetchError("It is gone", action="Wait for it").message
+
+
 def test_behind_keeps_the_parts() -> None:
     """With an activity in front, class, advice and context stay."""
     error = errors.BrokerError("no leader", action="wait", code=5).behind("planning")

@@ -28,7 +28,7 @@ def state() -> DecoderState:
     from kfetch.compiled import native
 
     reference = decoding.IMPLEMENTATION != "kernel"
-    directory = "" if reference else native.kept()
+    directory = "" if reference else native.cache_directory()
     return DecoderState(compiled=bool(directory), directory=directory, reference=reference)
 
 

@@ -19,7 +19,7 @@ from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 
 if TYPE_CHECKING:
-    from kfetch.watch.log import Log
+    from kfetch.watch.lookups import OffsetLookup
 
 __all__ = ["LogOffsets", "PartitionState", "SourceState", "log_offsets", "state"]
 
@@ -85,7 +85,7 @@ def state(
     ConnectionLost or BrokerError if the brokers don't answer, NoSuchPartition if a topic of a
     source without ``start`` does not exist.
     """
-    with closing(_log(options)) as log:
+    with closing(_lookup(options)) as log:
         return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
 
 
@@ -111,17 +111,17 @@ def log_offsets(
     ``timestamp_ms`` is in milliseconds since 1970. Without it, ``times`` is empty. Raises
     ConnectionLost or BrokerError.
     """
-    with closing(_log(options)) as log:
+    with closing(_lookup(options)) as log:
         return LogOffsets(
-            starts=log.starts(partitions),
-            ends=log.ends(partitions),
-            times={} if timestamp_ms is None else log.at(partitions, timestamp_ms),
+            starts=log.log_starts(partitions),
+            ends=log.log_ends(partitions),
+            times={} if timestamp_ms is None else log.offsets_at_time(partitions, timestamp_ms),
         )
 
 
-def _log(options: SourceOptions) -> Log:
+def _lookup(options: SourceOptions) -> OffsetLookup:
     """The source's look-ups, for somebody who waits at the terminal."""
-    from kfetch.watch.log import Log
+    from kfetch.watch.lookups import OffsetLookup
 
     network = options.network
     network = replace(
@@ -129,42 +129,42 @@ def _log(options: SourceOptions) -> Log:
         request_timeout_s=min(network.request_timeout_s, WAIT_S),
         connect_timeout_s=min(network.connect_timeout_s, WAIT_S),
     )
-    return Log(replace(options, lookup_retries=0, network=network))
+    return OffsetLookup(replace(options, lookup_retries=0, network=network))
 
 
-def _from_beginning(options: SourceOptions, log: Log) -> SourceState:
-    from kfetch.watch.starting import starting_positions
+def _from_beginning(options: SourceOptions, log: OffsetLookup) -> SourceState:
+    from kfetch.watch.initial_positions import initial_positions
 
-    view = log.view()
+    view = log.cluster_view()
     log.check_subscription(view)
-    positions = starting_positions(options.starting, log, view)
-    starts, ends = log.starts(positions), log.ends(positions)
+    positions = initial_positions(options.starting, log, view)
+    starts, ends = log.log_starts(positions), log.log_ends(positions)
     return SourceState(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
     )
 
 
-def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> SourceState:
-    from kfetch.watch.loss import LossPolicy
+def _going_on(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> SourceState:
+    from kfetch.watch.position_check import PositionCheck
 
-    view = log.settled_view(start.positions)
+    view = log.view_including(start.positions)
     missing = _missing(log, view)
-    here = log.partitions(view)
+    here = log.subscribed_partitions(view)
     led = [tp for tp in here if view.leader(tp) is not None]
-    starts, ends = log.starts(led), log.ends(led)
+    starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
     known = _KnownNow(view=view, here=frozenset(here), starts=starts)
-    policy = LossPolicy(log, known, fail=False, tell=losses.append)
+    check = PositionCheck(log, known, fail=False, on_loss=losses.append)
     if planned is not None:
-        ends = policy.ends(ends, policy.sound(planned))
-    sound = policy.sound(start)
-    ends = policy.ends(ends, sound)
+        ends = check.valid_log_ends(ends, check.valid_offsets(planned))
+    sound = check.valid_offsets(start)
+    ends = check.valid_log_ends(ends, sound)
     new = [tp for tp in led if tp not in start.positions]
     fresh = frozenset(new)
     begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
-    begin |= policy.new_partitions(new)
+    begin |= check.new_partition_starts(new)
     states = _partitions(view, here, begin, starts, ends)
     return SourceState(
         partitions=tuple(replace(s, new=s.tp in fresh, lost=s.tp in lost) for s in states),
@@ -174,7 +174,7 @@ def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> SourceState:
     )
 
 
-def _missing(log: Log, view: ClusterView) -> str:
+def _missing(log: OffsetLookup, view: ClusterView) -> str:
     try:
         log.check_subscription(view)
     except NoSuchPartition as missing:
@@ -184,7 +184,7 @@ def _missing(log: Log, view: ClusterView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownNow:
-    """What the loss policy asks of a watch, from one look-up."""
+    """KnownPartitions of one look-up."""
 
     view: ClusterView
     here: frozenset[TopicPartition]

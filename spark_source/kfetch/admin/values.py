@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kfetch import catalogue, offsets, options
-from kfetch.catalogue import STRATEGIES as SUBSCRIPTION_OPTIONS
-from kfetch.catalogue import Option
+from kfetch import offsets, options
 from kfetch.lag import Lag, LagHistory, PartitionLag
 from kfetch.offsets import Offsets, Position
-from kfetch.options import SourceOptions, Subscription
+from kfetch.options import SourceOptions, Subscription, catalogue
+from kfetch.options.catalogue import STRATEGIES as SUBSCRIPTION_OPTIONS
+from kfetch.options.catalogue import Option
 
 __all__ = [
     "SUBSCRIPTION_OPTIONS",

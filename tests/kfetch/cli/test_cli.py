@@ -12,8 +12,8 @@ import pytest
 
 from kfetch import cli
 from kfetch.admin import agents
-from kfetch.catalogue import OPTIONS
 from kfetch.errors import BrokenPlugin
+from kfetch.options.catalogue import OPTIONS
 from tests.kfetch.cli.test_text import STATUS
 from tests.kfetch.wire.little import LittleKafka
 
