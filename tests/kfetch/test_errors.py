@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kfetch import errors
-from kfetch.agent.channel import Gone, Hung
+from kfetch.agent.channel import ChannelClosed, ChannelTimeout
 from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs import errors as jobs_errors
 from kfetch_jobs.errors import ConfigError, RecordsLost
@@ -31,7 +31,9 @@ def made(kind: type[KfetchError]) -> KfetchError:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("kind", [*ALL, Gone, Hung], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [*ALL, ChannelClosed, ChannelTimeout], ids=lambda kind: kind.__name__
+)
 def test_pickling_keeps_everything(kind: type[KfetchError], protocol: int) -> None:
     """An error of either tree arrives in another process with its class and all attributes."""
     sent = made(kind)

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kfetch.admin import statistics
+from kfetch.admin.values import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo import chart, topic
@@ -204,6 +205,6 @@ def _topic(job: Job) -> str:
     return job.file.source.subscribe
 
 
-def _fetches(job: Job) -> statistics.FetchStats:
+def _fetches(job: Job) -> FetchStats:
     directory = job.source_options().get("kfetch.statsDirectory")
-    return statistics.totals(Path(directory)) if directory else statistics.FetchStats()
+    return statistics.totals(Path(directory)) if directory else FetchStats()

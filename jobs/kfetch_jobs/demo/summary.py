@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kfetch.admin.statistics import FetchStats
+from kfetch.admin.values import FetchStats
 
 __all__ = ["Counts", "Kill", "Summary"]
 

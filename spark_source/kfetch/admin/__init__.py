@@ -2,7 +2,7 @@
 
 Code outside of kfetch imports this package, ``kfetch.errors`` and ``kfetch.model``, nothing else.
 
-    values      pure: options, offsets of checkpoints, lag. Importing it loads no socket.
+    values      pure: options, offsets, lag, fetch totals. Importing it loads no socket.
     sources     where a source stands in Kafka: partitions, log starts, log ends, losses
     brokers     whether a cluster can be used: versions, brokers, topics
     agents      the agents of this machine and what they report

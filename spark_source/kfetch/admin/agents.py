@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kfetch._version import __version__
-from kfetch.agent.channel import AskStatus, Channel, Hello, QueryStatus, Status
+from kfetch.agent.channel import Channel, Greeting, QueryStatus, Status, StatusRequest
 from kfetch.agent.home import user_directory
 from kfetch.errors import AgentError
 
@@ -64,9 +64,9 @@ def _status_at(path: Path, answer_s: float) -> Status | None:
         channel = Channel(stream, answer_s)
         try:
             stream.connect(str(path))
-            channel.send(Hello(version=__version__, pid=0))
+            channel.send(Greeting(version=__version__, pid=0))
             channel.receive()
-            channel.send(AskStatus())
+            channel.send(StatusRequest())
             status, _ = channel.receive()
         except (OSError, AgentError):
             return None

@@ -38,6 +38,6 @@ def warm() -> str:
     The sentence has the time that it took and the directory of the cache. The environment variable
     KFETCH_CACHE names another directory.
     """
-    from kfetch.fetch import warm as loading
+    from kfetch.decoder_loading import describe, load_decoder
 
-    return loading.sentence(loading.load())
+    return describe(load_decoder())

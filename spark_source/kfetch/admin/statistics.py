@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kfetch.fetch import stats
 from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import read_stats
 
-__all__ = ["FetchStats", "totals"]
+__all__ = ["totals"]
 
 
 def totals(directory: Path) -> FetchStats:
@@ -16,4 +16,4 @@ def totals(directory: Path) -> FetchStats:
     A directory that does not exist gives zeros. Raises OSError or ValueError for a file that
     cannot be read.
     """
-    return stats.read(directory)
+    return read_stats(directory)

@@ -1,8 +1,8 @@
-"""The values of tools: options of a source, offsets of a checkpoint, lag of a query. Pure.
+"""The values of tools: options of a source, offsets of a checkpoint, lag and totals. Pure.
 
 ``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
 ids of its topics. ``Lag`` holds a ``PartitionLag`` for each partition; ``LagHistory`` makes it of
-Spark's progress.
+Spark's progress. ``FetchStats`` holds the totals of what fetching cost.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch import offsets, options
+from kfetch.fetch.stats import FetchStats
 from kfetch.lag import Lag, LagHistory, PartitionLag
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions, Subscription, catalogue
@@ -19,6 +20,7 @@ from kfetch.options.catalogue import Option
 
 __all__ = [
     "SUBSCRIPTION_OPTIONS",
+    "FetchStats",
     "Lag",
     "LagHistory",
     "Offsets",

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from kfetch.admin import agents
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
-from kfetch.fetch.stats import FetchStats, write
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import write_stats
 from kfetch.watch.statistics import DriverStatistics
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
@@ -204,9 +205,9 @@ def test_every_metric_is_told(
     monkeypatch.setattr("kfetch_jobs.supervise.view.alive", lambda incumbent: True)
     _begin(loaded)
     stats = tmp_path / "stats"
-    write(str(stats), "old", FetchStats(records=1000))
+    write_stats(str(stats), "old", FetchStats(records=1000))
     look = Look(loaded, lambda: 12.0)
-    write(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
+    write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)

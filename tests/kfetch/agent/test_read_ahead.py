@@ -1,4 +1,4 @@
-"""Records beyond a range's end are kept for the next range, while memory and the log allow."""
+"""Records beyond a range's end are cached for the next range, while memory and the log allow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
 from kfetch import options as parsing
-from kfetch.agent.budget import Budget, Reservation
+from kfetch.agent.budget import Budget
 from kfetch.agent.inbox import Inbox
-from kfetch.agent.leftovers import Leftovers
-from kfetch.agent.shared import SharedQuery
+from kfetch.agent.read_ahead import ReadAhead
+from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.progress import RangeProgress
@@ -44,7 +44,7 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 def offsets(kafka: LittleKafka, query: SharedQuery, start: int, end: int) -> list[int]:
-    """The offsets that a task of a query reads in a range."""
+    """The offsets that one task reads in a range."""
     log = kafka.log(T0)
     item = OffsetRange(
         tp=T0,
@@ -56,7 +56,7 @@ def offsets(kafka: LittleKafka, query: SharedQuery, start: int, end: int) -> lis
     )
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.lane, query._budget, lambda: False)) as inbox,
+        closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox,
         closing(SplitReader([item], query.options, cluster, inbox).deliveries()) as deliveries,
     ):
         return [offset for one in deliveries for offset in one.batch["offset"].to_pylist()]
@@ -64,42 +64,42 @@ def offsets(kafka: LittleKafka, query: SharedQuery, start: int, end: int) -> lis
 
 @pytest.fixture
 def budget() -> Budget:
-    """Enough."""
+    """More than the tests need."""
     return Budget(64 << 20)
 
 
 def options(kafka: LittleKafka, **more: str) -> SourceOptions:
-    """Options with short pauses; replies bring all there is."""
-    given = {
+    """Options with short pauses. Replies bring all records."""
+    common = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
         "kafka.retry.backoff.ms": "1",
         "kafka.retry.backoff.max.ms": "5",
     }
-    return parsing.parse(given | {name.replace("__", "."): text for name, text in more.items()})
+    return parsing.parse(common | {name.replace("__", "."): text for name, text in more.items()})
 
 
 @pytest.fixture
 def query(kafka: LittleKafka, budget: Budget) -> Iterator[SharedQuery]:
-    """A query's lanes."""
+    """A query that tasks share."""
     with closing(SharedQuery("q", options(kafka), budget)) as shared:
         yield shared
 
 
 def test_the_next_range_needs_no_fetch(kafka: LittleKafka, query: SharedQuery) -> None:
-    """What came along beyond a range's end is the next range's, without asking the broker."""
+    """The next range gets the records beyond a range's end without a request to the broker."""
     assert [0, 1, 2] == offsets(kafka, query, 0, 3)
-    asked = len(kafka.asked(FetchRequest))
+    requests = len(kafka.asked(FetchRequest))
 
     assert [3, 4, 5, 6] == offsets(kafka, query, 3, 7)
     assert [7, 8, 9] == offsets(kafka, query, 7, 10)
-    assert asked == len(kafka.asked(FetchRequest))
+    assert requests == len(kafka.asked(FetchRequest))
 
 
-def test_what_is_kept_may_be_the_beginning_of_a_range(
+def test_cached_records_may_be_the_beginning_of_a_range(
     kafka: LittleKafka, query: SharedQuery
 ) -> None:
-    """A range goes on at the broker where the kept records end."""
+    """Where the cached records end, the range goes on at the broker."""
     assert [0, 1, 2] == offsets(kafka, query, 0, 3)
     kafka.log(T0).append(b"a", b"b")
 
@@ -107,31 +107,33 @@ def test_what_is_kept_may_be_the_beginning_of_a_range(
 
 
 @pytest.mark.parametrize("start", [0, 2, 5, 9])
-def test_another_range(kafka: LittleKafka, query: SharedQuery, start: int) -> None:
-    """A range that does not begin where records were kept is read right all the same."""
+def test_a_range_that_begins_elsewhere(kafka: LittleKafka, query: SharedQuery, start: int) -> None:
+    """A range that does not begin in the cached records gets every record all the same."""
     offsets(kafka, query, 0, 3)
 
     assert list(range(start, 10)) == offsets(kafka, query, start, 10)
 
 
-def test_a_new_leader_epoch_makes_them_worthless(kafka: LittleKafka, query: SharedQuery) -> None:
-    """Records read under an older leader epoch are fetched again: the log may have changed."""
+def test_a_new_leader_epoch_invalidates_cached_records(
+    kafka: LittleKafka, query: SharedQuery
+) -> None:
+    """After an election the range fetches the records again, because the log may have changed."""
     offsets(kafka, query, 0, 3)
     kafka.log(T0).epoch += 1
-    asked = len(kafka.asked(FetchRequest))
+    requests = len(kafka.asked(FetchRequest))
 
     assert list(range(3, 10)) == offsets(kafka, query, 3, 10)
-    assert len(kafka.asked(FetchRequest)) > asked
+    assert len(kafka.asked(FetchRequest)) > requests
 
 
-def test_a_damaged_batch_that_is_left_to_the_next_fetch_is_not_kept(
+def test_a_damaged_batch_with_an_uncertain_end_is_not_cached(
     kafka: LittleKafka, budget: Budget
 ) -> None:
-    """With onCorruptBatch=skip the next range fetches the damaged batch with what follows it, which
-    tells how far it reaches; kept alone it could not be passed."""
+    """With onCorruptBatch=skip the next range fetches the damaged batch with the batch behind it.
+    Only that one shows where the damaged batch ends, so alone it could not be skipped."""
     log = kafka.log(T0)
     damaged = bytearray(log.batches[1][3])
-    damaged[26] += 1  # one offset more than records, as compaction leaves it; and the CRC is wrong
+    damaged[26] += 1  # one offset more than records, as after compaction; and the CRC is wrong
     log.batches[1:] = [(2, 5, 0, bytes(damaged))]
     skipping = options(kafka, kfetch__onCorruptBatch="skip")
     with closing(SharedQuery("q", skipping, budget)) as query:
@@ -141,17 +143,17 @@ def test_a_damaged_batch_that_is_left_to_the_next_fetch_is_not_kept(
         assert [5, 6] == offsets(kafka, query, 2, 7)
 
 
-def test_a_failure_gives_back_what_was_taken(
+def test_a_failure_returns_the_memory(
     kafka: LittleKafka, query: SharedQuery, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A range that fails on kept records, for want of memory say, leaves none of them in use."""
+    """If a range fails on cached records, for want of memory say, no byte stays in use."""
     offsets(kafka, query, 0, 3)
 
     def fails(*_: object) -> Arrival:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(BrokerReader, "take", fails)
+        patch.setattr(BrokerReader, "accept_records", fails)
         with pytest.raises(AgentError, match="the agent failed: MemoryError"):
             offsets(kafka, query, 3, 7)
 
@@ -159,23 +161,25 @@ def test_a_failure_gives_back_what_was_taken(
     assert [3, 4, 5, 6] == offsets(kafka, query, 3, 7)
 
 
-def test_no_room_no_records(kafka: LittleKafka, query: SharedQuery, budget: Budget) -> None:
-    """Whoever needs memory gets what was kept: the reading of the next range is none the worse."""
+def test_a_reservation_drops_cached_records(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
+) -> None:
+    """A request gets the memory of cached records. The next range fetches them again."""
     offsets(kafka, query, 0, 3)
-    kept = budget.used
-    taken = budget.reserve(budget.limit, 0)
+    cached_bytes = budget.used
+    reservation = budget.reserve(budget.limit, 0)
 
-    assert kept > 0
-    assert taken is not None
+    assert cached_bytes > 0
+    assert reservation is not None
     assert budget.limit == budget.used
-    taken.release()
+    reservation.release()
     assert list(range(3, 10)) == offsets(kafka, query, 3, 10)
 
 
-def test_nothing_is_kept_of_a_closed_query(
+def test_a_closed_query_has_no_cached_records(
     kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
-    """With the session its leftovers go."""
+    """A query drops its cached records when it closes."""
     offsets(kafka, query, 0, 3)
     query.close()
 
@@ -183,7 +187,7 @@ def test_nothing_is_kept_of_a_closed_query(
 
 
 def progress(start: int, end: int, *, epoch: int = 0, topic: int = 1) -> RangeProgress:
-    """A range that begins."""
+    """The progress of a new range."""
     item = OffsetRange(
         tp=T0, topic_id=UUID(int=topic), start=start, end=end, leader_epoch=epoch, leader=HERE
     )
@@ -221,76 +225,43 @@ DATA = b"".join(batch(at, [b"x"] * 3) for at in (0, 3, 6))
         (progress(4, 9, topic=2), False),
     ],
 )
-def test_who_gets_what_was_kept(later: RangeProgress, answers: bool) -> None:
-    """Only a range of the same topic id and leader epoch that begins in the kept records; whoever
-    asks, they are gone then."""
+def test_which_range_gets_cached_records(later: RangeProgress, answers: bool) -> None:
+    """Only a range with the same topic id and leader epoch that begins in the cached records. After
+    any range they are no longer cached."""
     budget = Budget(1000)
-    leftovers = Leftovers(budget)
+    read_ahead = ReadAhead(budget)
     done = progress(0, 4)
     done.advance(extent(memoryview(DATA), 0))
-    leftovers.keep(done, reply(DATA))
-    found = leftovers.take(later)
+    read_ahead.store(done, reply(DATA))
+    cached = read_ahead.take(later)
 
-    assert answers == (found is not None)
-    if found is not None:
-        assert DATA[len(DATA) // 3 :] == found[0].records
-        found[1].release()
-    assert leftovers.take(later) is None
+    assert answers == (cached is not None)
+    if cached is not None:
+        assert DATA[len(DATA) // 3 :] == cached[0].records
+        cached[1].release()
+    assert read_ahead.take(later) is None
     assert 0 == budget.used
 
 
 @pytest.mark.parametrize(
     "done", [progress(0, 4, topic=0), progress(0, 4, epoch=-1)], ids=["topic id", "leader epoch"]
 )
-def test_what_nothing_vouches_for_is_not_kept(done: RangeProgress) -> None:
-    """Without a topic id or a leader epoch a later range may be of another log: a topic that was
-    created again begins with the same numbers."""
+def test_records_without_topic_id_or_epoch_are_not_cached(done: RangeProgress) -> None:
+    """Without a topic id or a leader epoch a later range may belong to another log. After a topic
+    was created again, its offsets start anew."""
     budget = Budget(1000)
     done.advance(extent(memoryview(DATA), 0))
-    Leftovers(budget).keep(done, reply(DATA))
+    ReadAhead(budget).store(done, reply(DATA))
 
     assert 0 == budget.used
 
 
 @given(offset=st.integers(0, 12), cut=st.integers(0, len(DATA)), junk=st.binary(max_size=80))
 def test_tail(offset: int, cut: int, junk: bytes) -> None:
-    """The tail begins with the batch that reaches an offset, and has complete batches alone."""
+    """The tail begins with the batch of an offset, and has only complete batches."""
     whole = [DATA[i * len(DATA) // 3 : (i + 1) * len(DATA) // 3] for i in range(3)]
     complete = cut // len(whole[0])
-    found = batches_from(memoryview(DATA[:cut]), offset)
+    after = batches_from(memoryview(DATA[:cut]), offset)
 
-    assert b"".join(whole[min(offset // 3, complete) : complete]) == found
+    assert b"".join(whole[min(offset // 3, complete) : complete]) == after
     assert bytes(batches_from(memoryview(junk), offset)) in junk
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["keep", "take", "reserve", "free"]), st.integers(0, 60)),
-        max_size=40,
-    )
-)
-def test_kept_bytes_stand_in_nobodys_way(steps: list[tuple[str, int]]) -> None:
-    """Whatever is kept, a reservation gets what it would get without it, and bytes add up."""
-    budget, bare = Budget(100), Budget(100)
-    held: list[tuple[Reservation, Reservation]] = []
-    for what, size in steps:
-        if what == "keep":
-            budget.keep(("me", size % 5), size, None)
-        elif what == "take":
-            taken = budget.take_back(("me", size % 5))
-            if taken is not None:
-                taken[1].release()
-        elif what == "free" and held:
-            for reservation in held.pop():
-                reservation.release()
-        elif what == "reserve":
-            one, other = budget.reserve(size, 0), bare.reserve(size, 0)
-
-            assert (one is None) == (other is None)
-            held += [(one, other)] if one and other else []
-        assert budget.used <= 100
-    for pair in held:
-        pair[0].release()
-    budget.drop("me")
-
-    assert 0 == budget.used

@@ -1,4 +1,4 @@
-"""A query's sessions in this process, ranges to read, and the rows they should give."""
+"""Inline queries, ranges that they read, and the rows that they should get."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Rows = list[tuple[str, int, int, bytes]]
 opened: list[Query] = []
 
 
-def query(kafka: LittleKafka, **given: str) -> Query:
-    """A query's sessions in this process, with short pauses."""
-    chosen = {
+def query(kafka: LittleKafka, **more: str) -> Query:
+    """An inline query with short pauses."""
+    options = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
         "kafka.request.timeout.ms": "5000",
@@ -24,8 +24,8 @@ def query(kafka: LittleKafka, **given: str) -> Query:
         "kafka.retry.backoff.max.ms": "5",
         "kafka.max.partition.fetch.bytes": "1",  # one batch in a reply
     }
-    chosen |= {name.replace("__", "."): text for name, text in given.items()}
-    opened.append(Query("q", parsing.parse(chosen)))
+    options |= {name.replace("__", "."): text for name, text in more.items()}
+    opened.append(Query("q", parsing.parse(options)))
     return opened[-1]
 
 
@@ -52,7 +52,7 @@ def rows(batches: Any) -> Rows:
 
 
 def expected(kafka: LittleKafka, *ranges: OffsetRange) -> Rows:
-    """What the log has in the ranges."""
+    """The rows of the log in the ranges."""
     return [
         (item.tp.topic, item.tp.partition, at, kafka.log(item.tp).values[at])
         for item in ranges
@@ -60,6 +60,6 @@ def expected(kafka: LittleKafka, *ranges: OffsetRange) -> Rows:
     ]
 
 
-def by_partition(found: Rows) -> Rows:
-    """Partitions one after the other; the order within each stays."""
-    return sorted(found, key=lambda row: row[:2])
+def by_partition(rows: Rows) -> Rows:
+    """The rows of one partition after the other; the order within each stays."""
+    return sorted(rows, key=lambda row: row[:2])

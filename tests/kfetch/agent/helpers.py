@@ -1,4 +1,4 @@
-"""Ranges, readers, and what they should find."""
+"""Options, ranges, tasks that read them, and the rows that they should get."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 
 from kfetch import options as parsing
 from kfetch.agent.inbox import Inbox
-from kfetch.agent.shared import SharedQuery
+from kfetch.agent.shared_query import SharedQuery
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
@@ -21,7 +21,7 @@ Rows = list[tuple[int, int, bytes]]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    """Whether a condition came true in time."""
+    """Wait until a condition is true. Returns whether it was in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -30,9 +30,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
     return True
 
 
-def options(kafka: LittleKafka, **given: str) -> SourceOptions:
+def options(kafka: LittleKafka, **more: str) -> SourceOptions:
     """Options with short pauses and one batch in a reply."""
-    chosen = {
+    common = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
         "kafkaConsumer.pollTimeoutMs": "10000",
@@ -40,11 +40,11 @@ def options(kafka: LittleKafka, **given: str) -> SourceOptions:
         "kafka.retry.backoff.max.ms": "5",
         "kafka.max.partition.fetch.bytes": "1",
     }
-    return parsing.parse(chosen | {name.replace("__", "."): text for name, text in given.items()})
+    return parsing.parse(common | {name.replace("__", "."): text for name, text in more.items()})
 
 
 def part(kafka: LittleKafka, tp: TopicPartition, start: int = 0, end: int = 0) -> OffsetRange:
-    """A range, as the driver would plan it; the whole log if it has no end."""
+    """A range, as the driver would plan it; with no end, the whole log from ``start`` on."""
     log = kafka.log(tp)
     return OffsetRange(
         tp=tp,
@@ -57,7 +57,7 @@ def part(kafka: LittleKafka, tp: TopicPartition, start: int = 0, end: int = 0) -
 
 
 def expected(kafka: LittleKafka, item: OffsetRange) -> Rows:
-    """What the log has in a range."""
+    """The rows of the log in a range."""
     return [
         (item.tp.partition, at, kafka.log(item.tp).values[at]) for at in range(item.start, item.end)
     ]
@@ -66,19 +66,19 @@ def expected(kafka: LittleKafka, item: OffsetRange) -> Rows:
 def read(
     query: SharedQuery, *ranges: OffsetRange, pause: Callable[[], object] = lambda: None
 ) -> Rows:
-    """What one task reads, with a pause behind each batch."""
-    found: Rows = []
+    """The rows that one task reads. It calls ``pause`` after each batch."""
+    rows: Rows = []
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.lane, query._budget, lambda: False)) as inbox,
+        closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox,
         closing(SplitReader(ranges, query.options, cluster, inbox).deliveries()) as deliveries,
     ):
         for delivery in deliveries:
-            found += [(r["partition"], r["offset"], r["value"]) for r in delivery.batch.to_pylist()]
+            rows += [(r["partition"], r["offset"], r["value"]) for r in delivery.batch.to_pylist()]
             pause()
-    return found
+    return rows
 
 
-def held(inbox: Inbox) -> int:
-    """Replies that lie in an inbox."""
-    return inbox._arrived.qsize()
+def pending(inbox: Inbox) -> int:
+    """How many deliveries lie in an inbox."""
+    return inbox._deliveries.qsize()

@@ -1,4 +1,4 @@
-"""A little Kafka with two nodes; every query is closed behind its test."""
+"""A little Kafka with two nodes. Every inline query closes after its test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kfetch.fetch.split_reader.helpers import T0, T1, opened
+from tests.kfetch.fetch.helpers import T0, T1, opened
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -23,8 +23,8 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 @pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    """Every query of a test is closed behind it."""
+def close_queries() -> Iterator[None]:
+    """Closes every inline query of a test."""
     yield
     while opened:
         opened.pop().close()

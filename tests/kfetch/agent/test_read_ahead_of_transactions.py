@@ -1,4 +1,4 @@
-"""Ranges read from leftovers and fetches by turns, over logs with all that a log may hold."""
+"""Ranges read from cached records and from fetches, over logs with old batches and transactions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.leftovers import Leftovers
+from kfetch.agent.read_ahead import ReadAhead
 from kfetch.decoding import decode
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.replies import PartitionReply
-from tests.kfetch.agent.test_leftovers import progress, reply
+from tests.kfetch.agent.test_read_ahead import progress, reply
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.records.legacy_builder import message, wrapped
 
 
 class Fetchless:
-    """A lane's fetcher where replies come from the test."""
+    """Stands in for a fetcher; the test makes the replies."""
 
-    def want(self, *_: object) -> None:
-        """Nobody is asked."""
+    def set_position(self, *_: object) -> None:
+        """Ignored: there is no broker."""
 
 
 class Piece(NamedTuple):
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     data: bytes
 
 
-class World:
+class RandomLog:
     """A log of batches, old and empty ones too, and ended transactions of two producers."""
 
     def __init__(self, random: Random) -> None:
@@ -98,27 +98,27 @@ class World:
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_every_committed_record_once(random: Random, skip: bool) -> None:
-    """Range after range, each from what was kept and then from fetches: what was committed comes
-    once and in order, nothing that was aborted comes, no position stands still, no byte stays."""
-    world, budget = World(random), Budget(1 << 20)
-    leftovers = Leftovers(budget)
-    lane = BrokerReader(Fetchless(), 1, spare=leftovers.keep, skip_corrupt=skip)  # type: ignore[arg-type]
+    """Each range reads cached records first, then fetches. Every committed record comes once and in
+    order, and no aborted one. Every reply moves the position. No byte stays in use."""
+    log, budget = RandomLog(random), Budget(1 << 20)
+    read_ahead = ReadAhead(budget)
+    reader = BrokerReader(Fetchless(), 1, on_range_done=read_ahead.store, skip_corrupt=skip)  # type: ignore[arg-type]
     offsets: list[int] = []
     at = 0
-    while at < world.end:
-        current = progress(at, min(world.end, at + random.randint(1, 6)))
+    while at < log.end:
+        current = progress(at, min(log.end, at + random.randint(1, 6)))
         arrivals: list[Arrival] = []
-        if (kept := leftovers.take(current)) is not None:
-            arrivals.append(lane.take(current, kept[0]))
-            kept[1].release()
+        if (cached := read_ahead.take(current)) is not None:
+            arrivals.append(reader.accept_records(current, cached[0]))
+            cached[1].release()
         while not current.done:
-            arrivals.append(lane.take(current, world.fetch(current.offset)))
+            arrivals.append(reader.accept_records(current, log.fetch(current.offset)))
 
             assert arrivals[-1].advanced
         batches = [decode([a.records]) for a in arrivals if a.records is not None]
-        offsets += [at for found in batches if found for at in found["offset"].to_pylist()]
+        offsets += [at for arrow in batches if arrow for at in arrow["offset"].to_pylist()]
         at = current.range.end
-    leftovers.close()
+    read_ahead.close()
 
-    assert sorted(world.committed) == offsets
+    assert sorted(log.committed) == offsets
     assert 0 == budget.used

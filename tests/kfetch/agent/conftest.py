@@ -1,15 +1,17 @@
-"""One little Kafka, one query, and a budget for them."""
+"""One little Kafka, one query, a budget for them, and the two ends of a channel."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.shared import SharedQuery
-from tests.kfetch.agent.shared.helpers import BATCHES, T0, T1, options
+from kfetch.agent.channel import Channel
+from kfetch.agent.shared_query import SharedQuery
+from tests.kfetch.agent.helpers import BATCHES, T0, T1, options
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -32,6 +34,15 @@ def budget() -> Budget:
 
 @pytest.fixture
 def query(kafka: LittleKafka, budget: Budget) -> Iterator[SharedQuery]:
-    """A query's lanes."""
+    """A query that tasks share."""
     with closing(SharedQuery("q", options(kafka), budget)) as shared:
         yield shared
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    """The worker's and the agent's end of a channel."""
+    worker, agent = (Channel(end, 5.0) for end in socket.socketpair(socket.AF_UNIX))
+    yield worker, agent
+    worker.close()
+    agent.close()
