@@ -14,13 +14,22 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kfetch_jobs.checkpoints import files as checkpoints
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["Backup", "Range", "Stage", "Table", "check_whole", "every", "last", "make"]
+__all__ = [
+    "Backup",
+    "OffsetRange",
+    "Stage",
+    "TableVersion",
+    "all_backups",
+    "check_no_interrupted_move",
+    "create_backup",
+    "last_move",
+]
 
 KEPT_MAX = 20
 """Older ones are removed."""
@@ -37,7 +46,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableVersion:
     """A Delta table, before rows were deleted from it."""
 
     name: str
@@ -47,7 +56,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class OffsetRange:
     """Offsets of a partition whose rows come again, ``begin`` to before ``end``."""
 
     topic: str
@@ -66,14 +75,14 @@ class Backup:
     batch: int
     """The micro-batch by which the job was moved."""
     stage: Stage
-    tables: tuple[Table, ...] = ()
-    ranges: tuple[Range, ...] = ()
+    tables: tuple[TableVersion, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
     """Of a replay: what comes again."""
 
     @property
     def checkpoint(self) -> Checkpoint:
         """The checkpoint as it was."""
-        return checkpoints.read(self.path)
+        return checkpoints.read_checkpoint(self.path)
 
     def at(self, stage: Stage) -> Backup:
         """Note how far it has got."""
@@ -84,13 +93,13 @@ class Backup:
         return after
 
 
-def make(
+def create_backup(
     checkpoint: Checkpoint,
     verb: str,
     batch: int,
-    tables: Sequence[Table],
+    tables: Sequence[TableVersion],
     now_s: float,
-    ranges: Sequence[Range] = (),
+    ranges: Sequence[OffsetRange] = (),
 ) -> Backup:
     """Copy a checkpoint before it is changed."""
     home = _home(checkpoint.path)
@@ -106,12 +115,12 @@ def make(
         tables=tuple(tables),
         ranges=tuple(ranges),
     ).at(Stage.BEGUN)
-    for old in every(checkpoint.path)[:-KEPT_MAX]:
+    for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
         shutil.rmtree(old.path)
     return made
 
 
-def every(checkpoint: Path) -> list[Backup]:
+def all_backups(checkpoint: Path) -> list[Backup]:
     """All backups of a checkpoint, the oldest first."""
     return sorted(
         (_read(record.parent) for record in _home(checkpoint).glob(f"*/{_RECORD}")),
@@ -119,16 +128,16 @@ def every(checkpoint: Path) -> list[Backup]:
     )
 
 
-def last(checkpoint: Path) -> Backup | None:
+def last_move(checkpoint: Path) -> Backup | None:
     """The last move that was not undone."""
-    moves = [backup for backup in every(checkpoint) if backup.stage is not Stage.UNDONE]
+    moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
     return moves[-1] if moves else None
 
 
-def check_whole(job: Job) -> None:
+def check_no_interrupted_move(job: Job) -> None:
     """Raise ConfigError, since another attempt would not help, if a move was interrupted."""
-    path = checkpoints.directory(job)
-    found = last(path) if path else None  # only local checkpoints are moved
+    path = checkpoints.local_directory(job)
+    found = last_move(path) if path else None  # only local checkpoints are moved
     if found and found.stage is not Stage.DONE:
         what = "the undoing of a" if found.stage is Stage.UNDOING else "a"
         raise ConfigError(
@@ -146,8 +155,8 @@ def _home(checkpoint: Path) -> Path:
 def _read(path: Path) -> Backup:
     try:
         told = json.loads((path / _RECORD).read_text())
-        tables = tuple(Table(**table) for table in told.pop("tables"))
-        ranges = tuple(Range(**each) for each in told.pop("ranges", ()))
+        tables = tuple(TableVersion(**table) for table in told.pop("tables"))
+        ranges = tuple(OffsetRange(**each) for each in told.pop("ranges", ()))
         known = {"path": path, "stage": Stage(told["stage"]), "tables": tables, "ranges": ranges}
         return Backup(**told | known)
     except (OSError, ValueError, KeyError, TypeError) as cause:

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from kfetch_jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["sentences", "unforeseen"]
+__all__ = ["unexpected_mistake", "validation_mistakes"]
 
 log = logging.getLogger("kfetch_jobs.config")
 
 
-def unforeseen(job: str, error: Exception) -> str:
+def unexpected_mistake(job: str, error: Exception) -> str:
     """The sentence for what only a bug of ours raises over a job's file; its trace is logged.
 
     The sentence has no words of the error's, which may quote a secret.
@@ -36,10 +36,14 @@ def _log_once(job: str, trace: str) -> None:
     log.error("job %s cannot be read: %s", job, trace)
 
 
-def sentences(model: type[BaseModel], document: Document, error: ValidationError) -> list[str]:
+def validation_mistakes(
+    model: type[BaseModel], document: Document, error: ValidationError
+) -> list[str]:
     """Each mistake, as it stands in the file."""
     found = sorted(error.errors(), key=lambda one: _order(document, one))
-    return [f"{document.place(tuple(one['loc']))}: {_told(model, document, one)}" for one in found]
+    return [
+        f"{document.file_line(tuple(one['loc']))}: {_told(model, document, one)}" for one in found
+    ]
 
 
 def _order(document: Document, one: Any) -> tuple[bool, int]:
@@ -60,12 +64,14 @@ def _told(model: type[BaseModel], document: Document, one: Any) -> str:
         return f"{_shown(name, document, one)}: {suggestion(str(one['input']), choices)}"
     problem = one["msg"][:1].lower() + one["msg"][1:]
     problem = problem.removeprefix("value error, ")  # ours: it may begin with the user's own word
-    return ": ".join(filter(None, (_shown(name, document, one), document.hidden(problem))))
+    return ": ".join(
+        filter(None, (_shown(name, document, one), document.with_placeholders(problem)))
+    )
 
 
 def _shown(name: str, document: Document, one: Any) -> str:
     """The value as it was written: what ``${…}`` brought may be a secret."""
-    value = document.written.get(tuple(one["loc"]), one["input"])
+    value = document.raw_texts.get(tuple(one["loc"]), one["input"])
     if isinstance(value, dict | list | BaseModel):
         return name
     return f"{name} is {value!r}"

@@ -9,12 +9,12 @@ from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["make", "write_schemas"]
+__all__ = ["create_project", "write_schemas"]
 
 _STARTER = Path(__file__).resolve().parents[1] / "starter"
 
 
-def make(directory: Path) -> list[Path]:
+def create_project(directory: Path) -> list[Path]:
     """Write a working project; a file that is there already is an error, and nothing is written."""
     files = {
         directory / _name(path): path.read_text()

@@ -2,7 +2,7 @@
 
     document = read(Path("kfetch.yml"), os.environ, {})
     document.value                        plain dicts, lists and scalars
-    document.place(("clusters", "local")) "kfetch.yml:14"
+    document.file_line(("clusters", "local")) "kfetch.yml:14"
 
 What ``${…}`` may hold: ``env:NAME``, ``env:NAME:-default``, ``file:PATH`` (from the file's
 directory; its text without the last line's end) and the names that the caller gives.
@@ -25,7 +25,7 @@ import yaml
 
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["Document", "Location", "display", "hidden", "read", "suggestion"]
+__all__ = ["Document", "Location", "display", "read", "suggestion", "with_placeholders"]
 
 Location = tuple[str | int, ...]
 
@@ -54,17 +54,17 @@ class Document:
     path: Path
     value: dict[str, Any] = field(repr=False)
     lines: dict[Location, int] = field(default_factory=dict)
-    written: dict[Location, str] = field(default_factory=dict)
+    raw_texts: dict[Location, str] = field(default_factory=dict)
     """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
-    filled: dict[str, str] = field(default_factory=dict, repr=False)
+    placeholders: dict[str, str] = field(default_factory=dict, repr=False)
     """What ``${…}`` brought, and how it was written."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     """Of these, what came from a file, or stands under a key that sounds like a secret; and each
     line of what has several, since a log may be read from the middle of it."""
 
-    def hidden(self, sentence: str) -> str:
+    def with_placeholders(self, sentence: str) -> str:
         """A sentence about this file, with what ``${…}`` brought as it was written."""
-        return hidden(sentence, self.filled)
+        return with_placeholders(sentence, self.placeholders)
 
     def line(self, location: Location) -> int:
         """The line of a part, or of the nearest part around it."""
@@ -72,12 +72,12 @@ class Document:
             location = location[:-1]
         return self.lines.get(location, 1)
 
-    def place(self, location: Location) -> str:
+    def file_line(self, location: Location) -> str:
         """``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
 
 
-def hidden(sentence: str, written: Mapping[str, str]) -> str:
+def with_placeholders(sentence: str, written: Mapping[str, str]) -> str:
     """A sentence in which texts stand as they were written.
 
     What stands for a text, as ``${env:NAME:-text}`` does, may hold it, and is not looked into.
@@ -245,7 +245,7 @@ class _Filler:
             ) from cause
 
     def _named(self, at: Location) -> str:
-        return f"{self._document.place(at)}: {'.'.join(map(str, at))}"
+        return f"{self._document.file_line(at)}: {'.'.join(map(str, at))}"
 
     def _item(self, node: yaml.Node, at: Location) -> Any:
         self._document.lines[at] = node.start_mark.line + 1
@@ -256,7 +256,7 @@ class _Filler:
         self._characters += len(filled)
         self._check_size(self._characters, _TEXT_MAX, "characters", at)
         if filled != text:
-            self._document.written[at] = text
+            self._document.raw_texts[at] = text
         return filled
 
     def _lookup(self, reference: str, at: Location) -> str:
@@ -269,9 +269,11 @@ class _Filler:
         else:
             name = reference.rpartition(":")[2] or "NAME"
             hint = suggestion(reference, [f"env:{name}", f"file:{name}", *self._names])
-            raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
+            raise ConfigError(
+                f"{self._document.file_line(at)}: ${{{reference}}} is unknown: {hint}"
+            )
         if found:
-            self._document.filled[found] = f"${{{reference}}}"
+            self._document.placeholders[found] = f"${{{reference}}}"
             if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
                 for text in (found, *filter(_tells, map(str.strip, found.splitlines()))):
                     self._document.secrets[text] = f"${{{reference}}}"
@@ -281,14 +283,14 @@ class _Filler:
         found: str | None = self._environ.get(variable["name"], variable["default"])
         if found is None:
             raise ConfigError(
-                f"{self._document.place(at)}: the environment variable {variable['name']} is not "
+                f"{self._document.file_line(at)}: the environment variable {variable['name']} is not "
                 f"set: export it, or write ${{{reference}:-value}}"
             )
         return found
 
     def _content(self, name: str, at: Location) -> str:
         path = self._document.path.parent / name
-        place = self._document.place(at)
+        place = self._document.file_line(at)
         try:
             with path.open("rb") as file:
                 content = file.read(_FILE_BYTES_MAX + 1)

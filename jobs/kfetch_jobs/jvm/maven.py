@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.errors import MavenError
-from kfetch_jobs.util.files import locked, write_json
+from kfetch_jobs.util.files import wait_for_lock, write_json
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact
 
-__all__ = ["CACHE_VARIABLE", "cache_directory", "cached", "jars"]
+__all__ = ["CACHE_VARIABLE", "cache_directory", "is_cached", "jars"]
 
 CACHE_VARIABLE = "KFETCH_CACHE"
 
@@ -51,13 +51,13 @@ def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = Tr
     listing = _listing(cache, coordinates, transitive)
     found = _read_listing(cache, listing)
     if found is None:
-        with locked(cache / "maven" / "lock"):
+        with wait_for_lock(cache / "maven" / "lock"):
             # Another process may have done the work while this one waited.
             found = _read_listing(cache, listing) or _fill(cache, listing, coordinates, transitive)
     return [path for path in found if not path.name.startswith(tuple(exclude))]
 
 
-def cached(*coordinates: str, transitive: bool = True) -> bool:
+def is_cached(*coordinates: str, transitive: bool = True) -> bool:
     """Whether ``jars`` would answer without the network."""
     cache = cache_directory()
     return _read_listing(cache, _listing(cache, coordinates, transitive)) is not None

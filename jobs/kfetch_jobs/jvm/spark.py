@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
-from kfetch_jobs.util.redact import pumped
+from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def session(
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
     _prepare_environment(merged, code)
-    with pumped(log, redacted) as output:
+    with redacted_log(log, redacted) as output:
         try:
             spark = _started(name, merged, log, output)
             try:

@@ -9,9 +9,9 @@ from enum import StrEnum
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import Stand, Target
+from kfetch_jobs.offsets.target import PartitionOffsets, Target
 
-__all__ = ["Choice", "Move", "Verb", "chosen", "move"]
+__all__ = ["Move", "TopicChoice", "Verb", "chosen_partitions", "partition_move"]
 
 
 class Verb(StrEnum):
@@ -44,7 +44,7 @@ class Move:
         return self.before != self.after
 
 
-def move(verb: Verb, target: Target, stand: Stand) -> Move:
+def partition_move(verb: Verb, target: Target, stand: PartitionOffsets) -> Move:
     """Where one partition goes."""
     wanted = target(stand)
     if wanted is None or (verb is Verb.REPLAY and wanted > stand.before):
@@ -67,7 +67,7 @@ def _limit(wanted: int, after: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class TopicChoice:
     """A topic, or some of its partitions."""
 
     topic: str
@@ -75,7 +75,7 @@ class Choice:
     """None at all: every one."""
 
     @classmethod
-    def of(cls, text: str) -> Choice:
+    def of(cls, text: str) -> TopicChoice:
         """``clicks`` or ``clicks:0,3``"""
         topic, _, numbers = text.partition(":")
         try:
@@ -92,8 +92,8 @@ class Choice:
         return tp.topic == self.topic and (not self.partitions or tp.partition in self.partitions)
 
 
-def chosen(
-    choices: Sequence[Choice], known: Collection[TopicPartition]
+def chosen_partitions(
+    choices: Sequence[TopicChoice], known: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
     """The partitions that are meant; without a choice all. Raises ConfigError for unknown ones."""
     for choice in choices:
@@ -101,11 +101,11 @@ def chosen(
     return frozenset(tp for tp in known if not choices or _any_has(choices, tp))
 
 
-def _any_has(choices: Iterable[Choice], tp: TopicPartition) -> bool:
+def _any_has(choices: Iterable[TopicChoice], tp: TopicPartition) -> bool:
     return any(choice.has(tp) for choice in choices)
 
 
-def _check(choice: Choice, known: Collection[TopicPartition]) -> None:
+def _check(choice: TopicChoice, known: Collection[TopicPartition]) -> None:
     topics = {tp.topic for tp in known}
     if choice.topic not in topics:
         hint = suggestion(choice.topic, topics)

@@ -12,22 +12,22 @@ from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.log import Log
-from kfetch_jobs.checkpoints.backup import Range
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints.backup import OffsetRange
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
 from kfetch_jobs.looks.job import JobStanding, SourceStanding
 from kfetch_jobs.looks.source import Partition, impatient
-from kfetch_jobs.offsets.moves import Choice, Move, Verb, chosen, move
-from kfetch_jobs.offsets.table import affected
-from kfetch_jobs.offsets.target import Given, Stand, Target, Timed
+from kfetch_jobs.offsets.moves import Move, TopicChoice, Verb, chosen_partitions, partition_move
+from kfetch_jobs.offsets.table_rows import appended_tables
+from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
 
-__all__ = ["Plan", "planned"]
+__all__ = ["MovePlan", "plan_move"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MovePlan:
     """All that a reset or a replay would do."""
 
     verb: Verb
@@ -40,7 +40,7 @@ class Plan:
     """They don't exist any more, and the checkpoint forgets them."""
     sources: tuple[Offsets | None, ...]
     """Where each of the checkpoint's sources goes on."""
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
     """What the job will read behind the move, as far as the logs go now."""
     tables: tuple[str, ...]
     """Those to which the job appends: what comes again would be there twice."""
@@ -56,13 +56,13 @@ class Plan:
         return sum(each.skipped for each in self.moves)
 
 
-def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> Plan:
+def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoice]) -> MovePlan:
     """Plan it. Raises JobsError for what can't be, ConfigError for what was asked wrongly."""
     stands = looks.of(job, time.time())
     checkpoint = _movable(job, stands)
     places = looks.matched(job, checkpoint)
     there = {each.tp for source in stands.sources for each in source.kafka.partitions}
-    meant = chosen(choices, there)
+    meant = chosen_partitions(choices, there)
     whole = meant == there
     lasts = [_last(checkpoint, places[each.view]) for each in stands.sources]
     parts = [
@@ -81,7 +81,7 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         gone = _gone(checkpoint, place, source) if whole and verb is Verb.RESET else []
         ends[place] = _end(checkpoint, place, source, part, gone)
         dropped += gone
-    return Plan(
+    return MovePlan(
         verb=verb,
         job=job.name,
         target=target,
@@ -90,7 +90,7 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         dropped=tuple(sorted(dropped)),
         sources=tuple(ends),
         ranges=tuple(each for part in parts for each in part.ranges),
-        tables=tuple(str(place) for place in affected(job)),
+        tables=tuple(str(place) for place in appended_tables(job)),
     )
 
 
@@ -128,7 +128,7 @@ class _Part:
 
     moves: tuple[Move, ...]
     positions: Mapping[TopicPartition, Position]
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
 
 
 def _part(
@@ -149,7 +149,9 @@ def _part(
     stands = {each.tp: marks.stand(each, source) for each in here}
     # A replay leaves new partitions to the next run, but a batch without its commit may have begun.
     moving = {each.tp for each in here if verb is Verb.RESET or not each.new} & {*meant}
-    moves = tuple(move(verb, target, stand) for tp, stand in stands.items() if tp in moving)
+    moves = tuple(
+        partition_move(verb, target, stand) for tp, stand in stands.items() if tp in moving
+    )
     after = {each.tp: each.after for each in moves}
     ranges = (_behind(stand, after.get(tp), last.get(tp)) for tp, stand in stands.items())
     return _Part(
@@ -159,9 +161,9 @@ def _part(
     )
 
 
-def _behind(stand: Stand, after: int | None, last: Position | None) -> Range:
+def _behind(stand: PartitionOffsets, after: int | None, last: Position | None) -> OffsetRange:
     """What will be read of a partition, and what has been: logs may tell less than was written."""
-    return Range(
+    return OffsetRange(
         topic=stand.tp.topic,
         partition=stand.tp.partition,
         begin=stand.before if after is None else after,
@@ -187,7 +189,7 @@ def _check_fits(
                 f"job {job.name}: topic {topic} was deleted and created again, so none of its "
                 "offsets in the checkpoint is of use: reset all of its partitions"
             )
-    for topic, known in target.topic_ids.items() if isinstance(target, Given) else ():
+    for topic, known in target.topic_ids.items() if isinstance(target, OffsetsFromFile) else ():
         if source.kafka.topic_ids.get(topic, known) != known:
             raise JobsError(
                 f"the offsets of {target} are of another topic {topic}, of id {known.hex}: it was "
@@ -214,7 +216,7 @@ class _Marks:
                 times=log.at(partitions, target.ms) if isinstance(target, Timed) else {},
             )
 
-    def stand(self, partition: Partition, source: SourceStanding) -> Stand:
+    def stand(self, partition: Partition, source: SourceStanding) -> PartitionOffsets:
         tp = partition.tp
         before = source.known.get(tp, Position(partition.position or 0))
         if tp.topic in source.recreated:
@@ -222,7 +224,7 @@ class _Marks:
         end = self.ends[tp].offset
         if not partition.lost:  # an open transaction or a new leader may hide what was read
             end = max(end, before.offset)
-        return Stand(
+        return PartitionOffsets(
             tp=tp,
             before=before.offset,
             log_start=self.starts[tp].offset,

@@ -9,11 +9,19 @@ from uuid import UUID
 
 from kfetch.model import TopicPartition
 
-__all__ = ["Earliest", "Given", "Latest", "Shifted", "Stand", "Target", "Timed"]
+__all__ = [
+    "Earliest",
+    "Latest",
+    "OffsetsFromFile",
+    "PartitionOffsets",
+    "Shifted",
+    "Target",
+    "Timed",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class PartitionOffsets:
     """A partition as it stands: offsets."""
 
     tp: TopicPartition
@@ -29,7 +37,7 @@ class Stand:
 class Earliest:
     """The start of the log."""
 
-    def __call__(self, stand: Stand) -> int | None:
+    def __call__(self, stand: PartitionOffsets) -> int | None:
         """The offset that is wanted."""
         return stand.log_start
 
@@ -41,7 +49,7 @@ class Earliest:
 class Latest:
     """The end of the log."""
 
-    def __call__(self, stand: Stand) -> int | None:
+    def __call__(self, stand: PartitionOffsets) -> int | None:
         """The offset that is wanted."""
         return stand.log_end
 
@@ -60,7 +68,7 @@ class Timed:
         """As Kafka counts: milliseconds since 1970."""
         return round(self.at.timestamp() * 1000)
 
-    def __call__(self, stand: Stand) -> int | None:
+    def __call__(self, stand: PartitionOffsets) -> int | None:
         """The offset that is wanted."""
         return stand.log_end if stand.timed is None else stand.timed
 
@@ -74,7 +82,7 @@ class Shifted:
 
     by: int
 
-    def __call__(self, stand: Stand) -> int | None:
+    def __call__(self, stand: PartitionOffsets) -> int | None:
         """The offset that is wanted."""
         return stand.before + self.by
 
@@ -83,14 +91,14 @@ class Shifted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class OffsetsFromFile:
     """The offsets of a file; partitions that it does not name stay where they are."""
 
     name: str
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
-    def __call__(self, stand: Stand) -> int | None:
+    def __call__(self, stand: PartitionOffsets) -> int | None:
         """The offset that is wanted; None: where it is."""
         return self.offsets.get(stand.tp)
 
@@ -98,4 +106,4 @@ class Given:
         return f"the offsets of {self.name}"
 
 
-Target = Earliest | Latest | Timed | Shifted | Given
+Target = Earliest | Latest | Timed | Shifted | OffsetsFromFile

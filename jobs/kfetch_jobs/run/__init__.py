@@ -9,8 +9,8 @@ alone.py         one process at a time for a job
 life.py          the run itself
 """
 
-from kfetch_jobs.run.ending import Ending
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.run.life import Outcome, run
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import ExitReport
+from kfetch_jobs.run.runner import RunResult, run
 
-__all__ = ["Ending", "Kind", "Outcome", "run"]
+__all__ = ["ExitKind", "ExitReport", "RunResult", "run"]

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.supervise.store import Store, directory
-from kfetch_jobs.util.files import private
+from kfetch_jobs.supervise.store import Store, supervisor_directory
+from kfetch_jobs.supervise.supervisor_log import log_file
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["Background", "start_in_background"]
+__all__ = ["BackgroundSupervisor", "start_in_background"]
 
 _UP_WITHIN_S = 60.0
 _LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class BackgroundSupervisor:
     """A supervisor that was started here, and supervises."""
 
     child: subprocess.Popen[bytes]
@@ -36,15 +36,15 @@ class Background:
 
 def start_in_background(
     project: Project, environment: str | None, listen: str | None = None
-) -> Background:
+) -> BackgroundSupervisor:
     """Start it, until it supervises. Raises what it says when it can't."""
-    first_words = directory(project.storage) / "up.log"
+    first_words = supervisor_directory(project.storage) / "up.log"
     first_words.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "kfetch", "up", "--quiet"]
     command += ["--project", str(project.path)]
     command += ["--env", environment] if environment else []
     command += ["--listen", listen] if listen else []
-    with open(first_words, "wb", opener=private) as output:
+    with open(first_words, "wb", opener=owner_only) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -52,12 +52,12 @@ def start_in_background(
             stderr=output,
             start_new_session=True,
         )
-    started = Background(child, first_words, log_file(project.storage))
+    started = BackgroundSupervisor(child, first_words, log_file(project.storage))
     deadline = time.monotonic() + _UP_WITHIN_S
     with Store.of(project.storage) as store:
         while time.monotonic() < deadline:
             started.check()
-            incumbent = store.incumbent()
+            incumbent = store.last_supervisor()
             if incumbent and incumbent.pid == child.pid and incumbent.ended_s is None:
                 return started
             time.sleep(_LOOK_S)

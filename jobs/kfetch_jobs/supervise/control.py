@@ -17,17 +17,17 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.kafka.process import find
-from kfetch_jobs.run import ending
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.answers import Answer
-from kfetch_jobs.supervise.lock import lock_file
-from kfetch_jobs.supervise.machine import Order, Phase, State
-from kfetch_jobs.supervise.store import Incumbent, Store
-from kfetch_jobs.supervise.supervisor import last_word, process_of
-from kfetch_jobs.supervise.view import alive
-from kfetch_jobs.util.files import claimed
+from kfetch_jobs.run import exit_report
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.status_reader import supervisor_alive
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
+from kfetch_jobs.supervise.supervisor import exit_report_file, run_process
+from kfetch_jobs.supervise.supervisor_lock import lock_file
+from kfetch_jobs.util.files import try_lock
 
-__all__ = ["ask", "down", "wait"]
+__all__ = ["give_order", "shut_down", "wait_until_done"]
 
 _TAKEN_WITHIN_S = 30.0
 """A supervisor looks for orders five times a second; a busy machine may be slow."""
@@ -36,7 +36,9 @@ _BEGUN_WITHIN_S = 2.0
 _LOOK_S = 0.1
 
 
-def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Sequence[str] | None:
+def give_order(
+    project: Project, store: Store, jobs: Sequence[str], order: Order
+) -> Sequence[str] | None:
     """Give an order; what a supervisor that has done it says besides. None without one: then the
     order waits for the next.
 
@@ -47,15 +49,15 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
     for name in jobs:
         if name not in known:
             raise ConfigError(f"there is no job {name}: {suggestion(name, known)}")
-    asked = [store.ask(name, order, time.time()) for name in jobs]
-    if not alive(store.incumbent()):
+    asked = [store.add_order(name, order, time.time()) for name in jobs]
+    if not supervisor_alive(store.last_supervisor()):
         return None
     _wait(
-        lambda: all(store.answer_of(one) is not None for one in asked),
+        lambda: all(store.reply_to(one) is not None for one in asked),
         _TAKEN_WITHIN_S,
         f"the supervisor has not taken the order within {_TAKEN_WITHIN_S:.0f} s: read its log",
     )
-    answers = [Answer.from_text(store.answer_of(one) or "") for one in asked]
+    answers = [OrderReply.from_text(store.reply_to(one) or "") for one in asked]
     refused = [answer for answer in answers if answer.exit_code]
     if refused:
         mistake = any(answer.exit_code == ConfigError.exit_code for answer in refused)
@@ -64,7 +66,7 @@ def ask(project: Project, store: Store, jobs: Sequence[str], order: Order) -> Se
     return [answer.said for answer in answers if answer.said]
 
 
-def wait(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
+def wait_until_done(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
     """Wait until an order that was taken is done: what was to end has ended, after its micro-batch,
     and what was to begin goes. Raises SupervisorError after ``timeout_s``."""
     ends = order in (Order.STOP, Order.PAUSE)
@@ -87,11 +89,11 @@ def _ending(store: Store, jobs: Sequence[str]) -> list[str]:
     return [name for name, state in states.items() if state.phase is Phase.STOPPING]
 
 
-def _states(store: Store, jobs: Sequence[str]) -> dict[str, State]:
+def _states(store: Store, jobs: Sequence[str]) -> dict[str, JobState]:
     return {name: state for name, state in store.states().items() if name in jobs}
 
 
-def _is_due(state: State) -> bool:
+def _is_due(state: JobState) -> bool:
     return state.phase is Phase.WAITING and state.due_s is not None and state.due_s <= time.time()
 
 
@@ -110,24 +112,24 @@ def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> No
         raise SupervisorError(otherwise)
 
 
-def down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
+def shut_down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
     """End the supervisor and every job; how many jobs ran. Nothing of them is left afterwards.
 
     ``now`` does not wait for micro-batches.
     """
     runs = len(store.open_runs())
-    incumbent = store.incumbent()
-    if incumbent is not None and alive(incumbent):
+    incumbent = store.last_supervisor()
+    if incumbent is not None and supervisor_alive(incumbent):
         _end(incumbent, timeout_s, signals=2 if now else 1)
-    with claimed(lock_file(project.storage)) as ours:
+    with try_lock(lock_file(project.storage)) as ours:
         if not ours:
             raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
         _end_orphans(project, store, 0.0 if now else timeout_s)
-        store.leave_office(time.time())
+        store.record_end(time.time())
     return runs
 
 
-def _end(incumbent: Incumbent, timeout_s: float, signals: int) -> None:
+def _end(incumbent: SupervisorRecord, timeout_s: float, signals: int) -> None:
     """One SIGTERM ends jobs after their micro-batch, a second one at once."""
     for _ in range(signals):
         with suppress(ProcessLookupError):
@@ -144,7 +146,7 @@ def _end(incumbent: Incumbent, timeout_s: float, signals: int) -> None:
 def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     """Runs that a killed supervisor has left."""
     runs = store.open_runs()
-    processes = [process_of(project.storage, run) for run in runs]
+    processes = [run_process(project.storage, run) for run in runs]
     for process in processes:
         process.end()
     deadline = time.monotonic() + timeout_s
@@ -152,10 +154,10 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         time.sleep(_LOOK_S)
     for run, process in zip(runs, processes, strict=True):
         process.kill()
-        word = last_word(project.storage, run.job, run.id)
-        told = ending.read(word)
+        word = exit_report_file(project.storage, run.job, run.id)
+        told = exit_report.read_exit_report(word)
         kind, sentence = told.kind, told.sentence
-        if kind in (Kind.STOPPED, Kind.KILLED):
+        if kind in (ExitKind.STOPPED, ExitKind.KILLED):
             sentence = "by kfetch down, without a supervisor"
         now = time.time()
         store.end(run.id, now, kind, sentence, batches=told.batches, rows=told.rows)

@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.kafka.process import find
-from kfetch_jobs.util.files import private
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["MARK", "Process", "adopt", "launch", "marked"]
+__all__ = ["MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
 
 MARK = "KFETCH_RUN"
 _LOG_BYTES_MAX = 16 << 20
@@ -30,7 +30,7 @@ _GONE_WITHIN_S = 10.0
 
 
 @dataclass(slots=True)
-class Process:
+class RunProcess:
     """The leader of a run's session."""
 
     pid: int
@@ -83,12 +83,12 @@ def _has(process: psutil.Process, mark: str) -> bool:
 
 def launch(
     command: Sequence[str], *, log: Path, directory: Path, mark: str, environ: Mapping[str, str]
-) -> Process:
+) -> RunProcess:
     """Start a run. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True)
     for path in (log, log.with_name("spark.log")):
         _begin_anew(path)
-    with open(log, "ab", opener=private) as output:
+    with open(log, "ab", opener=owner_only) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -102,7 +102,7 @@ def launch(
         started = psutil.Process(child.pid).create_time()
     except psutil.NoSuchProcess:
         started = time.time()
-    return Process(child.pid, started, mark, child)
+    return RunProcess(child.pid, started, mark, child)
 
 
 def _begin_anew(log: Path) -> None:
@@ -111,12 +111,12 @@ def _begin_anew(log: Path) -> None:
             os.replace(log, log.with_suffix(f".1{log.suffix}"))
 
 
-def adopt(pid: int, started: float, mark: str) -> Process:
+def adopt(pid: int, started: float, mark: str) -> RunProcess:
     """A process that another supervisor started, alive or not."""
-    return Process(pid, started, mark)
+    return RunProcess(pid, started, mark)
 
 
-def marked(mark: str) -> Process | None:
+def find_by_mark(mark: str) -> RunProcess | None:
     """The leader of the run with this mark, alive or not, if any of its processes lives."""
     found = []
     for process in psutil.process_iter():
@@ -127,7 +127,7 @@ def marked(mark: str) -> Process | None:
     if not found:
         return None
     started, leader = min(found)
-    return Process(leader, started, mark)
+    return RunProcess(leader, started, mark)
 
 
 _AGENT = "kfetch.agent"

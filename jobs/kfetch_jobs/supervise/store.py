@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Order, Phase, State
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 
-__all__ = ["Asked", "Incumbent", "Run", "Store", "directory"]
+__all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
 
 RUNS_MAX = 1000
 """remembered for each job"""
@@ -64,7 +64,7 @@ CREATE TABLE supervisor (
 """
 
 
-def directory(storage: Path) -> Path:
+def supervisor_directory(storage: Path) -> Path:
     """Where a supervisor keeps its files."""
     return storage / ".supervisor"
 
@@ -81,14 +81,14 @@ class Run:
     process_started_s: float | None
     """As the system tells it: pids are used again."""
     ended_s: float | None
-    kind: Kind | None
+    kind: ExitKind | None
     sentence: str
     batches: int
     rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WaitingOrder:
     """An order that waits."""
 
     id: int
@@ -97,7 +97,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incumbent:
+class SupervisorRecord:
     """The supervisor of this storage, or the last one."""
 
     pid: int
@@ -135,7 +135,7 @@ class Store:
     @classmethod
     def of(cls, storage: Path) -> Self:
         """The store of a project's storage."""
-        return cls(directory(storage) / "kfetch.db")
+        return cls(supervisor_directory(storage) / "kfetch.db")
 
     def __enter__(self) -> Self:
         return self
@@ -177,18 +177,18 @@ class Store:
                     "update kfetch, or name another storage"
                 )
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, JobState]:
         """Every job that a supervisor has seen."""
         with self._told():
             rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
         return {row["name"]: _state(row["state"]) for row in rows}
 
-    def save(self, states: Mapping[str, State]) -> None:
+    def save(self, states: Mapping[str, JobState]) -> None:
         """Remember jobs' states."""
         with self._together() as db:
             _put(db, states)
 
-    def begin(self, job: str, state: State, now: float) -> int:
+    def begin(self, job: str, state: JobState, now: float) -> int:
         """Note a run before its process is started, with the job's state; its id."""
         with self._together() as db:
             _put(db, {job: state})
@@ -213,12 +213,12 @@ class Store:
         self,
         run: int,
         now: float,
-        kind: Kind,
+        kind: ExitKind,
         sentence: str = "",
         *,
         batches: int = 0,
         rows: int = 0,
-        states: Mapping[str, State] | None = None,
+        states: Mapping[str, JobState] | None = None,
     ) -> None:
         """Note how a run ended, together with what that made of its job."""
         with self._together() as db:
@@ -248,7 +248,7 @@ class Store:
             rows = self._db.execute(f"SELECT * FROM runs {rest}", values).fetchall()  # noqa: S608
         return [_run(row) for row in rows]
 
-    def ask(self, job: str, order: Order, now: float) -> int:
+    def add_order(self, job: str, order: Order, now: float) -> int:
         """Leave an order for the supervisor; its id."""
         with self._together() as db:
             waiting = db.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0]
@@ -260,15 +260,17 @@ class Store:
             assert added.lastrowid is not None
             return added.lastrowid
 
-    def asked(self) -> list[Asked]:
+    def waiting_orders(self) -> list[WaitingOrder]:
         """Orders that wait, the oldest first."""
         with self._told():
             rows = self._db.execute(
                 "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
-        return [Asked(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows]
+        return [
+            WaitingOrder(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows
+        ]
 
-    def answer(self, order: int, text: str) -> None:
+    def record_reply(self, order: int, text: str) -> None:
         """An order has been taken; what became of it. Of old answers some are kept."""
         with self._together() as db:
             db.execute("UPDATE orders SET answer = ? WHERE id = ?", (text, order))
@@ -276,13 +278,13 @@ class Store:
                 "DELETE FROM orders WHERE answer IS NOT NULL AND id < ?", (order - _ORDERS_MAX,)
             )
 
-    def answer_of(self, order: int) -> str | None:
+    def reply_to(self, order: int) -> str | None:
         """What became of an order; None while it waits."""
         with self._told():
             row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
         return row["answer"] if row else None
 
-    def take_office(self, incumbent: Incumbent) -> None:
+    def record_start(self, incumbent: SupervisorRecord) -> None:
         """A supervisor begins; it has the lock."""
         with self._together() as db:
             db.execute(
@@ -296,31 +298,31 @@ class Store:
                 ),
             )
 
-    def leave_office(self, now: float) -> None:
+    def record_end(self, now: float) -> None:
         """A supervisor has ended everything."""
         with self._together() as db:
             db.execute("UPDATE supervisor SET ended_s = ?", (now,))
 
-    def incumbent(self) -> Incumbent | None:
+    def last_supervisor(self) -> SupervisorRecord | None:
         """The supervisor, or the last one; None before the first."""
         with self._told():
             row = self._db.execute("SELECT * FROM supervisor").fetchone()
         if row is None:
             return None
-        return Incumbent(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
+        return SupervisorRecord(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
 
 
-def _put(db: sqlite3.Connection, states: Mapping[str, State]) -> None:
+def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
     rows = [(name, json.dumps(asdict(state))) for name, state in states.items()]
     db.executemany("INSERT OR REPLACE INTO jobs (name, state) VALUES (?, ?)", rows)
 
 
-def _state(text: str) -> State:
+def _state(text: str) -> JobState:
     told: dict[str, Any] = json.loads(text)
     then = told.pop("then")
-    return State(**told | {"phase": Phase(told["phase"]), "then": Phase(then) if then else None})
+    return JobState(**told | {"phase": Phase(told["phase"]), "then": Phase(then) if then else None})
 
 
 def _run(row: sqlite3.Row) -> Run:
     told = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
-    return Run(**told | {"kind": Kind(told["kind"]) if told["kind"] else None})
+    return Run(**told | {"kind": ExitKind(told["kind"]) if told["kind"] else None})

@@ -1,6 +1,6 @@
 """Keeps a project's jobs as their files say: the loop around the state machine.
 
-    with office(storage), Supervisor.take(project) as supervisor:
+    with office(storage), Supervisor.start(project) as supervisor:
         supervisor.run(stop)      until the event; then ends every job
 
 Every tick: orders are read, processes looked after, each job's machine asked what to do. A run is
@@ -23,21 +23,22 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.config import Job, Project
-from kfetch_jobs.config.mistakes import unforeseen
+from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.run import ending
-from kfetch_jobs.run.ending import Ending
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.run.watch import pulse_file, read_pulse
-from kfetch_jobs.supervise import machine
-from kfetch_jobs.supervise.answers import Answer, outdated
-from kfetch_jobs.supervise.machine import Action, Facts, Order, Phase, State
-from kfetch_jobs.supervise.processes import Process, adopt, launch, marked
-from kfetch_jobs.supervise.rules import Rules, rules_of
-from kfetch_jobs.supervise.store import Incumbent, Run, Store
+from kfetch_jobs.run import exit_report
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import ExitReport
+from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise.job_rules import rules_of
+from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
+from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark, launch
+from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Command", "Supervisor", "last_word", "process_of"]
+__all__ = ["Command", "Supervisor", "exit_report_file", "run_process"]
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
@@ -59,9 +60,9 @@ class _Supervised:
 
     job: Job
     rules: Rules
-    state: State
+    state: JobState
     run: int | None = None
-    process: Process | None = None
+    process: RunProcess | None = None
     killed: bool = False
     """By us, because it did not end in time, or nobody had time."""
 
@@ -74,23 +75,23 @@ class Supervisor:
         self._store = store
         self._command = command or _command(project)
         self._jobs: dict[str, _Supervised] = {}
-        self._saved: dict[str, State] = {}
+        self._saved: dict[str, JobState] = {}
         self._ending = False
-        self.stepped_s = time.time()
+        self.last_tick_s = time.time()
         """When the last tick was done, in seconds since 1970. Any thread may read it."""
 
     @classmethod
     @contextmanager
-    def take(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
+    def start(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
         """Become the supervisor of a storage, in whose office the caller is. Raises ConfigError for
         any mistake in the project.
 
         After a supervisor that was killed, a mistake is told and costs its own job alone: at night
         nobody is there to mend it, and the others have to go on.
         """
-        jobs, mistakes = project.checked()
+        jobs, mistakes = project.jobs_and_mistakes()
         with Store.of(project.storage) as store:
-            last = store.incumbent()
+            last = store.last_supervisor()
             clean = last is None or last.ended_s is not None
             if mistakes and clean:
                 raise ConfigError(*mistakes)
@@ -107,7 +108,9 @@ class Supervisor:
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
                 keep = not clean and before is not None
-                state = before if keep and before else machine.initial(rules, now, before)
+                state = (
+                    before if keep and before else state_machine.initial_state(rules, now, before)
+                )
                 self._jobs[job.name] = _Supervised(job, rules, state)
         for run in self._store.open_runs():
             if run.job in self._jobs:
@@ -121,8 +124,8 @@ class Supervisor:
 
     def _take_office(self, now: float) -> None:
         me = psutil.Process()
-        self._store.take_office(
-            Incumbent(
+        self._store.record_start(
+            SupervisorRecord(
                 pid=me.pid,
                 process_started_s=me.create_time(),
                 environment=self._project.environment_name,
@@ -139,22 +142,24 @@ class Supervisor:
             self._end_nobodys(run, now)
             return
         supervised.run = run.id
-        supervised.process = process = process_of(self._project.storage, run)
+        supervised.process = process = run_process(self._project.storage, run)
         if not supervised.state.phase.has_process:
-            supervised.state = machine.launched(supervised.rules, supervised.state, run.started_s)
+            supervised.state = state_machine.after_launch(
+                supervised.rules, supervised.state, run.started_s
+            )
         if process.alive:
             self._store.started(run.id, process.pid, process.started)
             log.info("job %s: adopted its process %d", run.job, process.pid)
 
     def _end_nobodys(self, run: Run, now: float) -> None:
         """Of a job that is gone or disabled. One whose file has a mistake runs on until then."""
-        process_of(self._project.storage, run).kill()
-        self._store.end(run.id, now, Kind.KILLED, "its job is not supervised any more")
+        run_process(self._project.storage, run).kill()
+        self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
     def _without_process(self, supervised: _Supervised, now: float) -> None:
         """A phase that needs a process, and none is known: begin anew."""
         if supervised.state.phase.has_process and supervised.process is None:
-            supervised.state = machine.initial(supervised.rules, now, supervised.state)
+            supervised.state = state_machine.initial_state(supervised.rules, now, supervised.state)
 
     def run(self, stop: Callable[[], bool], hurry: Callable[[], bool]) -> None:
         """Until ``stop`` says so; then every job is ended, and nothing is left running.
@@ -168,19 +173,19 @@ class Supervisor:
     def _stepped(self) -> bool:
         """One tick; whether it went well. Jobs run on without a disk for our notes."""
         try:
-            self.step(time.time())
+            self.tick(time.time())
         except (SupervisorError, OSError) as error:
             log.error("%s; trying again", error)
             return False
         return True
 
-    def step(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """One tick."""
         self._take_orders(now)
         for supervised in self._jobs.values():
             self._look_after(supervised, now)
         self._save()
-        self.stepped_s = now
+        self.last_tick_s = now
 
     def _save(self) -> None:
         states = {name: supervised.state for name, supervised in self._jobs.items()}
@@ -190,27 +195,29 @@ class Supervisor:
             self._saved |= changed
 
     def _take_orders(self, now: float) -> None:
-        for asked in self._store.asked():
+        for asked in self._store.waiting_orders():
             answer = self._take(asked.job, asked.order, now)
             self._save()
-            self._store.answer(asked.id, answer.to_text())
+            self._store.record_reply(asked.id, answer.to_text())
 
-    def _take(self, name: str, order: Order, now: float) -> Answer:
+    def _take(self, name: str, order: Order, now: float) -> OrderReply:
         """Do what is asked, or say why not."""
         if order in _BEGINS:
             try:
                 self._reread(name)
             except ConfigError as error:
-                return Answer(said=str(error), exit_code=error.exit_code)
+                return OrderReply(said=str(error), exit_code=error.exit_code)
             except Exception as error:  # the others have to go on
-                return Answer(said=unforeseen(name, error), exit_code=1)
+                return OrderReply(said=unexpected_mistake(name, error), exit_code=1)
         supervised = self._jobs.get(name)
         if supervised is None:
             why = f"job {name} is not supervised: it has no file, or enabled: false"
-            return Answer(said=why, exit_code=1)
-        supervised.state = machine.order(supervised.rules, supervised.state, order, now)
+            return OrderReply(said=why, exit_code=1)
+        supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        return Answer(said=outdated(supervised.job, supervised.state) if order in _BEGINS else "")
+        return OrderReply(
+            said=outdated_file_notice(supervised.job, supervised.state) if order in _BEGINS else ""
+        )
 
     def _reread(self, name: str) -> None:
         """A job's file may have changed, or be new."""
@@ -221,7 +228,9 @@ class Supervisor:
         elif job.file.enabled:
             now = time.time()
             before = self._store.states().get(name)
-            self._jobs[name] = _Supervised(job, rules, machine.initial(rules, now, before))
+            self._jobs[name] = _Supervised(
+                job, rules, state_machine.initial_state(rules, now, before)
+            )
             for run in self._store.open_runs():
                 if run.job == name:
                     self._recover(run, self._jobs[name], now)
@@ -229,7 +238,7 @@ class Supervisor:
     def _look_after(self, supervised: _Supervised, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
             self._ended(supervised, now)
-        supervised.state, action = machine.tick(
+        supervised.state, action = state_machine.tick(
             supervised.rules, supervised.state, self._facts(supervised, now)
         )
         if action is Action.LAUNCH and not self._ending:
@@ -248,14 +257,15 @@ class Supervisor:
         running = sum(other.state.phase.has_process for other in self._jobs.values())
         return Facts(
             now=now,
-            ready=not rules.after or machine.ready(rules, state, others),
-            room=running < self._project.file.concurrency,
+            upstream_finished=not rules.after
+            or state_machine.upstream_finished(rules, state, others),
+            has_room=running < self._project.file.concurrency,
             silent_s=_silent_s(supervised, now) if rules.no_progress_s is not None else 0.0,
         )
 
     def _launch(self, supervised: _Supervised, now: float) -> None:
         job = supervised.job
-        state = machine.launched(supervised.rules, supervised.state, now)
+        state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
         word = self._word(supervised)
@@ -269,14 +279,16 @@ class Supervisor:
                 environ=os.environ,
             )
         except OSError as cause:
-            self._note_end(supervised, Ending(kind=Kind.FAILED, sentence=f"no start: {cause}"), now)
+            self._note_end(
+                supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
+            )
             return
         self._store.started(run, supervised.process.pid, supervised.process.started)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
     def _word(self, supervised: _Supervised) -> Path:
         assert supervised.run is not None
-        return last_word(self._project.storage, supervised.job.name, supervised.run)
+        return exit_report_file(self._project.storage, supervised.job.name, supervised.run)
 
     def _ended(self, supervised: _Supervised, now: float) -> None:
         assert supervised.process is not None
@@ -284,15 +296,17 @@ class Supervisor:
             log.error("job %s: some of its processes do not die", supervised.job.name)
             return  # a next run beside them is what must not be: look again
         word = self._word(supervised)
-        self._note_end(supervised, ending.read(word), now)
+        self._note_end(supervised, exit_report.read_exit_report(word), now)
         word.unlink(missing_ok=True)
 
-    def _note_end(self, supervised: _Supervised, told: Ending, now: float) -> None:
+    def _note_end(self, supervised: _Supervised, told: ExitReport, now: float) -> None:
         assert supervised.run is not None
         kind, sentence = _noted_as(supervised, told)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
-        state = machine.ended(supervised.rules, state, told.kind, told.sentence, now, chance)
+        state = state_machine.after_exit(
+            supervised.rules, state, told.kind, told.sentence, now, chance
+        )
         self._store.end(
             supervised.run,
             now,
@@ -319,7 +333,7 @@ class Supervisor:
         now = time.time()
         for supervised in self._jobs.values():
             if supervised.state.phase is Phase.RUNNING:
-                supervised.state = machine.order(
+                supervised.state = state_machine.apply_order(
                     supervised.rules, supervised.state, Order.RESTART, now
                 )
         while running := [one for one in self._jobs.values() if one.process is not None]:
@@ -329,46 +343,46 @@ class Supervisor:
                     supervised.process.kill()
                 self._look_after(supervised, time.time())
             self._save()
-            self.stepped_s = time.time()
+            self.last_tick_s = time.time()
             time.sleep(TICK_S / 4)
-        self._store.leave_office(time.time())
+        self._store.record_end(time.time())
         log.info("ended; no job runs")
 
 
-def _noted_as(supervised: _Supervised, told: Ending) -> tuple[Kind, str]:
+def _noted_as(supervised: _Supervised, told: ExitReport) -> tuple[ExitKind, str]:
     """What the history says of a run's end: also why we ended it, if we did."""
     state = supervised.state
     if state.phase is not Phase.STOPPING:
         return told.kind, told.sentence
     if state.then is Phase.BACKOFF:
-        return Kind.HUNG, state.sentence
-    if told.kind is not Kind.KILLED:
+        return ExitKind.HUNG, state.sentence
+    if told.kind is not ExitKind.KILLED:
         return told.kind, told.sentence
     if supervised.killed:
-        return Kind.KILLED, "it was told to end, and did not end in time"
-    return Kind.STOPPED, "it was told to end before its query had begun"
+        return ExitKind.KILLED, "it was told to end, and did not end in time"
+    return ExitKind.STOPPED, "it was told to end before its query had begun"
 
 
 def _mark(storage: Path, run: int) -> str:
     return f"{storage}#{run}"
 
 
-def last_word(storage: Path, job: str, run: int) -> Path:
+def exit_report_file(storage: Path, job: str, run: int) -> Path:
     """Where a run says how it ended."""
     return storage / job / f"ending-{run}.json"
 
 
-def process_of(storage: Path, run: Run) -> Process:
+def run_process(storage: Path, run: Run) -> RunProcess:
     """A run's process, alive or not."""
     mark = _mark(storage, run.id)
     if run.pid is None or run.process_started_s is None:
         # Its supervisor died between the start and the note of it, or before the start.
-        return marked(mark) or adopt(_NOBODY, 0.0, mark)
+        return find_by_mark(mark) or adopt(_NOBODY, 0.0, mark)
     return adopt(run.pid, run.process_started_s, mark)
 
 
 def _silent_s(supervised: _Supervised, now: float) -> float:
-    pulse = read_pulse(pulse_file(supervised.job))
+    pulse = read_pulse(pulse_path(supervised.job.directory))
     started_s = supervised.state.started_s or now
     return now - max(started_s, pulse.at if pulse else 0.0)
 

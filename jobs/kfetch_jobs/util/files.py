@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["claimed", "locked", "private", "write_json"]
+__all__ = ["owner_only", "try_lock", "wait_for_lock", "write_json"]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def wait_for_lock(path: Path) -> Iterator[None]:
     """Hold the lock file ``path``; wait for whoever has it.
 
     The kernel drops the lock when its holder dies, so there is no stale lock. The file stays:
@@ -28,7 +28,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
+def try_lock(path: Path) -> Iterator[bool]:
     """Hold the lock file ``path`` unless somebody has it; whether it is ours.
 
     Its text is the holder's pid, for a message to whoever comes second.
@@ -46,7 +46,7 @@ def claimed(path: Path) -> Iterator[bool]:
         yield True
 
 
-def private(path: str, flags: int) -> int:
+def owner_only(path: str, flags: int) -> int:
     """An ``opener`` for files that only their owner may read, those that were there before too."""
     handle = os.open(path, flags, 0o600)
     with suppress(OSError):  # another user's, who lets us write; or a file system without modes

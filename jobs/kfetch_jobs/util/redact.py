@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.util.files import private
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["Lines", "Words", "pumped", "words"]
+__all__ = ["LineRedactor", "RedactedStream", "redacted_log", "redacted_output"]
 
 Redacted = Callable[[str], str]
 _LINE_MAX = 1 << 20
@@ -31,7 +31,7 @@ _READ_BYTES = 64 << 10
 _LAST_WORDS_WITHIN_S = 5.0
 
 
-class Lines:
+class LineRedactor:
     """Redacted lines of text that comes in pieces. Pure."""
 
     def __init__(self, redacted: Redacted, line_max: int = _LINE_MAX) -> None:
@@ -41,7 +41,7 @@ class Lines:
         self._part = ""
         self._too_long = False
 
-    def added(self, text: str) -> str:
+    def add(self, text: str) -> str:
         """What can be shown by now: whole lines."""
         whole, newline, rest = text.rpartition("\n")
         shown = self._ended(whole + newline) if newline else ""
@@ -51,7 +51,7 @@ class Lines:
             self._part, self._too_long = "", True
         return shown
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """What is left when nothing comes any more."""
         return self._ended("")
 
@@ -65,18 +65,18 @@ class Lines:
         return self._redacted(part + text)
 
 
-class Words:
+class RedactedStream:
     """A text stream over another, which gets redacted lines; else it is as that one."""
 
     def __init__(self, stream: TextIO, redacted: Redacted) -> None:
         self._stream = stream
-        self._lines = Lines(redacted)
+        self._lines = LineRedactor(redacted)
         self._lock = threading.RLock()  # a destructor that complains is in a thread that has it
 
     def write(self, text: str) -> int:
         """Take text; its whole lines are written."""
         with self._lock:
-            shown = self._lines.added(text)
+            shown = self._lines.add(text)
             if shown:
                 self._stream.write(shown)
         return len(text)
@@ -89,7 +89,7 @@ class Words:
     def end(self) -> None:
         """Write what has no line's end."""
         with self._lock:
-            self._stream.write(self._lines.rest())
+            self._stream.write(self._lines.finish())
             self._stream.flush()
 
     def flush(self) -> None:
@@ -101,12 +101,12 @@ class Words:
 
 
 @contextmanager
-def words(redacted: Redacted) -> Iterator[None]:
+def redacted_output(redacted: Redacted) -> Iterator[None]:
     """What this process's Python says goes through ``redacted``: ``sys.stdout``, ``sys.stderr``,
     a JobsError that leaves the block, and the traceback of a bug that does, which is told when
     nothing else has."""
     before = sys.stdout, sys.stderr
-    said = Words(sys.stdout, redacted), Words(sys.stderr, redacted)
+    said = RedactedStream(sys.stdout, redacted), RedactedStream(sys.stderr, redacted)
     sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", said)
     try:
         yield
@@ -132,13 +132,13 @@ def _told(
 
 
 @contextmanager
-def pumped(path: Path, redacted: Redacted) -> Iterator[int]:
+def redacted_log(path: Path, redacted: Redacted) -> Iterator[int]:
     """A file descriptor to write to, for processes too; redacted lines of it are added to a file.
 
     A thread does it until the last who has the descriptor is gone, or, a moment after the block,
     with this process.
     """
-    log = private(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = owner_only(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     read, write = os.pipe()
     thread = threading.Thread(target=_pump, args=(read, log, redacted), name="log", daemon=True)
     thread.start()
@@ -151,11 +151,11 @@ def pumped(path: Path, redacted: Redacted) -> Iterator[int]:
 
 def _pump(read: int, log: int, redacted: Redacted) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    lines = Lines(redacted)
+    lines = LineRedactor(redacted)
     with os.fdopen(log, "ab", 0) as file, os.fdopen(read, "rb", 0) as pipe:
         while piece := pipe.read(_READ_BYTES):
-            _append(file, lines.added(decoder.decode(piece)))
-        _append(file, lines.added(decoder.decode(b"", final=True)) + lines.rest())
+            _append(file, lines.add(decoder.decode(piece)))
+        _append(file, lines.add(decoder.decode(b"", final=True)) + lines.finish())
 
 
 def _append(file: io.FileIO, text: str) -> None:

@@ -1,0 +1,76 @@
+"""Where a supervisor's words go: to the terminal, and to a file of bounded size."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.util.files import owner_only
+
+__all__ = ["log_file", "log_handlers"]
+
+_BYTES_MAX = 1 << 20
+_OLD_MAX = 3
+
+
+def log_file(storage: Path) -> Path:
+    """The file of a storage's supervisor."""
+    return supervisor_directory(storage) / "supervisor.log"
+
+
+class _Text(logging.Formatter):
+    """A line, and a bug's trace below it, without secrets."""
+
+    def __init__(self, redacted: Callable[[str], str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        self.converter = time.gmtime
+        self.redacted = redacted
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.redacted(super().format(record))
+
+
+class _Json(_Text):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": self.formatTime(record, self.datefmt),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self.redacted(record.getMessage()),
+        }
+        if record.exc_info:
+            told["trace"] = self.redacted(self.formatException(record.exc_info))
+        return json.dumps(told)
+
+
+class _File(RotatingFileHandler):
+    """Which only its owner may read."""
+
+    def _open(self) -> TextIOWrapper:
+        handle = owner_only(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return open(handle, "a", encoding="utf-8")
+
+
+def log_handlers(
+    storage: Path, redacted: Callable[[str], str], *, as_json: bool, quiet: bool
+) -> list[logging.Handler]:
+    """For the file and, unless ``quiet``, the terminal; times are UTC, ISO 8601."""
+    path = log_file(storage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    formatter = (_Json if as_json else _Text)(redacted)
+    made: list[logging.Handler] = [_File(path, maxBytes=_BYTES_MAX, backupCount=_OLD_MAX)]
+    if not quiet:
+        made.append(logging.StreamHandler(sys.stderr))
+    for handler in made:
+        handler.setFormatter(formatter)
+    return made
