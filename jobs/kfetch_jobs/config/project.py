@@ -248,8 +248,8 @@ def _check_servers(file: ProjectFile, document: Document) -> None:
 def _check_local(file: ProjectFile, document: Document) -> None:
     if "://" in file.storage:
         raise ConfigError(
-            f"{document.file_line(('storage',))}: storage must be a local directory, for logs, locks "
-            "and the supervisor's database: give URIs to sink.path and checkpoint"
+            f"{document.file_line(('storage',))}: storage must be a local directory, for logs, "
+            "locks and the supervisor's database: give URIs to sink.path and checkpoint"
         )
 
 

@@ -1,11 +1,11 @@
-"""A stream into Delta, each micro-batch exactly once.
+"""Writes a stream to Delta, each micro-batch exactly once.
 
-append                  Delta's own streaming sink, which notes (query id, batch id) in the table
-merge, dead letters     foreachBatch: the same note as txnAppId and txnVersion. A batch that comes
-                        again after a crash finds its note, and is passed over by Delta
+append                  Delta's own streaming sink: the table records (query id, batch id)
+merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
+                        batch that is repeated after a crash, because the table has its record
 
-The query id is of the checkpoint: with a new checkpoint batches count from 0 again, under another
-id, so none is taken for an old one.
+The query id belongs to the checkpoint. With a new checkpoint, batches count from 0 again, under
+another id. So Delta never takes a new batch for an old one.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ log = logging.getLogger("kfetch_jobs.run")
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _START_S = 600
-"""A batch may begin before ``start`` returns, and waits so long for it."""
+"""A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
 
 
 def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
-    """Start the job's query. Raises ConfigError for what Spark or Delta object to.
+    """Start the job's query. Raises ConfigError if Spark or Delta refuse its definition.
 
-    ``counts`` are given how many records of each micro-batch went to the dead letters.
+    ``counts`` gets the number of dead letters of each micro-batch.
     """
     _check_catalog(spark, job)
     frames = source_frames(spark, job)
-    result = apply_transform(job, _clean(frames))
+    result = apply_transform(job, _without_errors(frames))
     if job.dead_letters is not None:
         check_stateless(job, result)
     _check_columns(job, result.columns)
@@ -64,29 +64,32 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
         )
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
-    return _native(job, result)
+    return _append_natively(job, result)
 
 
-def _clean(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    """Without the column that only the dead letters need."""
+def _without_errors(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """The frames without the column that only the dead letters need."""
     return {view: frame.drop(ERROR) for view, frame in frames.items()}
 
 
 def _check_catalog(spark: SparkSession, job: Job) -> None:
-    """A name in a catalog that ends with the process would be unknown to the next run."""
+    """Raise ConfigError for a table's name in a catalog that ends with the process.
+
+    The next run would not know the table.
+    """
     lasting = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
     lasting = lasting or not spark.conf.get("spark.sql.catalog.spark_catalog", "").endswith(
         ".DeltaCatalog"
     )
-    for key, place in (("sink", job.target), ("deadLetters", job.dead_letters)):
-        catalog, dot, _ = (place.table or "" if place else "").partition(".")
+    for key, location in (("sink", job.target), ("deadLetters", job.dead_letters)):
+        catalog, dot, _ = (location.table or "" if location else "").partition(".")
         own = bool(dot) and catalog != "spark_catalog" and _is_set(spark, catalog)
-        if place and place.table and not (lasting or own):
+        if location and location.table and not (lasting or own):
             at = ("sink", "table") if key == "sink" else ("sink", key, "table")
             raise ConfigError(
-                f"{job.document.file_line(at)}: {place.table} would be forgotten when the job ends, "
-                "because Spark's catalog is in memory: name a path, or set a catalog that lasts "
-                "(spark.sql.catalogImplementation: hive, or spark.sql.catalog.NAME)"
+                f"{job.document.file_line(at)}: {location.table} would be forgotten when the job "
+                "ends, because Spark's catalog is in memory: name a path, or set a catalog that "
+                "lasts (spark.sql.catalogImplementation: hive, or spark.sql.catalog.NAME)"
             )
 
 
@@ -97,20 +100,21 @@ def _is_set(spark: SparkSession, catalog: str) -> bool:
 def _check_columns(job: Job, columns: Sequence[str]) -> None:
     sink = job.file.sink
     known = {name.lower() for name in columns}
-    found = [
-        f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform does "
-        f"not give: {suggestion(name, columns)}"
+    wrong = [
+        f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform "
+        f"does not give: {suggestion(name, columns)}"
         for key in ("keys", "latestBy", "partitionBy")
         for name in getattr(sink, key)
         if name.lower() not in known
     ]
     if sink.mode == "merge" and not sink.latestBy and "offset" not in known:
-        found.append(
-            f"{job.document.file_line(('sink', 'keys'))}: of two rows with one key the latest counts, "
-            "and nothing tells which that is: let the transform keep offset, or name latestBy"
+        wrong.append(
+            f"{job.document.file_line(('sink', 'keys'))}: of two rows with one key the latest "
+            "counts, and nothing tells which that is: let the transform keep offset, or name "
+            "latestBy"
         )
-    if found:
-        raise ConfigError(*found)
+    if wrong:
+        raise ConfigError(*wrong)
 
 
 def _writer(job: Job, frame: DataFrame) -> DataStreamWriter:
@@ -121,7 +125,7 @@ def _writer(job: Job, frame: DataFrame) -> DataStreamWriter:
     )
 
 
-def _native(job: Job, frame: DataFrame) -> StreamingQuery:
+def _append_natively(job: Job, frame: DataFrame) -> StreamingQuery:
     sink = job.file.sink
     writer = _writer(job, frame).format("delta").options(**sink.options)
     if sink.partitionBy:
@@ -133,38 +137,38 @@ def _native(job: Job, frame: DataFrame) -> StreamingQuery:
 
 
 Write = Callable[["DataFrame", str, int], None]
-"""Takes a micro-batch, the query's id and the batch's."""
+"""Writes a micro-batch; gets the batch, the query's id and the batch's number."""
 
 
 def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     started = threading.Event()
     queries: list[StreamingQuery] = []
 
-    def each(batch: DataFrame, number: int) -> None:
+    def write_batch(batch: DataFrame, number: int) -> None:
         if not started.wait(_START_S):
             raise SparkError(f"the query of job {job.name} did not start within {_START_S} s")
         write(batch, str(queries[0].id), number)
 
-    # Without aggregates, update is append; with them, a merge wants the rows that changed.
+    # Without aggregates, update is append. With them, a merge needs the changed rows.
     mode = "update" if job.file.sink.mode == "merge" else "append"
     with user_mistakes(job, "sink"):
-        queries.append(_writer(job, frame).outputMode(mode).foreachBatch(each).start())
+        queries.append(_writer(job, frame).outputMode(mode).foreachBatch(write_batch).start())
     started.set()
     return queries[0]
 
 
 def _with_dead_letters(job: Job, counts: DeadLetterCounts) -> Write:
     def write(batch: DataFrame, query: str, number: int) -> None:
-        kept = batch.persist()  # else Kafka is read for each of the two tables
+        batch = batch.persist()  # else Spark reads Kafka once for each of the two tables
         try:
-            counts.put(number, _bury(job, kept, query, number))
-            rows = apply_transform(job, {"source": kept.where(f"{ERROR} IS NULL").drop(ERROR)})
+            counts.put(number, _write_dead_letters(job, batch, query, number))
+            rows = apply_transform(job, {"source": batch.where(f"{ERROR} IS NULL").drop(ERROR)})
             if job.file.sink.mode == "merge":
                 merge(job, rows, query, number)
             else:
                 append(job.target, rows, query, number, job.file.sink.options, _partitions(job))
         finally:
-            kept.unpersist()
+            batch.unpersist()
 
     return write
 
@@ -173,18 +177,21 @@ def _partitions(job: Job) -> list[str]:
     return list(job.file.sink.partitionBy)
 
 
-def _bury(job: Job, batch: DataFrame, query: str, number: int) -> int:
-    """Records that can't be decoded: where they are, why, and their bytes; how many there are."""
+def _write_dead_letters(job: Job, batch: DataFrame, query: str, number: int) -> int:
+    """Append the records that can't be decoded to their table, and return their number.
+
+    A row has the record's place, the reason, and the raw bytes.
+    """
     assert job.dead_letters is not None
     dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
         "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
     )
-    many = int(dead.count())
-    if many:
-        told = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
-        log.warning(told, number, many, job.dead_letters)
+    records = int(dead.count())
+    if records:
+        message = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
+        log.warning(message, number, records, job.dead_letters)
         append(job.dead_letters, dead, query, number, {}, [])
-    return many
+    return records
 
 
 def append(
@@ -195,7 +202,7 @@ def append(
     options: dict[str, str],
     partition_by: Sequence[str],
 ) -> None:
-    """Append a micro-batch, unless the table has it already."""
+    """Append a micro-batch. Delta skips a batch that the table has already."""
     writer = rows.write.format("delta").mode("append").options(**options)
     writer = writer.option("txnAppId", query).option("txnVersion", number)
     if partition_by:
@@ -207,7 +214,7 @@ def append(
 
 
 def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
-    """Merge a micro-batch by the job's keys, unless the table has it already."""
+    """Merge a micro-batch by the job's keys. Delta skips a batch that the table has already."""
     sink = job.file.sink
     spark = rows.sparkSession
     table = _table(spark, job, rows)
@@ -219,7 +226,7 @@ def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
         merging = merging.whenMatchedUpdateAll().whenNotMatchedInsertAll()
     else:
         merging = _with_deletes(merging, rows.columns)
-    with _noted(spark, query, number):
+    with _transaction_settings(spark, query, number):
         merging.execute()
 
 
@@ -228,7 +235,7 @@ _GONE = "_kfetch_gone"
 
 
 def _with_deletes(merging: Any, columns: Sequence[str]) -> Any:
-    # By name: the column that says what is gone must not get into the table.
+    # By name: the column _GONE must not get into the table.
     values = {_quoted(name): _quoted("s", name) for name in columns}
     gone = _quoted("s", _GONE)
     return (
@@ -241,7 +248,7 @@ def _with_deletes(merging: Any, columns: Sequence[str]) -> Any:
 def _same(name: str) -> Column:
     from pyspark.sql import functions as f
 
-    # Null-safe: a null key would match nothing, and be inserted again and again.
+    # Null-safe: else a null key would match nothing, and every batch would insert it again.
     return f.col(_quoted("t", name)).eqNullSafe(f.col(_quoted("s", name)))
 
 
@@ -250,7 +257,7 @@ def _quoted(*names: str) -> str:
 
 
 def _latest(job: Job, rows: DataFrame) -> DataFrame:
-    """Of each key the one row that is greatest by ``latestBy``: Delta takes no two."""
+    """The row of each key that is greatest by ``latestBy``: Delta refuses two rows for one key."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -260,12 +267,12 @@ def _latest(job: Job, rows: DataFrame) -> DataFrame:
     latest = rows.withColumn(_RANK, f.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
     if sink.deleteWhen is None:
         return latest
-    # NULL is not true: such a row is kept.
+    # NULL is not true: such a row stays.
     return latest.withColumn(_GONE, f.coalesce(f.expr(sink.deleteWhen), f.lit(False)))
 
 
 def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
-    """The table, made with the rows' columns if there is none."""
+    """The table. Creates it with the rows' columns if it does not exist."""
     from delta.tables import DeltaTable
 
     builder = DeltaTable.createIfNotExists(spark)
@@ -280,8 +287,11 @@ def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
 
 
 @contextmanager
-def _noted(spark: SparkSession, query: str, number: int) -> Iterator[None]:
-    """Delta's MERGE takes the note from the session; this one is the query's own."""
+def _transaction_settings(spark: SparkSession, query: str, number: int) -> Iterator[None]:
+    """Set the batch's record for Delta's MERGE, which reads it from the session.
+
+    The session belongs to this query alone.
+    """
     spark.conf.set(_APP_ID, query)
     spark.conf.set(_VERSION, str(number))
     try:

@@ -1,4 +1,4 @@
-"""One process at a time for a job and its checkpoint: a run, or a move of its offsets."""
+"""One process at a time for a job and its checkpoint: a run, or a move of the job's offsets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ __all__ = ["hold_job_lock"]
 
 @contextmanager
 def hold_job_lock(job: Job) -> Iterator[None]:
-    """Refuse to work beside another: two queries on one checkpoint end each other."""
-    with ExitStack() as held:
-        for path in _locks(job):
-            if not held.enter_context(try_lock(path)):
+    """Hold the locks of a job and of its checkpoint for the block.
+
+    Two queries on one checkpoint would end each other. Raises JobsError if another process holds a
+    lock.
+    """
+    with ExitStack() as locks:
+        for path in _lock_files(job):
+            if not locks.enter_context(try_lock(path)):
                 raise JobsError(
                     f"job {job.name} runs here already, or another on its checkpoint (process "
                     f"{path.read_text() or '?'}): end that run first, with kfetch pause "
@@ -28,7 +32,7 @@ def hold_job_lock(job: Job) -> Iterator[None]:
         yield
 
 
-def _locks(job: Job) -> list[Path]:
-    """The job's, and beside a local checkpoint the checkpoint's: other projects may name it."""
+def _lock_files(job: Job) -> list[Path]:
+    """The job's lock, and one beside a local checkpoint: another project may name it too."""
     path = checkpoints.local_directory(job)
     return [job.directory / "lock", *([Path(f"{path}.lock")] if path else [])]

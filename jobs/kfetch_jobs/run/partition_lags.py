@@ -1,7 +1,7 @@
-"""How far each partition of a job was behind when its query last said so: partitions.json.
+"""``partitions.json``: the lag of each partition of a job, at the query's last report.
 
-Written by the run, read by the page, which asks no broker. The figures are those of Spark's
-progress (``kfetch.lag``): log ends as the last micro-batch's planning saw them.
+The run writes the file. The page reads it and asks no broker. The figures come from Spark's
+progress (``kfetch.lag``), with the log ends at the planning of the last micro-batch.
 """
 
 from __future__ import annotations
@@ -29,92 +29,95 @@ __all__ = [
 ]
 
 PARTITIONS_MAX = 20_000
-"""Told of a job; of more, those that are furthest behind."""
+"""Limit of partitions in the file. It keeps those that are furthest behind."""
 _BYTES_MAX = 8 << 20
 
-_One = tuple[int, TopicPartition, PartitionLag]
+_PartitionEntry = tuple[int, TopicPartition, PartitionLag]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """The partitions of one topic, in three columns of one length."""
+    """The partitions of one topic, as three columns of the same length."""
 
     source: int
-    """Index of the source in the query: two may read the same topic."""
+    """Index of the source in the query: two sources may read the same topic."""
     topic: str
     partitions: tuple[int, ...]
     behind: tuple[int, ...]
-    """Offsets."""
+    """Offsets behind the log end."""
     waiting_s: tuple[float, ...]
-    """For so long at least the next offset had been waiting."""
+    """The next offset had waited at least this long, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLags:
-    """All topics of a job."""
+    """The lags of all topics of a job."""
 
     at: float
-    """When the query said so: seconds since 1970."""
+    """When the query reported them: seconds since 1970."""
     topics: tuple[TopicLag, ...]
     left_out: int = 0
-    """Partitions that are not told, being too many."""
+    """The number of partitions beyond the limit."""
 
 
 def partitions_path(directory: Path) -> Path:
-    """Where a job's directory has it."""
+    """Return the path of the file in a job's directory."""
     return directory / "partitions.json"
 
 
 def summarize(lags: Sequence[Lag], now: float) -> PartitionLags:
-    """From the lags of a query's sources."""
-    ones = [(lag.source, tp, one) for lag in lags for tp, one in lag.partitions.items()]
-    kept = ones
-    if len(ones) > PARTITIONS_MAX:
-        kept = sorted(ones, key=lambda one: -one[2].offsets)[:PARTITIONS_MAX]
-    kept = sorted(kept, key=lambda one: one[:2])
+    """Return the file's content for the lags of a query's sources.
+
+    ``now`` is in seconds since 1970.
+    """
+    entries = [(lag.source, tp, one) for lag in lags for tp, one in lag.partitions.items()]
+    listed = entries
+    if len(entries) > PARTITIONS_MAX:
+        listed = sorted(entries, key=lambda entry: -entry[2].offsets)[:PARTITIONS_MAX]
+    listed = sorted(listed, key=lambda entry: entry[:2])
     topics = (
         _topic(source, topic, list(group))
-        for (source, topic), group in groupby(kept, key=lambda one: (one[0], one[1].topic))
+        for (source, topic), group in groupby(listed, key=lambda entry: (entry[0], entry[1].topic))
     )
-    return PartitionLags(at=now, topics=tuple(topics), left_out=len(ones) - len(kept))
+    return PartitionLags(at=now, topics=tuple(topics), left_out=len(entries) - len(listed))
 
 
-def _topic(source: int, topic: str, ones: list[_One]) -> TopicLag:
+def _topic(source: int, topic: str, entries: list[_PartitionEntry]) -> TopicLag:
     return TopicLag(
         source=source,
         topic=topic,
-        partitions=tuple(tp.partition for _, tp, _ in ones),
-        behind=tuple(one.offsets for _, _, one in ones),
-        waiting_s=tuple(round(one.at_least_s, 1) for _, _, one in ones),
+        partitions=tuple(tp.partition for _, tp, _ in entries),
+        behind=tuple(one.offsets for _, _, one in entries),
+        waiting_s=tuple(round(one.at_least_s, 1) for _, _, one in entries),
     )
 
 
 def write(path: Path, lags: Sequence[Lag], now: float) -> None:
-    """Put it there, in place of what was there before."""
+    """Write the file anew."""
     write_json(path, asdict(summarize(lags, now)), indent=None)
 
 
 def read(path: Path) -> PartitionLags | None:
-    """What is there; None if there is nothing, or nothing that ``write`` has written."""
+    """Return the file's content; None without a file, or if ``write`` has not written it."""
     try:
         with path.open("rb") as file:
-            found: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
+            content: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
         return PartitionLags(
-            at=float(found["at"]),
-            topics=tuple(_read_topic(topic) for topic in found["topics"]),
-            left_out=int(found["left_out"]),
+            at=float(content["at"]),
+            topics=tuple(_read_topic(topic) for topic in content["topics"]),
+            left_out=int(content["left_out"]),
         )
     except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None
 
 
-def _read_topic(found: dict[str, Any]) -> TopicLag:
+def _read_topic(content: dict[str, Any]) -> TopicLag:
     topic = TopicLag(
-        source=int(found["source"]),
-        topic=str(found["topic"]),
-        partitions=tuple(map(int, found["partitions"])),
-        behind=tuple(map(int, found["behind"])),
-        waiting_s=tuple(map(float, found["waiting_s"])),
+        source=int(content["source"]),
+        topic=str(content["topic"]),
+        partitions=tuple(map(int, content["partitions"])),
+        behind=tuple(map(int, content["behind"])),
+        waiting_s=tuple(map(float, content["waiting_s"])),
     )
     if not all(map(math.isfinite, topic.waiting_s)):
         raise ValueError("numbers that JSON has")

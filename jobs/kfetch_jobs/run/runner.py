@@ -1,8 +1,8 @@
-"""One run of a job in this process: from the lock to the ending.
+"""One run of a job in this process, from its lock to its end.
 
-Each committed micro-batch is a line in the job's ``progress.jsonl`` and a line for people. SIGTERM
-and SIGINT end the job after the batch in flight; a second signal ends it at once. Nothing is
-restarted here: that is the supervisor's work.
+The run adds a line to ``progress.jsonl`` for each committed micro-batch, and reports the batch to
+its caller. SIGTERM and SIGINT end the run after the running batch; a second signal ends it at once.
+Only the supervisor restarts jobs.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ __all__ = ["RunResult", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended, and what it did."""
+    """How a run ended, and how much it read."""
 
     job: str
     stopped: bool
-    """By a signal; else the query ended by itself."""
+    """A signal stopped the run; else the query ended by itself."""
     batches: int
     rows: int
     seconds: float
     lag: int
     dead_letters: int
-    """Records that could not be decoded, in the table that the job names for them."""
+    """Records that could not be decoded. They are in the job's table of dead letters."""
 
 
 def run(job: Job, report: ReportBatch) -> RunResult:
-    """Run to the end. Raises JobsError, one sentence, when the job fails."""
+    """Run a job to its end. Raises JobsError with one sentence if the job fails.
+
+    ``report`` gets each committed micro-batch.
+    """
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
@@ -55,19 +58,19 @@ def run(job: Job, report: ReportBatch) -> RunResult:
         with session(
             job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
         ) as spark:
-            watch = QueryRecorder(job, report)
-            with _failures(job, stop, log):
-                spark.streams.addListener(query_listener(watch))
-                query = delta_sink.start(spark, job, watch.counts)
-                _wait(job, query, watch, stop)
+            recorder = QueryRecorder(job, report)
+            with _query_errors(job, stop, log):
+                spark.streams.addListener(query_listener(recorder))
+                query = delta_sink.start(spark, job, recorder.counts)
+                _wait(job, query, recorder, stop)
         return RunResult(
             job=job.name,
             stopped=stop.is_set(),
-            batches=watch.batches,
-            rows=watch.rows,
+            batches=recorder.batches,
+            rows=recorder.rows,
             seconds=round(time.monotonic() - started, 3),
-            lag=watch.lag,
-            dead_letters=watch.dead_letters,
+            lag=recorder.lag,
+            dead_letters=recorder.dead_letters,
         )
 
 
@@ -78,39 +81,39 @@ def _make_directories(job: Job) -> None:
             Path(directory).mkdir(parents=True, exist_ok=True)
 
 
-def _wait(job: Job, query: StreamingQuery, watch: QueryRecorder, stop: threading.Event) -> None:
+def _wait(job: Job, query: StreamingQuery, recorder: QueryRecorder, stop: threading.Event) -> None:
     while not stop.is_set() and query.isActive:
-        watch.ended.wait(0.25)
+        recorder.ended.wait(0.25)
     if stop.is_set():
-        _finish_batch(query, watch, job.file.stopWithin)
+        _finish_batch(query, recorder, job.file.stopWithin)
         query.stop()
-    # Raises what ended the query, if that was an error.
+    # Raises the query's error, if it had one.
     query.awaitTermination()
-    # The listener hears of the last batch a little later than the query's end.
-    watch.ended.wait(5)
+    # Spark reports the last batch a little after the query's end.
+    recorder.ended.wait(5)
 
 
-def _finish_batch(query: StreamingQuery, watch: QueryRecorder, patience_s: float) -> None:
-    batches, deadline = watch.batches, time.monotonic() + patience_s
+def _finish_batch(query: StreamingQuery, recorder: QueryRecorder, timeout_s: float) -> None:
+    batches, deadline = recorder.batches, time.monotonic() + timeout_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        if watch.batches > batches:
+        if recorder.batches > batches:
             return
         time.sleep(0.05)
 
 
 @contextmanager
-def _failures(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
+def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
     try:
         yield
     except Exception as cause:
-        # Ctrl-C reaches Spark's Python processes too: what they say then is no failure.
+        # Ctrl-C reaches Spark's Python processes too. Their errors are no failure of the job.
         if not stop.is_set():
             raise job_error(cause, f"job {job.name} failed", log, job.redacted, job.code) from cause
 
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """An event that the first SIGTERM or SIGINT sets; the second finds Python's own handlers."""
+    """Yield an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
@@ -118,12 +121,12 @@ def _stop_signal() -> Iterator[threading.Event]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def asked(number: int, frame: object) -> None:
+    def request_stop(number: int, frame: object) -> None:
         stop.set()
         restore()
 
     for number in before:
-        signal.signal(number, asked)
+        signal.signal(number, request_stop)
     try:
         yield stop
     finally:

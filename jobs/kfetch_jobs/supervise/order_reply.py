@@ -1,10 +1,10 @@
-"""What a supervisor answers to an order: whether it was done, and what else there is to know."""
+"""The supervisor's reply to an order: whether it carried the order out, and why not."""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.supervise.state_machine import JobState, Phase
@@ -14,31 +14,34 @@ __all__ = ["OrderReply", "outdated_file_notice"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderReply:
-    """To one order. The database has it as text."""
+    """The reply to one order. The database keeps it as text."""
 
-    said: str = ""
-    """Why the order can't be done; of one that was, what its giver should know."""
+    message: str = ""
+    """Why the supervisor refuses the order; or a notice about an order that it carried out."""
     exit_code: int = 0
-    """0: it was done; else the code with which a command ends that asked for it."""
+    """0: the order was carried out. Else the exit code for the command that gave it."""
 
     def to_text(self) -> str:
-        """For the database."""
-        return json.dumps(asdict(self))
+        """Return the text for the database."""
+        return json.dumps({"said": self.message, "exit_code": self.exit_code})
 
     @classmethod
     def from_text(cls, text: str) -> OrderReply:
-        """From the database. A supervisor that has been up since before an update wrote the
-        sentence of a refusal alone, or nothing."""
+        """Return the reply of a text in the database.
+
+        A supervisor of an old kfetch writes the bare sentence of a refusal, or nothing.
+        """
         if text.startswith("{"):
-            return cls(**json.loads(text))
-        return cls(said=text, exit_code=1 if text else 0)
+            fields = json.loads(text)
+            return cls(message=fields["said"], exit_code=fields["exit_code"])
+        return cls(message=text, exit_code=1 if text else 0)
 
 
 def outdated_file_notice(job: Job, state: JobState) -> str:
-    """That a job runs with a file which has changed since; empty if it has not.
+    """Return a notice if the job's file has changed since its run began; else an empty text.
 
-    Told by the time of the inode's last change: unlike the file's own time it also moves when an
-    older file is put in place, and nobody can set it.
+    The time of the inode's last change decides. Unlike the file's own time, it also moves when
+    somebody puts an older file in place, and nobody can set it.
     """
     began_s = state.started_s
     if state.phase is not Phase.RUNNING or began_s is None:

@@ -1,13 +1,13 @@
-"""What a supervised job does next: pure. Time and chance are arguments, processes are words.
+"""What a supervised job does next: pure. Time, chance and processes come in as arguments.
 
-    state            = initial(rules, now)
-    state            = order(rules, state, Order.PAUSE, now)      somebody asks for something
-    state            = launched(rules, state, now)                its process was started
-    state            = ended(rules, state, ending, now, chance)   its process is gone
-    state, action    = tick(rules, state, facts)                  time passes; do what is returned
+    state          = initial_state(rules, now)
+    state          = apply_order(rules, state, Order.PAUSE, now)         an order arrives
+    state          = after_launch(rules, state, now)                     the process has started
+    state          = after_exit(rules, state, kind, why, now, chance)    the process has ended
+    state, action  = tick(rules, state, facts)                           time passes: do the action
 
-Orders and endings only move the state; ``tick`` alone tells what is to be done, so a supervisor
-that died between the two does it when it is back.
+Orders and exits only change the state, and only ``tick`` returns an action. So a supervisor that
+dies between the two takes the action after its restart.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ __all__ = [
 
 
 class Phase(StrEnum):
-    """Where a job stands."""
+    """The phase of a job."""
 
     WAITING = "waiting"
-    """for its time, for the jobs before it, or for room"""
+    """The job waits for its time, for the jobs before it, or for room."""
     RUNNING = "running"
     STOPPING = "stopping"
-    """it was told to end after its micro-batch"""
+    """The process has an order to end after its micro-batch."""
     BACKOFF = "backoff"
-    """it failed, and waits before the next attempt"""
+    """The job has failed, and waits before its restart."""
     FINISHED = "finished"
-    """it read all there was, and nothing asks for more"""
+    """The job has read everything, and has no next run."""
     FAILED = "failed"
-    """it was given up: only ``start`` and ``restart`` bring it back"""
+    """The supervisor has given the job up. Only ``start`` and ``restart`` run it again."""
     PAUSED = "paused"
     STOPPED = "stopped"
 
     @property
     def has_process(self) -> bool:
-        """Whether a process belongs to it."""
+        """Whether a job in this phase has a process."""
         return self in (Phase.RUNNING, Phase.STOPPING)
 
 
 class Order(StrEnum):
-    """What may be asked of a job."""
+    """The orders for a job."""
 
     START = "start"
-    """a run now, whatever its trigger says"""
+    """Run the job now, whatever its trigger says."""
     STOP = "stop"
     RESTART = "restart"
     PAUSE = "pause"
@@ -69,56 +69,59 @@ class Order(StrEnum):
 
 
 class Action(StrEnum):
-    """What the supervisor has to do."""
+    """An action that the supervisor takes."""
 
     LAUNCH = "launch"
     END = "end"
-    """SIGTERM: after its micro-batch"""
+    """Send SIGTERM: the job ends after its micro-batch."""
     KILL = "kill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """All that is remembered of a job; it survives the supervisor."""
+    """The state of a job. The database keeps it as JSON, under these names."""
 
     phase: Phase
     since_s: float
     """When the phase began."""
     due_s: float | None = None
-    """The next run begins then at the earliest; None: when the jobs before it have finished."""
+    """The earliest start of the next run; None: it waits for the jobs before it."""
     forced: bool = False
-    """The next run waits for no other job: somebody asked for it."""
+    """An order asked for the next run, so it does not wait for other jobs."""
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     started_s: float | None = None
-    """The last run's start."""
+    """When the last run started."""
     finished_s: float | None = None
-    """The last time a run finished."""
+    """When a run last read everything."""
     then: Phase | None = None
-    """What follows STOPPING."""
+    """The phase after STOPPING; in PAUSED the phase after ``resume``."""
     asked: bool = False
-    """Whether the process was told to end."""
+    """Whether the process has got its SIGTERM."""
     queued: bool = False
-    """A time of the cron expression came while the job ran."""
+    """A cron time came during the run, and one more run follows."""
     sentence: str = ""
-    """Why it failed, the last time it did; empty after a run that finished or was healthy."""
+    """The last failure; empty after a run that finished or was healthy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a tick has to know of the world."""
+    """The facts that a tick needs."""
 
     now: float
     upstream_finished: bool = True
-    """The jobs that this one comes after have finished."""
+    """The jobs in ``after`` have finished."""
     has_room: bool = True
-    """Fewer jobs run than may."""
+    """Fewer jobs run than ``concurrency`` allows."""
     silent_s: float = 0.0
-    """For so long the query has said nothing."""
+    """The query has not reported for this long, in seconds."""
 
 
 def initial_state(rules: Rules, now: float, before: JobState | None = None) -> JobState:
-    """At the supervisor's start. After a clean end only what was stopped or paused stays so."""
+    """Return the state at a supervisor's start.
+
+    ``before`` is the state at the end of the last supervisor. Only STOPPED and PAUSED stay.
+    """
     if before and before.phase in (Phase.STOPPED, Phase.PAUSED):
         return before
     if before and before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
@@ -129,23 +132,23 @@ def initial_state(rules: Rules, now: float, before: JobState | None = None) -> J
     return replace(fresh, started_s=before.started_s, finished_s=before.finished_s)
 
 
-def apply_order(rules: Rules, state: JobState, asked: Order, now: float) -> JobState:
-    """Somebody asks for something. What makes no sense in a phase changes nothing."""
+def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
+    """Return the state after an order. An order without a sense in this phase changes nothing."""
     if state.phase.has_process:
-        return _order_running(state, asked, now)
-    if asked in (Order.START, Order.RESTART):
+        return _apply_to_process(state, order, now)
+    if order in (Order.START, Order.RESTART):
         return _run_now(state, now)
-    if asked is Order.STOP:
+    if order is Order.STOP:
         return _moved(state, Phase.STOPPED, now, due_s=None, failures=0)
-    if asked is Order.PAUSE and state.phase in (Phase.WAITING, Phase.BACKOFF, Phase.FINISHED):
-        # Its due time is kept: a job that was paused while it waited goes on waiting.
+    if order is Order.PAUSE and state.phase in (Phase.WAITING, Phase.BACKOFF, Phase.FINISHED):
+        # The due time stays: after ``resume`` the job goes on waiting.
         return _moved(state, Phase.PAUSED, now, then=state.phase)
-    if asked is Order.RESUME and state.phase is Phase.PAUSED:
+    if order is Order.RESUME and state.phase is Phase.PAUSED:
         return _resumed(rules, state, now)
     return state
 
 
-_NEXT = {
+_PHASE_AFTER = {
     Order.STOP: Phase.STOPPED,
     Order.PAUSE: Phase.PAUSED,
     Order.RESTART: Phase.WAITING,
@@ -154,22 +157,22 @@ _NEXT = {
 }
 
 
-def _order_running(state: JobState, asked: Order, now: float) -> JobState:
-    if state.phase is Phase.STOPPING:  # on its way to an end: what follows may change
-        return replace(state, then=_NEXT[asked])
-    if asked in (Order.START, Order.RESUME):
+def _apply_to_process(state: JobState, order: Order, now: float) -> JobState:
+    if state.phase is Phase.STOPPING:  # the process ends anyway; the phase after it may change
+        return replace(state, then=_PHASE_AFTER[order])
+    if order in (Order.START, Order.RESUME):
         return state
-    return _moved(state, Phase.STOPPING, now, then=_NEXT[asked], asked=False)
+    return _moved(state, Phase.STOPPING, now, then=_PHASE_AFTER[order], asked=False)
 
 
 def _resumed(rules: Rules, state: JobState, now: float) -> JobState:
     if state.then is Phase.FINISHED:
         return _moved(state, Phase.FINISHED, now, then=None)
-    if state.then is None:  # its run was cut short: it goes on at once
+    if state.then is None:  # the pause cut its run short: it goes on at once
         return _run_now(state, now)
     due_s = state.due_s
     if rules.times is not None and due_s is not None and due_s < now:
-        due_s = rules.first_due(now)  # times that passed in a pause are passed over
+        due_s = rules.first_due(now)  # skip the times during the pause
     return _moved(state, Phase.WAITING, now, then=None, due_s=due_s)
 
 
@@ -180,7 +183,7 @@ def _run_now(state: JobState, now: float) -> JobState:
 
 
 def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
-    """Its process was started."""
+    """Return the state after the start of the process."""
     due_s = rules.next_time(now) if rules.times is not None else None
     return _moved(state, Phase.RUNNING, now, started_s=now, due_s=due_s, forced=False, asked=False)
 
@@ -188,26 +191,31 @@ def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
 def after_exit(
     rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
 ) -> JobState:
-    """Its process is gone. ``chance`` is a random number from 0 to 1."""
+    """Return the state after the end of the process.
+
+    ``chance`` is a random number from 0 to 1.
+    """
     if state.phase is Phase.STOPPING and state.then is not Phase.BACKOFF:
-        return _ended_as_asked(rules, state, kind, now)
+        return _exit_by_order(rules, state, kind, now)
     if kind is ExitKind.FINISHED and rules.finite:
-        return _finished(rules, state, now)
+        return _after_finish(rules, state, now)
     if state.phase is Phase.STOPPING:
         kind, sentence = ExitKind.HUNG, state.sentence
-    return _failed(rules, state, kind, sentence or _UNASKED.get(kind, str(kind)), now, chance)
+    return _after_failure(
+        rules, state, kind, sentence or _UNEXPECTED_EXITS.get(kind, str(kind)), now, chance
+    )
 
 
-_UNASKED = {
+_UNEXPECTED_EXITS = {
     ExitKind.FINISHED: "it ended, and was not to end",
     ExitKind.STOPPED: "it was stopped, and not by its supervisor",
 }
 
 
-def _ended_as_asked(rules: Rules, state: JobState, kind: ExitKind, now: float) -> JobState:
+def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) -> JobState:
     then = state.then
-    if kind is ExitKind.FINISHED and rules.finite:  # it was done before it could be told
-        state = _finished(rules, replace(state, then=None), now)
+    if kind is ExitKind.FINISHED and rules.finite:  # it finished before the SIGTERM
+        state = _after_finish(rules, replace(state, then=None), now)
         if then is Phase.PAUSED:
             return _moved(state, Phase.PAUSED, now, then=state.phase)
     if then is Phase.WAITING:
@@ -216,7 +224,7 @@ def _ended_as_asked(rules: Rules, state: JobState, kind: ExitKind, now: float) -
     return _moved(state, then, now, then=None, due_s=None, failures=0, queued=False)
 
 
-def _finished(rules: Rules, state: JobState, now: float) -> JobState:
+def _after_finish(rules: Rules, state: JobState, now: float) -> JobState:
     queued = state.queued
     state = replace(state, finished_s=now, failures=0, sentence="", queued=False)
     if rules.times is not None:
@@ -227,7 +235,7 @@ def _finished(rules: Rules, state: JobState, now: float) -> JobState:
     return _moved(state, Phase.FINISHED, now, due_s=None)
 
 
-def _failed(
+def _after_failure(
     rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
 ) -> JobState:
     failures = 1 if _was_healthy(rules, state, now) else state.failures + 1
@@ -242,32 +250,35 @@ def _was_healthy(rules: Rules, state: JobState, now: float) -> bool:
 
 
 def tick(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
-    """Time passes. The action is to be done now; a launch is confirmed by ``launched``."""
+    """Return the state and the action that is due now. ``after_launch`` confirms a launch."""
     if state.phase is Phase.RUNNING:
         return _tick_running(rules, state, facts)
     if state.phase is Phase.STOPPING:
         return _tick_stopping(rules, state, facts)
     if state.phase in (Phase.WAITING, Phase.BACKOFF):
-        state = _not_later(rules, state, facts.now)
-        return state, Action.LAUNCH if _due(state, facts) else None
+        state = _bounded_backoff(rules, state, facts.now)
+        return state, Action.LAUNCH if _is_due(state, facts) else None
     return state, None
 
 
 def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobState]) -> bool:
-    """Whether the jobs before it have finished: for a job that ends by itself, since its own last
-    start; for one that does not, ever."""
+    """Return whether the jobs in ``after`` have finished.
+
+    A job whose runs end by themselves needs finishes since its own last start. For other jobs, one
+    finish is enough.
+    """
     since_s = state.started_s if rules.finite and state.started_s is not None else 0.0
-    finished = (others[name].finished_s if name in others else None for name in rules.after)
-    return all(at is not None and at > since_s for at in finished)
+    finishes = (others[name].finished_s if name in others else None for name in rules.after)
+    return all(at is not None and at > since_s for at in finishes)
 
 
-def _due(state: JobState, facts: Facts) -> bool:
-    ready = facts.upstream_finished or state.forced or state.phase is Phase.BACKOFF
-    return facts.has_room and ready and (state.due_s is None or state.due_s <= facts.now)
+def _is_due(state: JobState, facts: Facts) -> bool:
+    may_run = facts.upstream_finished or state.forced or state.phase is Phase.BACKOFF
+    return facts.has_room and may_run and (state.due_s is None or state.due_s <= facts.now)
 
 
-def _not_later(rules: Rules, state: JobState, now: float) -> JobState:
-    """A clock that was set back must not make a pause longer."""
+def _bounded_backoff(rules: Rules, state: JobState, now: float) -> JobState:
+    """Shorten a back-off that grew because somebody set the clock back."""
     latest = now + rules.max_s * (1 + rules.jitter)
     if state.phase is Phase.BACKOFF and state.due_s is not None and state.due_s > latest:
         return replace(state, due_s=latest)
@@ -281,8 +292,10 @@ def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState
     if rules.times is not None and state.due_s is not None and state.due_s <= now:
         state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
     if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
-        told = f"it made no progress for {facts.silent_s:.0f} s"
-        hung = _moved(state, Phase.STOPPING, now, then=Phase.BACKOFF, sentence=told, asked=False)
+        sentence = f"it made no progress for {facts.silent_s:.0f} s"
+        hung = _moved(
+            state, Phase.STOPPING, now, then=Phase.BACKOFF, sentence=sentence, asked=False
+        )
         return _tick_stopping(rules, hung, facts)
     return state, None
 

@@ -1,4 +1,4 @@
-"""The lock that makes a supervisor the only one of its storage. It dies with its process."""
+"""The lock that allows one supervisor per storage. It ends with its process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["hold_supervisor_lock", "lock_file"]
 
 
 def lock_file(storage: Path) -> Path:
-    """Its text is the pid of whoever has it."""
+    """Return the path of the lock. Its text is the holder's pid."""
     return supervisor_directory(storage) / "lock"
 
 
 @contextmanager
 def hold_supervisor_lock(storage: Path) -> Iterator[None]:
-    """Hold it for the block. Raises SupervisorError, which says who has it."""
+    """Hold the lock for the block. Raises SupervisorError with the pid of another holder."""
     lock = lock_file(storage)
-    with try_lock(lock) as ours:
-        if not ours:
+    with try_lock(lock) as locked:
+        if not locked:
             raise SupervisorError(
                 f"{storage} has a supervisor (process {lock.read_text()}): "
                 "end that one first, with kfetch down"

@@ -1,4 +1,4 @@
-"""Where a supervisor's words go: to the terminal, and to a file of bounded size."""
+"""The supervisor's log: on the terminal, and in files of limited size."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OLD_MAX = 3
 
 
 def log_file(storage: Path) -> Path:
-    """The file of a storage's supervisor."""
+    """Return the path of the log of a storage's supervisor."""
     return supervisor_directory(storage) / "supervisor.log"
 
 
-class _Text(logging.Formatter):
-    """A line, and a bug's trace below it, without secrets."""
+class _TextFormatter(logging.Formatter):
+    """One line of text, and an exception's traceback below it, without secrets."""
 
     def __init__(self, redacted: Callable[[str], str]) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
@@ -38,23 +38,23 @@ class _Text(logging.Formatter):
         return self.redacted(super().format(record))
 
 
-class _Json(_Text):
-    """One object a line."""
+class _JsonFormatter(_TextFormatter):
+    """One JSON object per line, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        fields = {
             "time": self.formatTime(record, self.datefmt),
             "level": record.levelname,
             "logger": record.name,
             "message": self.redacted(record.getMessage()),
         }
         if record.exc_info:
-            told["trace"] = self.redacted(self.formatException(record.exc_info))
-        return json.dumps(told)
+            fields["trace"] = self.redacted(self.formatException(record.exc_info))
+        return json.dumps(fields)
 
 
-class _File(RotatingFileHandler):
-    """Which only its owner may read."""
+class _PrivateFileHandler(RotatingFileHandler):
+    """Writes files that only their owner may read."""
 
     def _open(self) -> TextIOWrapper:
         handle = owner_only(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -64,13 +64,18 @@ class _File(RotatingFileHandler):
 def log_handlers(
     storage: Path, redacted: Callable[[str], str], *, as_json: bool, quiet: bool
 ) -> list[logging.Handler]:
-    """For the file and, unless ``quiet``, the terminal; times are UTC, ISO 8601."""
+    """Return the handlers for the file and, unless ``quiet``, for the terminal.
+
+    Times are UTC, ISO 8601. ``redacted`` removes secrets.
+    """
     path = log_file(storage)
     path.parent.mkdir(parents=True, exist_ok=True)
-    formatter = (_Json if as_json else _Text)(redacted)
-    made: list[logging.Handler] = [_File(path, maxBytes=_BYTES_MAX, backupCount=_OLD_MAX)]
+    formatter = (_JsonFormatter if as_json else _TextFormatter)(redacted)
+    handlers: list[logging.Handler] = [
+        _PrivateFileHandler(path, maxBytes=_BYTES_MAX, backupCount=_OLD_MAX)
+    ]
     if not quiet:
-        made.append(logging.StreamHandler(sys.stderr))
-    for handler in made:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for handler in handlers:
         handler.setFormatter(formatter)
-    return made
+    return handlers

@@ -112,7 +112,7 @@ def test_a_job_that_waits_for_room(
     stage: Stage, ordered: Ordered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for a run that has no room: the command says that it waits."""
-    monkeypatch.setattr(control, "_BEGUN_WITHIN_S", 0.1)
+    monkeypatch.setattr(control, "_STARTED_WITHIN_S", 0.1)
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     file = stage.place / "conf" / "kfetch.yml"
     file.write_text(f"{file.read_text()}concurrency: 1\n")
@@ -157,4 +157,4 @@ def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
 def test_answers_of_an_earlier_supervisor() -> None:
     """It may be up since before an update: it wrote a refusal's sentence, or nothing."""
     assert OrderReply() == OrderReply.from_text("") == OrderReply.from_text(OrderReply().to_text())
-    assert OrderReply(said="no", exit_code=1) == OrderReply.from_text("no")
+    assert OrderReply(message="no", exit_code=1) == OrderReply.from_text("no")

@@ -230,8 +230,8 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
 
         assert Phase.STOPPED is stage.phase("a")
         b, a = (OrderReply.from_text(str(store.reply_to(one))) for one in (first, second))
-        assert "job b is not supervised: it has no file, or enabled: false" == b.said
-        assert a.said.startswith("conf/jobs/a.yml:14: the key a is not known")
+        assert "job b is not supervised: it has no file, or enabled: false" == b.message
+        assert a.message.startswith("conf/jobs/a.yml:14: the key a is not known")
 
 
 def test_a_bug_over_one_file_costs_its_own_job_alone(
@@ -252,7 +252,7 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         monkeypatch.setattr("kfetch_jobs.config.project.read", read)
         asked = store.add_order("odd", Order.RESTART, stage.now)
         supervisor.tick(stage.now)
-        answer = OrderReply.from_text(str(store.reply_to(asked))).said
+        answer = OrderReply.from_text(str(store.reply_to(asked))).message
         for _ in range(9):
             good, odd = read_status(stage.project, store, stage.now).jobs
 
@@ -263,8 +263,9 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         assert ((), Phase.RUNNING) == (good.unhealthy, good.phase)
         assert [answer] == stage.project.jobs_and_mistakes()[1]
         assert "hunter42" not in answer
-        assert {"in _take": 1, "in _view": 1, "in checked": 1} == {
-            place: caplog.text.count(place) for place in ("in _take", "in _view", "in checked")
+        assert {"in _carry_out": 1, "in _job_status": 1, "in jobs_and_mistakes": 1} == {
+            place: caplog.text.count(place)
+            for place in ("in _carry_out", "in _job_status", "in jobs_and_mistakes")
         }
 
 

@@ -259,7 +259,7 @@ def test_where_nobody_logs_in(shop: Project) -> None:
 
 def test_an_order_that_takes_long_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A supervisor that does not take it in time: the page says so, and is not lost."""
-    monkeypatch.setattr(control, "_TAKEN_WITHIN_S", 0.05)
+    monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
     with supervised(shop) as came:
         monkeypatch.setattr(Store, "reply_to", lambda *_: None)
         with browser(shop) as client:
