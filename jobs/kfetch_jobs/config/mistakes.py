@@ -64,9 +64,8 @@ def _sentence(model: type[BaseModel], document: Document, one: Any) -> str:
         choices = [part.strip("' ") for part in one["ctx"]["expected"].split(" or ")]
         return f"{_shown(name, document, one)}: {suggestion(str(one['input']), choices)}"
     problem = one["msg"][:1].lower() + one["msg"][1:]
-    problem = problem.removeprefix(
-        "value error, "
-    )  # our validators' messages may begin with the user's own word
+    # Behind this prefix is a validator's own message. It may begin with the user's word.
+    problem = problem.removeprefix("value error, ")
     return ": ".join(
         filter(None, (_shown(name, document, one), document.with_placeholders(problem)))
     )
