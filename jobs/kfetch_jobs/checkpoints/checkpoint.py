@@ -1,7 +1,8 @@
-"""Spark's checkpoint of a query, read as it lies on this machine's disk.
+"""Reads Spark's checkpoint of a query from this machine's disk.
 
-``offsets/<batch>`` has a version line, a line of metadata and a line per source: where the planned
-micro-batch ends, or ``-``. ``commits/<batch>`` exists once it is done. Spark keeps the last hundred
+``offsets/<batch>`` has a version line, a line of metadata, and a line per source. This line is the
+end of the planned micro-batch, or ``-``. ``commits/<batch>`` exists once the batch is done. Spark
+keeps the last hundred
 (``spark.sql.streaming.minBatchesToRetain``). See OffsetSeqLog and CommitLog of Spark 4.2.
 """
 
@@ -22,45 +23,45 @@ __all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "local_directory", "r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A micro-batch as the offset log has it."""
+    """A micro-batch in the checkpoint's offset log."""
 
     number: int
     planned_s: float | None
-    """When it was planned: seconds since 1970."""
+    """When Spark planned the batch: seconds since 1970."""
     sources: tuple[Offsets | None, ...]
-    """Where each source ends; None for one without an offset."""
+    """The end of the batch in each source; None for a source without an offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A query's progress. ``planned`` is None if no micro-batch was planned yet."""
+    """A query's progress. ``planned`` is None before the first micro-batch."""
 
     path: Path
     query: str = ""
     """The query's id; empty before its first start."""
     planned: PlannedBatch | None = None
-    """The last one that was planned."""
+    """The last planned batch."""
     committed: int | None = None
-    """The last one that is done."""
+    """The number of the last batch that is done."""
     before: PlannedBatch | None = None
-    """The one before ``planned``, if that has to run again."""
+    """The batch before ``planned``, if the next run repeats ``planned``."""
 
     @property
     def pending(self) -> bool:
-        """Whether the last planned micro-batch isn't done: the next run begins with it."""
+        """Whether the last planned batch is not done: the next run begins with it."""
         return self.planned is not None and self.planned.number != self.committed
 
     @property
     def sources(self) -> int:
-        """How many sources the query has; 0 if nobody knows yet."""
+        """The number of the query's sources; 0 before the first micro-batch."""
         return len(self.planned.sources) if self.planned else 0
 
     def end(self, source: int) -> Offsets | None:
-        """Where the last planned micro-batch ends."""
+        """Return the end of the last planned batch in a source."""
         return self.planned.sources[source] if self.planned else None
 
     def start(self, source: int) -> Offsets | None:
-        """Where the next run goes on; None if it begins at ``startingOffsets``."""
+        """Return the offsets at which the next run goes on; None: at ``startingOffsets``."""
         if not self.pending:
             return self.end(source)
         if self.before is not None:
@@ -69,14 +70,14 @@ class Checkpoint:
 
 
 def _first(end: Offsets | None) -> Offsets | None:
-    """Spark does not log where batch 0 starts; kfetch's end of it does."""
+    """The start of batch 0. Spark does not log it, but kfetch's end offset contains it."""
     if end is None or end.first_batch is None:
         return None
     return Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
 
 
 def job_checkpoint(job: Job) -> Checkpoint:
-    """The checkpoint of a job. Raises JobsError for one on another file system, or unreadable."""
+    """Return a job's checkpoint. Raises JobsError if it is not local, or unreadable."""
     path = local_directory(job)
     if path is None:
         raise JobsError(
@@ -88,7 +89,7 @@ def job_checkpoint(job: Job) -> Checkpoint:
 
 
 def local_directory(job: Job) -> Path | None:
-    """Where a job's checkpoint is; None if it is on another file system."""
+    """Return the directory of a job's checkpoint; None if it is on another file system."""
     if "://" not in job.checkpoint:
         return Path(job.checkpoint)
     parts = urlsplit(job.checkpoint)
@@ -97,27 +98,27 @@ def local_directory(job: Job) -> Path | None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a directory; an empty one if there is none.
+    """Return the checkpoint in a directory; an empty one if there is none.
 
-    Commits are read first: what a running query adds meanwhile can't be a commit without its plan.
+    This reads the commits first. So a running query can't add a commit whose plan this misses.
     """
-    committed = _last(path / "commits")
-    last = _last(path / "offsets")
+    committed = _highest_number(path / "commits")
+    last = _highest_number(path / "offsets")
     if last is None:
         if committed is not None:
             raise _unusable(path / "commits", "has commits, but offsets has no plan of them")
         return Checkpoint(path=path, query=_query(path))
-    again = last != committed and last > 0
+    repeats = last != committed and last > 0
     return Checkpoint(
         path=path,
         query=_query(path),
         planned=_batch(path, last),
         committed=committed,
-        before=_batch(path, last - 1) if again else None,
+        before=_batch(path, last - 1) if repeats else None,
     )
 
 
-def _last(log: Path) -> int | None:
+def _highest_number(log: Path) -> int | None:
     try:
         return max((int(file.name) for file in log.iterdir() if file.name.isdigit()), default=None)
     except FileNotFoundError:
@@ -153,8 +154,8 @@ def _batch(path: Path, number: int) -> PlannedBatch:
 
 
 def _planned_s(metadata: str) -> float | None:
-    told = json.loads(metadata or "{}").get("batchTimestampMs")
-    return told / 1000 if told else None
+    planned_ms = json.loads(metadata or "{}").get("batchTimestampMs")
+    return planned_ms / 1000 if planned_ms else None
 
 
 def _unusable(file: Path, why: str) -> JobsError:

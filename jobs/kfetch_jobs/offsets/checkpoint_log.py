@@ -1,8 +1,8 @@
-"""The micro-batch in Spark's checkpoint by which a job is moved.
+"""Adds the micro-batch to Spark's checkpoint that moves a job.
 
-``offsets/<batch>`` says where it ends, which is where the next one begins, and ``commits/<batch>``
-that it is done. Neither Spark nor Delta ever runs it. The metadata (Spark settings, watermark) are
-those of the batch before. See OffsetSeqLog, CommitLog and MicroBatchExecution.populateStartOffsets
+``offsets/<batch>`` has its end, where the next batch begins. ``commits/<batch>`` says that it is
+done. So neither Spark nor Delta ever runs it. Its metadata (Spark settings, watermark) come from
+the batch before. See OffsetSeqLog, CommitLog and MicroBatchExecution.populateStartOffsets
 of Spark 4.2.
 """
 
@@ -20,31 +20,31 @@ from kfetch_jobs.errors import JobsError
 __all__ = ["add_batch", "next_batch_number", "remove_batch"]
 
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
-"""As the first one of a query without a watermark."""
+"""The commit of a query's first batch without a watermark."""
 
 
 def next_batch_number(checkpoint: Checkpoint) -> int:
-    """The number of the micro-batch that moves a job; no batch has had it."""
+    """Return the number for the batch that moves a job. No batch has had this number."""
     planned = checkpoint.planned.number if checkpoint.planned else -1
     committed = -1 if checkpoint.committed is None else checkpoint.committed
     return max(planned, committed) + 1
 
 
 def add_batch(checkpoint: Checkpoint, sources: Sequence[Offsets | None], now_s: float) -> int:
-    """Add it behind the last micro-batch; its number."""
+    """Add a batch that ends at ``sources`` behind the last one, and return its number."""
     assert checkpoint.planned is not None
     number = next_batch_number(checkpoint)
     before = checkpoint.path / "offsets" / str(checkpoint.planned.number)
     version, metadata, *_ = before.read_text().splitlines()
     stamped = json.dumps(json.loads(metadata or "{}") | {"batchTimestampMs": round(now_s * 1000)})
-    ends = ["-" if each is None else json.dumps(each.to_json()) for each in sources]
+    ends = ["-" if end is None else json.dumps(end.to_json()) for end in sources]
     _write(checkpoint.path / "offsets" / str(number), "\n".join([version, stamped, *ends]))
     _write(checkpoint.path / "commits" / str(number), _commit(checkpoint))
     return number
 
 
 def remove_batch(path: Path, number: int) -> None:
-    """Take a micro-batch back that nothing came after: the last one is what it was before."""
+    """Remove the last micro-batch of a checkpoint."""
     for log in ("offsets", "commits"):
         (path / log / str(number)).unlink(missing_ok=True)
         (path / log / f".{number}.crc").unlink(missing_ok=True)

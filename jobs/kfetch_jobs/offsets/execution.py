@@ -1,8 +1,8 @@
-"""Moving a job's offsets.
+"""Carries out a planned move of a job's offsets.
 
-A move is: a backup, then for a replay the rows that come again are deleted, then the micro-batch in
-the checkpoint. What is interrupted is noted in the backup, keeps the job from running, and can be
-undone.
+A move makes a backup, deletes the rows that a replay writes again, and adds a micro-batch to the
+checkpoint. The backup records how far the move got. After an interrupted move, the job does not run
+until you undo the move.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ __all__ = ["MoveResult", "execute", "jobs_at_rest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveResult:
-    """What a move has done."""
+    """The result of a move."""
 
     batch: int
-    """The micro-batch by which the job was moved."""
+    """The number of the micro-batch that moved the job."""
     backup: Backup
     deleted: dict[str, int] = field(default_factory=dict)
-    """Rows, by table."""
+    """The number of deleted rows, by table."""
 
 
 @contextmanager
 def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
-    """Keep jobs from running meanwhile. Raises JobsError if one runs, or would be started."""
+    """Keep jobs from running during the block.
+
+    Raises JobsError if one runs, or if its supervisor would start it.
+    """
     from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive
     from kfetch_jobs.supervise.store import Store
 
     resting = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED, Phase.FINISHED)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for job in jobs:
-            held.enter_context(hold_job_lock(job))
+            locks.enter_context(hold_job_lock(job))
         with Store.of(project.storage) as store:
             states = store.states()
             supervised = supervisor_alive(store.last_supervisor())
@@ -69,40 +72,47 @@ def execute(
     give_up_batch: bool = False,
     several_rows: bool = False,
 ) -> MoveResult:
-    """Do what was planned, within ``at_rest``; for a replay ``neighbours`` have to rest, too."""
+    """Carry out a plan, within ``jobs_at_rest``.
+
+    For a replay, the jobs of ``jobs_on_same_tables`` must be at rest too. With ``give_up_batch``,
+    kfetch assumes that an unfinished micro-batch was not written. ``several_rows`` allows more rows
+    than offsets.
+    """
     backups.check_no_interrupted_move(job)
     if plan.verb is Verb.REPLAY and plan.tables:
-        return _replayed(project, job, plan, several_rows)
+        return _replay(project, job, plan, several_rows)
     _check_pending(job, plan, give_up_batch)
-    return _moved(plan, _backup(plan, ()), {})
+    return _add_batch(plan, _backup(plan, ()), {})
 
 
-def _replayed(project: Project, job: Job, plan: MovePlan, several_rows: bool) -> MoveResult:
+def _replay(project: Project, job: Job, plan: MovePlan, several_rows: bool) -> MoveResult:
     others = jobs_on_same_tables(project, job)
-    read = topics_of(plan.sources) | {each.topic for each in plan.ranges}
+    read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
     check_topics_distinct(job, read, others)
     with open_rows(job, len(read) > 1 or bool(others)) as rows:
-        found = rows.count(plan.ranges)
-        _check_found(job, plan, found, rows)
+        counts = rows.count(plan.ranges)
+        _check_any_rows(job, plan, counts, rows)
         if not several_rows:
-            _check_few(job, plan, found)
-        touched = {name for name, count in found.items() if count}
+            _check_row_counts(job, plan, counts)
+        touched = {name for name, count in counts.items() if count}
         backup = _backup(plan, rows.versions(touched))
         deleted = rows.delete(plan.ranges, touched)
     for name in touched:
-        if deleted[name] != found[name]:
+        if deleted[name] != counts[name]:
             raise JobsError(
-                f"job {job.name}: {name} had {found[name]:,} rows to delete, and "
+                f"job {job.name}: {name} had {counts[name]:,} rows to delete, and "
                 f"{deleted[name]:,} were deleted: somebody else has written to it meanwhile; "
                 f"kfetch offsets undo {job.name} --execute puts back what was"
             )
-    return _moved(plan, backup, found | deleted)
+    return _add_batch(plan, backup, counts | deleted)
 
 
-def _check_found(job: Job, plan: MovePlan, found: Mapping[str, int], rows: AppendedRows) -> None:
-    """Rows that are there and are not found would come twice."""
+def _check_any_rows(
+    job: Job, plan: MovePlan, counts: Mapping[str, int], rows: AppendedRows
+) -> None:
+    """Raise JobsError if the table has rows, but none of these offsets: they might come twice."""
     target = str(job.target)
-    if plan.again and target in found and not any(found.values()) and rows.has_rows(target):
+    if plan.again and target in counts and not any(counts.values()) and rows.has_rows(target):
         raise JobsError(
             f"job {job.name}: {plan.again:,} offsets would come again, and {target} has not one "
             "row of theirs: either its columns partition, offset and topic are not the record's "
@@ -111,10 +121,13 @@ def _check_found(job: Job, plan: MovePlan, found: Mapping[str, int], rows: Appen
         )
 
 
-def _check_few(job: Job, plan: MovePlan, found: Mapping[str, int]) -> None:
-    """More rows than offsets: of an earlier topic of the name, or several of each record."""
-    offsets = sum(each.end - each.begin for each in plan.ranges)
-    for name, count in found.items():
+def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> None:
+    """Raise JobsError if a table has more rows than offsets.
+
+    They may be of an earlier topic of that name, or the transform makes several of each record.
+    """
+    offsets = sum(one.end - one.begin for one in plan.ranges)
+    for name, count in counts.items():
         if count > offsets:
             raise JobsError(
                 f"job {job.name}: {name} has {count:,} rows of what comes again, {offsets:,} "
@@ -130,13 +143,13 @@ def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
     return backups.create_backup(plan.checkpoint, plan.verb, number, tables, time.time(), ranges)
 
 
-def _moved(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:
+def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:
     number = checkpoint_log.add_batch(plan.checkpoint, plan.sources, time.time())
-    return MoveResult(batch=number, backup=backup.at(Stage.DONE), deleted=deleted)
+    return MoveResult(batch=number, backup=backup.record_stage(Stage.DONE), deleted=deleted)
 
 
 def _check_pending(job: Job, plan: MovePlan, give_up_batch: bool) -> None:
-    """A batch without its commit may be in the table all the same."""
+    """Raise ConfigError for a batch without its commit: the table may have its rows already."""
     if plan.checkpoint.pending and plan.tables and not give_up_batch:
         assert plan.checkpoint.planned is not None
         raise ConfigError(

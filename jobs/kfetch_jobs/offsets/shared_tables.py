@@ -1,7 +1,7 @@
-"""The other jobs of the project that write the tables of a job whose offsets are moved.
+"""Other jobs of the project that write to the same tables as a job whose offsets move.
 
-Rows of theirs must neither be deleted nor taken away, and nobody tells whose a row is but by its
-topic: what can't be told for certain is refused.
+A move must not delete or undo rows of other jobs. Only the topic tells which job wrote a row. So
+kfetch refuses a move if the topic does not decide.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["check_no_writes_since", "check_topics_distinct", "jobs_on_same_table
 
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
-    """The other jobs that write a table from which a replay deletes."""
-    ours = {str(place) for place in appended_tables(job)}
+    """Return the other jobs that write to a table from which a replay deletes rows."""
+    tables = {str(table) for table in appended_tables(job)}
     others = project.jobs_and_mistakes()[0].values()
-    return [other for other in others if other.name != job.name and ours & _tables(other)]
+    return [other for other in others if other.name != job.name and tables & _tables(other)]
 
 
 def _tables(job: Job) -> set[str]:
-    return {str(place) for place in (job.target, job.dead_letters) if place}
+    return {str(table) for table in (job.target, job.dead_letters) if table}
 
 
 def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
-    """Those of a checkpoint's sources."""
-    return {tp.topic for each in offsets if each for tp in each.positions}
+    """Return the topics of the offsets of a checkpoint's sources."""
+    return {tp.topic for source in offsets if source for tp in source.positions}
 
 
-def check_topics_distinct(job: Job, ours: set[str], others: Sequence[Job]) -> None:
+def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> None:
     """Raise JobsError if another job's rows may be of the same topic."""
     for other in others:
         planned = _checkpoint(job, other).planned
-        if both := sorted(ours & topics_of(planned.sources if planned else ())):
+        if both := sorted(topics & topics_of(planned.sources if planned else ())):
             raise JobsError(
                 f"job {job.name}: job {other.name} writes rows of topic {both[0]} to the same "
                 "table, and nobody can tell whose a row is: delete them yourself and use kfetch "
@@ -49,9 +49,9 @@ def check_topics_distinct(job: Job, ours: set[str], others: Sequence[Job]) -> No
 
 
 def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> None:
-    """Raise JobsError if another job may have written since what would be taken back."""
+    """Raise JobsError if another job may have written to a table since the backup."""
     names = {table.name for table in backup.tables}
-    # After a move that was interrupted no run is let through.
+    # After an interrupted move, the job may not run.
     go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
     for other in others:
         if (both := sorted(names & _tables(other))) and _wrote(_checkpoint(job, other), backup):
@@ -73,9 +73,9 @@ def _checkpoint(job: Job, other: Job) -> Checkpoint:
 
 
 def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
-    """A batch without its commit may have been written at any time."""
+    """Whether a job may have written since the backup, perhaps in a batch without its commit."""
     logs = (checkpoint.path / name for name in ("offsets", "commits"))
-    return checkpoint.pending or any(_newest_s(each) > backup.at_s for each in logs)
+    return checkpoint.pending or any(_newest_s(log) > backup.at_s for log in logs)
 
 
 def _newest_s(log: Path) -> float:

@@ -1,7 +1,7 @@
-"""Undoing a move: the tables first, then the checkpoint.
+"""Undoes a move: the tables first, then the checkpoint.
 
-A job that has not run since gets its checkpoint back file by file. Else it goes on where it stood
-then, and rows that it will write from there on are taken out of its tables.
+If the job has not run since the move, kfetch restores its checkpoint file by file. Else the job
+goes on at its offsets before the move, and kfetch deletes the rows that the job will write again.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = ["UndoPlan", "plan_undo", "undo"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What ``undo`` would do."""
+    """The plan for undoing a move."""
 
     job: str
     backup: Backup
     before: Checkpoint
-    """As it was."""
+    """The checkpoint before the move."""
     now: Checkpoint
     exact: bool
-    """The job has not run since: its checkpoint becomes what it was, file by file."""
+    """The job has not run since: ``undo`` restores its checkpoint file by file."""
     sources: tuple[Offsets | None, ...]
-    """Where each source goes on afterwards."""
+    """The offsets at which each source goes on afterwards."""
     kept: tuple[TopicPartition, ...]
-    """They were not there then, and stay where they are."""
+    """Partitions that are new since the move. Their offsets stay."""
 
     def positions(self) -> Iterator[tuple[TopicPartition, int | None, int]]:
-        """Each partition, where it is and where it will be."""
+        """Yield each partition with its present offset and its offset afterwards."""
         for number, offsets in enumerate(self.sources):
             here = self.now.start(number)
             for tp, position in sorted(offsets.positions.items()) if offsets else ():
@@ -52,28 +52,28 @@ class UndoPlan:
 
     @property
     def rewrites(self) -> bool:
-        """Whether tables are changed, too."""
+        """Whether the undo changes tables too."""
         return bool(self.backup.tables or self.since)
 
     @property
     def unended(self) -> list[OffsetRange]:
-        """The micro-batch that had no commit then: its rows may be in what is restored."""
+        """The micro-batch without a commit before the move: a restored table may have its rows."""
         if self.exact or not self.before.pending:
             return []
         count = range(self.before.sources)
         return [
-            each
+            one
             for n in count
-            for each in _ranges(_positions(self.before.start(n)), _positions(self.before.end(n)))
+            for one in _ranges(_positions(self.before.start(n)), _positions(self.before.end(n)))
         ]
 
     @property
     def since(self) -> list[OffsetRange]:
-        """What may have been written since to tables that are not restored."""
+        """Offsets that the job may have written since to tables that the undo does not restore."""
         if self.exact or self.backup.verb != Verb.REPLAY:
             return []
-        moved = {TopicPartition(each.topic, each.partition): each for each in self.backup.ranges}
-        return [each for n in range(self.before.sources) for each in self._since(n, moved)]
+        moved = {TopicPartition(one.topic, one.partition): one for one in self.backup.ranges}
+        return [one for n in range(self.before.sources) for one in self._since(n, moved)]
 
     def _since(
         self, source: int, moved: Mapping[TopicPartition, OffsetRange]
@@ -88,7 +88,7 @@ class UndoPlan:
 def _ranges(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Iterator[OffsetRange]:
-    """A partition without a beginning was new: from its start."""
+    """The ranges from begins to ends. A partition without a begin is new: from offset 0."""
     for tp, end in sorted(ends.items()):
         if (begin := begins.get(tp, 0)) < end:
             yield OffsetRange(topic=tp.topic, partition=tp.partition, begin=begin, end=end)
@@ -99,37 +99,38 @@ def _positions(offsets: Offsets | None) -> dict[TopicPartition, int]:
 
 
 def plan_undo(job: Job) -> UndoPlan:
-    """What the undoing of the last move would do. Raises JobsError if there is nothing to undo."""
+    """Return the plan for undoing the last move. Raises JobsError if there is nothing to undo."""
     now = checkpoints.job_checkpoint(job)
-    found = backups.last_move(now.path)
-    if found is None:
+    backup = backups.last_move(now.path)
+    if backup is None:
         raise JobsError(
             f"job {job.name}: there is no move of its offsets to undo in {now.path}.backups"
         )
-    before = found.checkpoint
+    before = backup.checkpoint
     if before.query != now.query:
         raise JobsError(
-            f"{now.path} is the checkpoint of another query ({now.query}) than {found.path} "
+            f"{now.path} is the checkpoint of another query ({now.query}) than {backup.path} "
             f"({before.query}): move that backup away"
         )
-    exact = now.planned is None or now.planned.number <= found.batch
+    exact = now.planned is None or now.planned.number <= backup.batch
     sources = [before.start(n) for n in range(before.sources)]
-    # The rows of a replay's new partitions go, and come again; after a reset they are in the table.
-    keeps = found.verb == Verb.RESET and not exact
-    grown = [_grown(each, now.start(n)) if keeps else {} for n, each in enumerate(sources)]
+    # A replay's undo deletes the rows of new partitions, and the job reads them again. After a
+    # reset they stay in the table.
+    keeps = backup.verb == Verb.RESET and not exact
+    grown = [_grown(then, now.start(n)) if keeps else {} for n, then in enumerate(sources)]
     return UndoPlan(
         job=job.name,
-        backup=found,
+        backup=backup,
         before=before,
         now=now,
         exact=exact,
-        sources=tuple(_with(each, now.start(n), grown[n]) for n, each in enumerate(sources)),
-        kept=tuple(sorted(tp for each in grown for tp in each)),
+        sources=tuple(_with(then, now.start(n), grown[n]) for n, then in enumerate(sources)),
+        kept=tuple(sorted(tp for positions in grown for tp in positions)),
     )
 
 
 def _grown(then: Offsets | None, now: Offsets | None) -> dict[TopicPartition, Position]:
-    """Positions that were not there then, of topics that are the same."""
+    """The positions of new partitions, of topics that are still the same."""
     if then is None or now is None:
         return {}
     ids = then.topic_ids
@@ -151,63 +152,65 @@ def _with(
 
 
 def undo(project: Project, job: Job, plan: UndoPlan) -> None:
-    """Put back what was, within ``at_rest``."""
+    """Carry out the plan, within ``jobs_at_rest``."""
     others = jobs_on_same_tables(project, job)
     check_no_writes_since(job, plan.backup, others)
     _check_ended(job, plan)
     if plan.rewrites and (plan.backup.tables or appended_tables(job)):
         read = _topics(plan.before) | _topics(plan.now)
         with open_rows(job, len(read) > 1 or bool(others)) as rows:
-            _put_back(rows, plan)
-    backup = plan.backup.at(Stage.UNDOING)
+            _restore_tables(rows, plan)
+    backup = plan.backup.record_stage(Stage.UNDOING)
     if plan.exact:
         checkpoint_log.remove_batch(plan.now.path, backup.batch)
     else:
         checkpoint_log.add_batch(plan.now, plan.sources, time.time())
-    backup.at(Stage.UNDONE)
+    backup.record_stage(Stage.UNDONE)
 
 
 def _check_ended(job: Job, plan: UndoPlan) -> None:
-    """Where the table is left alone, a batch without its commit may come twice."""
-    left_alone = plan.backup.verb == Verb.RESET and not plan.exact and appended_tables(job)
-    begun = plan.backup.stage is Stage.UNDOING  # its own micro-batch may lack the commit
-    for each, way_out in (
+    """Raise JobsError if the job could write an unfinished batch a second time."""
+    unchanged_table = plan.backup.verb == Verb.RESET and not plan.exact and appended_tables(job)
+    begun = plan.backup.stage is Stage.UNDOING  # the undo's own micro-batch may lack its commit
+    for checkpoint, way_out in (
         (plan.before, "use kfetch offsets replay, which deletes them, to go back instead"),
         (plan.now, "let kfetch run end it first"),
     ):
-        if left_alone and not begun and each.pending and each.planned:
+        if unchanged_table and not begun and checkpoint.pending and checkpoint.planned:
             raise JobsError(
-                f"job {job.name}: micro-batch {each.planned.number} was planned, and its end is "
-                f"not noted: the table may have its rows already, and they would come again: "
+                f"job {job.name}: micro-batch {checkpoint.planned.number} was planned, and its end "
+                f"is not noted: the table may have its rows already, and they would come again: "
                 f"{way_out}"
             )
 
 
 def _topics(checkpoint: Checkpoint) -> set[str]:
     count = range(checkpoint.sources)
-    return topics_of(each for n in count for each in (checkpoint.start(n), checkpoint.end(n)))
+    return topics_of(at for n in count for at in (checkpoint.start(n), checkpoint.end(n)))
 
 
-def _put_back(rows: AppendedRows, plan: UndoPlan) -> None:
-    """Restore what rows were deleted from; delete what came since from the other tables."""
+def _restore_tables(rows: AppendedRows, plan: UndoPlan) -> None:
+    """Restore the tables that lost rows; delete the rows since the move from the others."""
     restored = rows.names & {table.name for table in plan.backup.tables}
     others = rows.names - restored
     rows.check([*(restored if plan.unended else ()), *(others if plan.since else ())])
     versions = [rows.version(table) for table in plan.backup.tables]
-    plan.backup.at(Stage.UNDOING)
+    plan.backup.record_stage(Stage.UNDOING)
     for number, table in enumerate(plan.backup.tables):
         try:
             rows.restore(table, _way_out(plan.backup, number))
         except Exception:
             if number == 0 and rows.version(table) == versions[0]:
-                plan.backup.at(plan.backup.stage)  # nothing was done: it must not keep the job
+                plan.backup.record_stage(
+                    plan.backup.stage
+                )  # nothing has changed, so the job may run
             raise
     rows.delete(plan.unended, restored)
     rows.delete(plan.since, others)
 
 
 def _way_out(backup: Backup, restored: int) -> str:
-    """What is left to do, if a table can't be restored after so many others."""
+    """What the user can do if a table can't be restored, after ``restored`` others."""
     if backup.stage is Stage.DONE and restored == 0:
         return "let the job go on as it is, or bring the rows back by hand"
     return f"put checkpoint and tables right by hand and move {backup.path} away"

@@ -1,7 +1,7 @@
-"""The newest of something that takes a while to find out, for many who ask at once.
+"""A value that takes long to compute, for many callers at once.
 
-It is found out in a thread of its own, once at a time, when somebody asks; whoever asks waits a
-bounded time and gets the one before if the new one is not there by then.
+When a caller asks, a thread computes the value, once at a time. A caller waits a limited time. If
+the new value is late, the caller gets the one before.
 """
 
 from __future__ import annotations
@@ -19,46 +19,48 @@ log = logging.getLogger("kfetch_jobs.web")
 T = TypeVar("T")
 
 _FRESH_S = 1.0
-"""Two who ask within this get the same one."""
+"""Callers within this time, in seconds, get the same value."""
 _WAIT_S = 5.0
-"""Half of what Prometheus waits for a scrape."""
+"""Half of the time that Prometheus waits for a scrape, in seconds."""
 
 
 class CachedValue(Generic[T]):
-    """What ``take`` gave the last time. Any thread may ask."""
+    """The last value that ``compute`` has returned. Any thread may ask."""
 
-    def __init__(self, take: Callable[[], T], first: T, name: str) -> None:
-        self._take = take
+    def __init__(self, compute: Callable[[], T], first: T, name: str) -> None:
+        self._compute = compute
         self._name = name
         self._lock = threading.Lock()
-        self._newest = first
-        self._begun_s = self._taken_s = float("-inf")
+        self._value = first
+        self._started_s = self._finished_s = float("-inf")
         self._done = threading.Event()
         self._done.set()
 
     def get(self, wait_s: float = _WAIT_S, since_s: float = float("-inf")) -> T:
-        """One that is a second old at most, and begun at ``since_s`` (of ``time.monotonic``) or
-        later; an older one if it is not there in time."""
+        """Return a value that is at most a second old; an older one after ``wait_s`` seconds.
+
+        Its computation started at ``since_s`` (of ``time.monotonic``) or later.
+        """
         deadline = time.monotonic() + wait_s
-        for _ in range(2):  # one that is under way may have begun too early
+        for _ in range(2):  # a running computation may have started too early
             with self._lock:
                 if self._done.is_set() and self._stale(since_s):
                     self._done.clear()
                     threading.Thread(target=self._renew, name=self._name, daemon=True).start()
             self._done.wait(max(0.0, deadline - time.monotonic()))
-            if self._begun_s >= since_s:
+            if self._started_s >= since_s:
                 break
-        return self._newest
+        return self._value
 
     def _stale(self, since_s: float) -> bool:
-        return self._begun_s < since_s or time.monotonic() - self._taken_s >= _FRESH_S
+        return self._started_s < since_s or time.monotonic() - self._finished_s >= _FRESH_S
 
     def _renew(self) -> None:
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         try:
-            self._newest = self._take()
+            self._value = self._compute()
         except Exception:
             log.exception("%s: no new figures could be taken", self._name)
         finally:
-            self._begun_s, self._taken_s = begun_s, time.monotonic()
+            self._started_s, self._finished_s = started_s, time.monotonic()
             self._done.set()

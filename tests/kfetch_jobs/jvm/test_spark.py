@@ -143,11 +143,11 @@ def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
     deep = Path("/", "d" * 100)
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/short")
-    assert Path("/s") == spark._for_sockets(Path("/s"))
-    assert Path("/short") == spark._for_sockets(deep)
+    assert Path("/s") == spark._socket_directory(Path("/s"))
+    assert Path("/short") == spark._socket_directory(deep)
 
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))
-    assert Path("/tmp") == spark._for_sockets(deep)
+    assert Path("/tmp") == spark._socket_directory(deep)
 
 
 def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

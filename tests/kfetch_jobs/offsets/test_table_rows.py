@@ -268,9 +268,9 @@ def test_another_job_has_to_rest(kafka: LittleKafka, asked: Ask, tables: Tables)
     said = asked("undo", "--execute", code=1)
     assert "job orders has written to" in said
     assert "would take those rows away: let the job go on as it is, or restore its rows" in said
-    backup.all_backups(CHECKPOINT)[-1].at(Stage.UNDOING)
+    backup.all_backups(CHECKPOINT)[-1].record_stage(Stage.UNDOING)
     assert "take those rows away: restore its rows" in asked("undo", "--execute", code=1)
-    backup.all_backups(CHECKPOINT)[-1].at(Stage.DONE)
+    backup.all_backups(CHECKPOINT)[-1].record_stage(Stage.DONE)
 
     os.utime(of_orders.parent / "offsets" / "0", (1.0, 1.0))
     asked("undo", "--execute")

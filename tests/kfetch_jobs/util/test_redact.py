@@ -152,7 +152,7 @@ def test_words_of_another_process(tmp_path: Path) -> None:
 
 def test_a_child_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever keeps the descriptor is waited for a moment alone, and its words still come."""
-    monkeypatch.setattr("kfetch_jobs.util.redact._LAST_WORDS_WITHIN_S", 0.05)
+    monkeypatch.setattr("kfetch_jobs.util.redact._LAST_LINES_WITHIN_S", 0.05)
     log = tmp_path / "log"
     began = time.monotonic()
     with redacted_log(log, redacted) as output:
