@@ -32,7 +32,8 @@ from kfetch_jobs.run.dead_letters import DeadLetterCounts
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["start"]
 
@@ -78,7 +79,7 @@ def _check_catalog(spark: SparkSession, job: Job) -> None:
     The next run would not know the table.
     """
     lasting = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
-    lasting = lasting or not spark.conf.get("spark.sql.catalog.spark_catalog", "").endswith(
+    lasting = lasting or not (spark.conf.get("spark.sql.catalog.spark_catalog", "") or "").endswith(
         ".DeltaCatalog"
     )
     for key, location in (("sink", job.target), ("deadLetters", job.dead_letters)):

@@ -25,7 +25,7 @@ from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_lis
 from kfetch_jobs.run.spark_errors import job_error
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["RunResult", "run"]
 

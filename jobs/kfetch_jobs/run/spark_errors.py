@@ -19,6 +19,9 @@ __all__ = ["UNDECODED", "is_project_code", "job_error"]
 UNDECODED = "cannot decode "
 """The sentence about a value that does not fit the job's fields begins with this."""
 
+_KFETCH_JOBS = f"{Path(__file__).resolve().parents[1]}/"
+"""The directory of kfetch_jobs."""
+
 _CLASS = re.compile(r"\bkfetch\.errors\.(?P<name>\w+): ")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<name>(?:\w+\.)*\w+(?:Error|Exception)): ", re.MULTILINE)
@@ -58,7 +61,7 @@ def is_project_code(file: str, code: Sequence[Path]) -> bool:
     A virtual environment and kfetch itself may lie below the project's directories.
     """
     below = any(file.startswith(f"{directory}/") for directory in code)
-    return below and "site-packages" not in file and "/kfetch_jobs/run/" not in file
+    return below and "site-packages" not in file and not file.startswith(_KFETCH_JOBS)
 
 
 def _error_class(name: str, text: str) -> type[JobsError]:

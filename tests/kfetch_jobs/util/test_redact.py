@@ -195,7 +195,7 @@ def test_a_supervisors_database(tmp_path: Path) -> None:
     """It is its owner's alone, and one from before becomes so, while others have it open."""
     with Store(tmp_path / "db") as store:
         (tmp_path / "db").chmod(0o644)
-        with store._together(), Store(tmp_path / "db"):
+        with store._transaction(), Store(tmp_path / "db"):
             locked = sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 locked.execute("BEGIN IMMEDIATE")

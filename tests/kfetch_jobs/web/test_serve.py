@@ -235,7 +235,7 @@ def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyP
         listening("127.0.0.1:0") as (bound, token, _),
         serving(loaded, bound, token, time.time) as address,
         Store.of(loaded.storage) as store,
-        store._together(),
+        store._transaction(),
     ):
         first, second = (_get(address)[2] for _ in range(2))
     collected = re.compile(r"^kfetch_metrics_collected_time_seconds (.*)$", re.MULTILINE)
