@@ -39,7 +39,7 @@ class UndoPlan:
     """The job has not run since: ``undo`` restores its checkpoint file by file."""
     sources: tuple[Offsets | None, ...]
     """The offsets at which each source goes on afterwards."""
-    kept: tuple[TopicPartition, ...]
+    new_partitions: tuple[TopicPartition, ...]
     """Partitions that are new since the move. Their offsets stay."""
 
     def positions(self) -> Iterator[tuple[TopicPartition, int | None, int]]:
@@ -125,7 +125,7 @@ def plan_undo(job: Job) -> UndoPlan:
         now=now,
         exact=exact,
         sources=tuple(_with(then, now.start(n), grown[n]) for n, then in enumerate(sources)),
-        kept=tuple(sorted(tp for positions in grown for tp in positions)),
+        new_partitions=tuple(sorted(tp for positions in grown for tp in positions)),
     )
 
 

@@ -1,4 +1,4 @@
-"""From Spark's StreamingQueryProgress to a micro-batch of ``progress.jsonl``: pure."""
+"""From Spark's StreamingQueryProgress to a micro-batch of ``progress.jsonl``."""
 
 from __future__ import annotations
 

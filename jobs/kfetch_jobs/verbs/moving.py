@@ -358,7 +358,7 @@ def _show_undoing(plan: UndoPlan, every: bool) -> None:
         typer.echo("  the job has run since: it goes on where it stood then")
     for each in plan.backup.tables:
         typer.echo(f"  {each.name} goes back to version {each.version}; what came later is gone")
-    for tp in plan.kept[: None if every else _LINES_MAX]:
+    for tp in plan.new_partitions[: None if every else _LINES_MAX]:
         typer.echo(f"  {tp} has come since: it stays where it is")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
     shown = rows if every else rows[:_LINES_MAX]
@@ -380,7 +380,7 @@ def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict
         "exact": plan.exact,
         "tables": {each.name: each.version for each in plan.backup.tables},
         "shared_with": [other.name for other in others],
-        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.kept],
+        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.new_partitions],
         "partitions": [
             {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
             for tp, here, there in plan.positions()
