@@ -14,6 +14,9 @@ from uuid import UUID
 NO_EPOCH = -1
 NO_TOPIC_ID = UUID(int=0)  # brokers before 2.8 have no topic ids (KIP-516)
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, as requests carry them (KIP-98)."""
+
 
 class TopicPartition(NamedTuple):
     """A partition of a topic, by name."""

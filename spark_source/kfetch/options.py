@@ -31,7 +31,7 @@ from kfetch.converters import (
     size_or_default,
 )
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.model import TopicPartition
+from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 EARLIEST = -2  # ListOffsets' own codes (KIP-79), which the JSON of startingOffsets uses too
 LATEST = -1
@@ -72,6 +72,11 @@ class FetchOptions:
     check_crcs: bool = True
     read_committed: bool = False
     """Leave out aborted transactions, and read no further than the last stable offset."""
+
+    @property
+    def isolation_level(self) -> int:
+        """The isolation level, as requests carry it."""
+        return READ_COMMITTED if self.read_committed else READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ def decoder() -> Finding:
             told = "KFETCH_RECORDS=reference: the slow decoder in pure Python"
             advice = "unset KFETCH_RECORDS"
             return Finding(state=State.WARN, what="decoder", told=told, advice=advice)
-        directory = native.kept()
+        directory = native.cache_directory()
     except Exception as cause:  # a broken llvmlite raises whatever it likes
         advice = "pip install --force-reinstall numba llvmlite"
         told = f"can't be loaded ({cause})"

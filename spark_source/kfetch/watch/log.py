@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
-from kfetch.model import ClusterView, TopicPartition
+from kfetch.model import READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
-from kfetch.wire.backoff import retrying
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
+from kfetch.wire.retry import retrying
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +108,8 @@ class Log:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Where reading ends, and the leader epoch that vouches for it: each partition's high
         watermark, or under read_committed its last stable offset."""
-        committed = self._options.fetch.read_committed
-        return self._positions(dict.fromkeys(partitions, LATEST), committed=committed)
+        level = self._options.fetch.isolation_level
+        return self._positions(dict.fromkeys(partitions, LATEST), isolation_level=level)
 
     def high_watermarks(
         self, partitions: Iterable[TopicPartition]
@@ -151,12 +151,14 @@ class Log:
         return ClusterView(brokers=every.brokers, topics=topics)
 
     def _positions(
-        self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
+        self, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, Position]:
         if not wanted:
             return {}
         found = self._ask(
-            lambda deadline: self._cluster.offsets(wanted, deadline, committed=committed)
+            lambda deadline: self._cluster.offsets(
+                wanted, deadline, isolation_level=isolation_level
+            )
         )
         return {tp: Position(at.offset, at.leader_epoch) for tp, at in found.items()}
 
@@ -165,7 +167,7 @@ class Log:
         left, each_s = self._options.lookup_retries, self._options.network.request_timeout_s
         while True:
             deadline = time.monotonic() + each_s
-            self._cluster.gives_up = deadline + left * (self._options.lookup_retry_s + each_s)
+            self._cluster.give_up_at = deadline + left * (self._options.lookup_retry_s + each_s)
             try:
                 return question(deadline)
             except (ConnectionLost, BrokerError) as cause:

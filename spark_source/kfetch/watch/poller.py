@@ -21,7 +21,7 @@ from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.watch.pace import LONG_POLL_MS, REST_S, pause_s
-from kfetch.wire.backoff import Backoff
+from kfetch.wire.retry import RetryPauses
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Poller:
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
         self._fetcher = Fetcher(broker, limits, self._network, orphan=orphan)
-        self._backoff = Backoff(self._network)
+        self._backoff = RetryPauses(self._network)
         self._refusals = 0
         self._failing = False
         self.resting = False
@@ -134,7 +134,7 @@ class Poller:
 
     def _answered(self, fetched: AcceptedReply, took_s: float) -> float:
         if self._failing:
-            self._backoff, self._failing = Backoff(self._network), False
+            self._backoff, self._failing = RetryPauses(self._network), False
             self._desk.failing(self.broker, None)
         self._refusals = 0
         moved = self._desk.replied(self.broker, fetched)
@@ -159,4 +159,4 @@ class Poller:
             log.warning("kfetch: watching %s: %s (trying again)", self.broker, cause.message)
         self._failing, self._news = True, False
         self._desk.failing(self.broker, cause)
-        return self._backoff.pause_s()
+        return self._backoff.next_pause_s()

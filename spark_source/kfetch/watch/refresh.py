@@ -17,7 +17,7 @@ from kfetch.offsets import Offsets
 from kfetch.options import NetworkOptions
 from kfetch.watch.log import Log
 from kfetch.watch.watch import Watch
-from kfetch.wire.backoff import Backoff
+from kfetch.wire.retry import RetryPauses
 
 __all__ = ["MetadataRefresh"]
 
@@ -37,7 +37,7 @@ class MetadataRefresh:
         self._glances = 0
         """Looks for growth alone since ``_view``."""
         self._retry_due = 0.0
-        self._backoff = Backoff(network)
+        self._backoff = RetryPauses(network)
         self.begun = False
         """Whether every partition has been given a position once."""
 
@@ -83,9 +83,9 @@ class MetadataRefresh:
         self.follow(view)
         self._view_due = time.monotonic() + self._network.metadata_max_age_s
         if self._watch.unsettled:
-            self._retry_due = time.monotonic() + self._backoff.pause_s()
+            self._retry_due = time.monotonic() + self._backoff.next_pause_s()
         else:
-            self._backoff = Backoff(self._network)
+            self._backoff = RetryPauses(self._network)
 
     def _place(
         self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]

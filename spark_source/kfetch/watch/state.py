@@ -24,6 +24,8 @@ from kfetch import codes
 from kfetch.errors import BrokerError
 from kfetch.model import (
     NO_TOPIC_ID,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Broker,
     ClusterView,
     FetchPosition,
@@ -33,7 +35,6 @@ from kfetch.model import (
 from kfetch.offsets import Position
 from kfetch.replies import PartitionReply
 
-READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
 
 Orders = dict[TopicPartition, FetchPosition | None]
@@ -59,7 +60,7 @@ class Watched:
 class WatchState:
     """The watched partitions; costs follow what changes, never what there is."""
 
-    def __init__(self, *, isolation_level: int = 0) -> None:
+    def __init__(self, *, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._committed = isolation_level == READ_COMMITTED
         self._watched: dict[TopicPartition, Watched] = {}
         self._topic_ids: dict[str, UUID] = {}

@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._state = WatchState(isolation_level=int(options.fetch.read_committed))
+        self._state = WatchState(isolation_level=options.fetch.isolation_level)
         self._news = threading.Condition()
         self._pollers: dict[Broker, Poller] = {}
         self._orphans: dict[int, tuple[int, int]] = {}

@@ -17,7 +17,7 @@ from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.watch import log as asking
 from kfetch.watch.driver import Driver
-from kfetch.wire import backoff, cluster
+from kfetch.wire import cluster, retry
 from tests.kfetch.watch.helpers import T0, T1, U0, query
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
@@ -155,7 +155,7 @@ def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
     """With the default options a wrong address fails a query after two minutes, the first warning
     says so, and each later one what is left of them."""
     clock = Clock()
-    for module in (asking, cluster, backoff):
+    for module in (asking, cluster, retry):
         monkeypatch.setattr(module, "time", clock)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What a fetch session promises its caller: purity, one answer per plan, cost by the changes."""
+"""The contract of a fetch session: plans are pure, each has one answer, changes set the cost."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.session import FetchSession
-from kfetch.session.values import SessionMisuse, SessionReply
+from kfetch.session.values import SessionReply, SessionUsageError
 from tests.kfetch.session.helpers import A0, A1, B0, ID_A, ID_NEW, at, exchange, good, opened
 
 
 def test_plan_is_answered_once() -> None:
-    """Accepting or rejecting a plan a second time is a bug of the caller."""
+    """Accepting or rejecting a plan a second time raises SessionUsageError."""
     session = FetchSession()
     plan = session.plan({A0: at(0)})
     session.accept(plan, good(plan, 7))
 
-    with pytest.raises(SessionMisuse, match="answered before"):
+    with pytest.raises(SessionUsageError, match="answered before"):
         session.accept(plan, good(plan, 7))
-    with pytest.raises(SessionMisuse, match="answered before"):
+    with pytest.raises(SessionUsageError, match="answered before"):
         session.reject(plan, "late")
 
 
@@ -32,7 +32,7 @@ def test_of_two_plans_one_is_answered() -> None:
     one, other = session.plan({A0: at(1)}), session.plan({A0: at(2)})
     session.accept(one, SessionReply(session_id=7))
 
-    with pytest.raises(SessionMisuse, match="another one was"):
+    with pytest.raises(SessionUsageError, match="another one was"):
         session.accept(other, SessionReply(session_id=7))
 
 
@@ -40,25 +40,25 @@ def test_plan_of_another_session_is_refused() -> None:
     """Two brokers' sessions cannot be mixed up."""
     plan = FetchSession().plan({A0: at(0)})
 
-    with pytest.raises(SessionMisuse, match="another session's"):
+    with pytest.raises(SessionUsageError, match="another session's"):
         FetchSession().accept(plan, good(plan, 7))
 
 
 @pytest.mark.parametrize(("version", "position"), [(12, at(0, ID_A)), (13, at(0))])
 def test_version_must_follow_the_plan(version: int, position: FetchPosition) -> None:
-    """Names up to Fetch v12, ids from v13 on: a reply in the other kind is a bug of the caller."""
+    """Names up to Fetch v12, ids from v13 on: the other kind raises SessionUsageError."""
     session = FetchSession()
     plan = session.plan({A0: position})
 
-    with pytest.raises(SessionMisuse, match=f"sent as v{version}"):
+    with pytest.raises(SessionUsageError, match=f"sent as v{version}"):
         session.accept(plan, replace(good(plan, 7), version=version))
 
 
 def test_two_names_for_one_topic_id_are_refused() -> None:
-    """A reply by id could not be told apart, so such a plan is a bug of the caller."""
-    with pytest.raises(SessionMisuse, match="share one topic id"):
+    """A reply by id would be ambiguous, so such a plan raises SessionUsageError."""
+    with pytest.raises(SessionUsageError, match="share one topic id"):
         FetchSession().plan({A0: at(0, ID_A), B0: at(0, ID_A)})
-    with pytest.raises(SessionMisuse, match="share one topic id"):
+    with pytest.raises(SessionUsageError, match="share one topic id"):
         opened({A0: at(0, ID_A)}).plan({B0: at(0, ID_A)})
 
 
@@ -87,7 +87,7 @@ def test_partitions_is_a_live_read_only_view() -> None:
         view[A1] = at(0)  # type: ignore[index]
 
 
-def test_repr_tells_the_story() -> None:
+def test_repr_shows_the_state() -> None:
     """The repr has state, pair, size, keys, counters that moved and the last problem."""
     session = opened({A0: at(0)})
     session.reject(session.plan({}), "timed out")
@@ -99,7 +99,7 @@ def test_repr_tells_the_story() -> None:
 
 
 class Counted(dict[TopicPartition, FetchPosition]):
-    """A dict that counts how many of its entries are looked at."""
+    """A dict that counts how many of its entries a caller reads."""
 
     touched = 0
 
@@ -134,10 +134,11 @@ class Counted(dict[TopicPartition, FetchPosition]):
 
 def counting(session: FetchSession) -> tuple[Counted, Counted]:
     """Put counting dicts into the session."""
-    held: Any = session._held
-    held.positions, held.keys = Counted(held.positions), Counted(held.keys)
-    held.positions.touched = held.keys.touched = 0
-    return held.positions, held.keys
+    partitions: Any = session._partitions
+    partitions.positions = Counted(partitions.positions)
+    partitions.keys = Counted(partitions.keys)
+    partitions.positions.touched = partitions.keys.touched = 0
+    return partitions.positions, partitions.keys
 
 
 def test_cost_follows_the_changes() -> None:

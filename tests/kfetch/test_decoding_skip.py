@@ -1,4 +1,4 @@
-"""onCorruptBatch=skip: what is left out, what is told, and where skipping would be guessing."""
+"""onCorruptBatch=skip: the skipped batches, their reports, and the cases that still fail."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pytest
 from kfetch import decoding
 from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.records import Extent, Slice, extent
-from tests.kfetch.records.build import CONTROL, T0, TP, TRANSACTIONAL, batch, record
-from tests.kfetch.records.conftest import rows_of
-from tests.kfetch.records.old import message, wrapped
+from kfetch.records.format import CONTROL, TRANSACTIONAL
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import T0, TP, batch, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 
 
 def damaged(data: bytes) -> bytes:
@@ -28,14 +29,14 @@ def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 
 def skipping(data: bytes, **more: object) -> tuple[list[int], list[str]]:
-    """The offsets that are delivered, and the faults that are told."""
-    told: list[str] = []
-    given = {"tp": TP, "start": 0, "end": 2**62, "data": memoryview(data), **more}
-    found = decoding.decode(
-        [Slice(**given)],  # type: ignore[arg-type]
-        on_corrupt=lambda error: told.append(f"{error.base_offset} {error.fault}"),
+    """Returns the offsets of the rows, and the faults that were reported."""
+    faults: list[str] = []
+    fields = {"tp": TP, "start": 0, "end": 2**62, "data": memoryview(data), **more}
+    decoded = decoding.decode(
+        [Slice(**fields)],  # type: ignore[arg-type]
+        on_corrupt=lambda error: faults.append(f"{error.base_offset} {error.fault}"),
     )
-    return ([] if found is None else [row[4] for row in rows_of(found)], told)
+    return ([] if decoded is None else [row[4] for row in rows_of(decoded)], faults)
 
 
 BAD_SECTION = batch(record(), b"\x02\0", base=2)
@@ -61,15 +62,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("data", "wanted", "faults"), CASES.values(), ids=CASES)
-def test_skip(data: bytes, wanted: list[int], faults: list[str]) -> None:
-    """A damaged batch is left out as a whole and told; every other record is delivered."""
+@pytest.mark.parametrize(("data", "expected_offsets", "faults"), CASES.values(), ids=CASES)
+def test_skip(data: bytes, expected_offsets: list[int], faults: list[str]) -> None:
+    """A damaged batch is skipped as a whole and reported; every other record is delivered."""
 
-    assert (wanted, faults) == skipping(data)
+    assert (expected_offsets, faults) == skipping(data)
 
 
-@pytest.mark.parametrize(("data", "wanted", "faults"), CASES.values(), ids=CASES)
-def test_the_default_is_to_fail(data: bytes, wanted: list[int], faults: list[str]) -> None:
+@pytest.mark.parametrize(("data", "expected_offsets", "faults"), CASES.values(), ids=CASES)
+def test_the_default_is_to_fail(
+    data: bytes, expected_offsets: list[int], faults: list[str]
+) -> None:
     """Without being asked to, nothing is skipped."""
     with pytest.raises(CorruptBatch):
         decoding.decode([Slice(tp=TP, start=0, end=2**62, data=memoryview(data))])
@@ -99,15 +102,15 @@ def test_a_sound_header_is_believed() -> None:
 
 def test_skipping_checks_crcs() -> None:
     """What is damaged is only known by its CRC, so skipping checks it, asked or not."""
-    found = []
+    errors = []
     data = sound(0) + damaged(sound(2)) + sound(4)
     decoding.decode(
         [Slice(tp=TP, start=0, end=9, data=memoryview(data))],
         check_crcs=False,
-        on_corrupt=found.append,
+        on_corrupt=errors.append,
     )
 
-    assert [2] == [error.base_offset for error in found]
+    assert [2] == [error.base_offset for error in errors]
 
 
 def test_a_sound_batch_within_an_aborted_transaction() -> None:

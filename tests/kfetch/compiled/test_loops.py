@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kfetch.model import TopicPartition
-from tests.kfetch.records.build import batch, part, record
-from tests.kfetch.records.conftest import Decode
+from tests.kfetch.decoders import Decode
+from tests.kfetch.records.batch_builder import batch, make_slice, record
 
 EDGES = [0, 1, 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 70_001]
 
@@ -16,9 +16,9 @@ EDGES = [0, 1, 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 8191, 8192, 8193, 12
 def blobs(seed: int) -> list[bytes | None]:
     """Random bytes of all those lengths, and nulls, mixed."""
     rng = random.Random(seed)
-    found = [None, *(rng.randbytes(size) for size in EDGES)]
-    rng.shuffle(found)
-    return found
+    blobs_and_none = [None, *(rng.randbytes(size) for size in EDGES)]
+    rng.shuffle(blobs_and_none)
+    return blobs_and_none
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -32,10 +32,10 @@ def test_every_length_keeps_its_bytes(decode: Decode, codec: str) -> None:
         for n, (value, key, pairs) in enumerate(zip(values, keys, headers, strict=True))
     ]
     packed = [batch(*made[at : at + 4], base=at, codec=codec) for at in range(0, len(made), 4)]
-    found = decode([part(b"".join(packed))])
+    rows = decode([make_slice(b"".join(packed))])
 
-    assert (keys, values) == ([row[0] for row in found], [row[1] for row in found])
-    assert headers == [row[-1] for row in found]
+    assert (keys, values) == ([row[0] for row in rows], [row[1] for row in rows])
+    assert headers == [row[-1] for row in rows]
 
 
 def test_topics_of_every_length(decode: Decode) -> None:
@@ -45,7 +45,9 @@ def test_topics_of_every_length(decode: Decode) -> None:
     for number, size in enumerate((1, 64, 2, 249, 65, 63, 249, 1)):
         tp = TopicPartition(chr(ord("a") + number) * size, number)
         for count in (1, 0, 100):
-            slices.append(part(data, end=count, tp=tp) if count else part(data, start=200, tp=tp))
+            slices.append(
+                make_slice(data, end=count, tp=tp) if count else make_slice(data, start=200, tp=tp)
+            )
             expected += [tp] * count
 
     assert expected == [TopicPartition(row[2], row[3]) for row in decode(slices)]

@@ -10,9 +10,10 @@ from kfetch.decoding import decode
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
 from kfetch.records import Columns
-from kfetch.records.faults import Unsure
-from kfetch.records.sections import Opener
-from tests.kfetch.records.build import CONTROL, TRANSACTIONAL, batch, part, record
+from kfetch.records.faults import UnexplainedFault
+from kfetch.records.format import CONTROL, TRANSACTIONAL
+from kfetch.records.sections import SectionReader
+from tests.kfetch.records.batch_builder import batch, make_slice, record
 
 # Where the CPU can't, batches go through ``sections``, and its tests say what happens then.
 pytestmark = pytest.mark.skipif(not crc_lanes(), reason="no carry-less multiplication here")
@@ -25,47 +26,53 @@ def test_crc_of_any_length(at_once: int) -> None:
     sizes = [*range(0, 1200, 37), 8191, 32 << 10, (64 << 10) + 5, 200_001]
     for size in sizes:
         data = batch(*[record(n, value=bytes(size // at_once)) for n in range(at_once)])
-        assert kernel.decode_slices([part(data)], columns=Columns(), check_crcs=True) is not None
+        assert (
+            kernel.decode_slices([make_slice(data)], columns=Columns(), check_crcs=True) is not None
+        )
         damaged = bytearray(data)
         damaged[-(size // 2) - 1] ^= 1 << (size % 8)
-        with pytest.raises(Unsure):
-            kernel.decode_slices([part(bytes(damaged))], columns=Columns(), check_crcs=True)
+        with pytest.raises(UnexplainedFault):
+            kernel.decode_slices([make_slice(bytes(damaged))], columns=Columns(), check_crcs=True)
 
 
 def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uncompressed v2 batches, control batches among them, and however many, never meet Python."""
-    monkeypatch.setattr(Opener, "sections", None)
+    monkeypatch.setattr(SectionReader, "sections", None)
     many = [batch(record(value=b"%d" % n), base=n) for n in range(300)]
     many[7] = batch(record(value=b"\0\0\0\0\0\1"), base=7, attributes=CONTROL | TRANSACTIONAL)
-    slices = [part(b"".join(many)), part(b""), part(b"".join(many), start=100, end=103)]
-    found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
+    slices = [
+        make_slice(b"".join(many)),
+        make_slice(b""),
+        make_slice(b"".join(many), start=100, end=103),
+    ]
+    decoded = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
-    assert found is not None
+    assert decoded is not None
     expected = [n for n in range(300) if n != 7] + [100, 101, 102]
-    assert expected == found.column("offset").to_pylist()
-    assert [b"%d" % n for n in expected] == found.column("value").to_pylist()
+    assert expected == decoded.column("offset").to_pylist()
+    assert [b"%d" % n for n in expected] == decoded.column("value").to_pylist()
 
 
 def test_what_python_opens_and_what_it_does_not_keep_their_order() -> None:
     """Slices of both kinds in one call: rows come in the order of the slices, with their topic."""
     plain, packed = batch(record(), record(1)), batch(record(), record(1), codec="zstd")
     tps = [TopicPartition(f"topic-{n % 2}", n) for n in range(200)]
-    slices = [part(packed if n % 3 == 1 else plain, tp=tp) for n, tp in enumerate(tps)]
-    found = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
+    slices = [make_slice(packed if n % 3 == 1 else plain, tp=tp) for n, tp in enumerate(tps)]
+    decoded = kernel.decode_slices(slices, columns=Columns(), check_crcs=True)
 
-    assert found is not None
+    assert decoded is not None
     expected = [tp for tp in tps for _ in range(2)]
-    topics, partitions = (found.column(name).to_pylist() for name in ("topic", "partition"))
+    topics, partitions = (decoded.column(name).to_pylist() for name in ("topic", "partition"))
     assert expected == list(map(TopicPartition, topics, partitions))
 
 
 @pytest.mark.parametrize("where", ["before the range", "control"])
 def test_batches_without_rows_are_checked_too(where: str) -> None:
-    """A damaged batch of which no row is wanted is an error from either way in."""
+    """A damaged batch without a row in range is an error, from slices and from sections."""
     attributes = CONTROL if where == "control" else 0
     data = bytearray(batch(record(value=b"\0\0\0\0\0\1"), attributes=attributes))
     data[-2] ^= 1
-    slices = [part(bytes(data) + batch(record(), base=1), start=0 if attributes else 1)]
+    slices = [make_slice(bytes(data) + batch(record(), base=1), start=0 if attributes else 1)]
 
     with pytest.raises(CorruptBatch, match="CRC"):
         kernel.decode_slices(slices, columns=Columns(), check_crcs=True)

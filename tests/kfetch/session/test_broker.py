@@ -22,9 +22,9 @@ def broker(slots: int = 1000) -> Broker:
     return made
 
 
-def full(wanted: Collection[TopicPartition] = (A0,)) -> FetchPlan:
+def full(partitions: Collection[TopicPartition] = (A0,)) -> FetchPlan:
     """A full fetch by id that asks for a session."""
-    return FetchSession().plan({tp: at(0, ID_A) for tp in wanted})
+    return FetchSession().plan({tp: at(0, ID_A) for tp in partitions})
 
 
 def parts(number: int) -> list[TopicPartition]:
@@ -90,7 +90,7 @@ def test_old_busy_session_gives_way_to_a_larger_one(size: int, gets_in: bool) ->
 
 
 def test_only_changes_come_back() -> None:
-    """A new partition is told once, then only for records, a new high watermark, or an error."""
+    """A new partition is sent once, then only for records, a new high watermark, or an error."""
     cluster = broker()
     plan = full([A0, A1])
     opened = cluster.fetch(plan)

@@ -1,4 +1,4 @@
-"""Record batches by hand, field by field, for what no client's builder would write."""
+"""Builds record batches field by field, also batches that no client writes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import crc32c
 
 from kfetch.model import TopicPartition
 from kfetch.records import Slice
+from kfetch.records.format import ATTRIBUTES_AT, PREFIX_BYTES
 
 with warnings.catch_warnings():
     # kafka-python 3.0.12 reads its schemas with importlib.resources.read_text, deprecated in 3.11.
@@ -19,16 +20,15 @@ with warnings.catch_warnings():
     from kafka.record import MemoryRecords
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
-__all__ = ["DefaultRecordBatchBuilder", "MemoryRecords", "batch", "part", "record"]
+__all__ = ["DefaultRecordBatchBuilder", "MemoryRecords", "batch", "make_slice", "record"]
 
 TP = TopicPartition("clicks", 3)
 T0 = 1_700_000_000_000
-LATE, TRANSACTIONAL, CONTROL, HORIZON = 0x08, 0x10, 0x20, 0x40
 Headers = Iterable[tuple[bytes, bytes | None]]
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, then seven bits per byte."""
+    """Returns a zigzag varint, seven bits a byte."""
     raw, out = (value << 1) ^ (value >> 63), bytearray()
     raw &= 2**64 - 1
     while raw >= 0x80:
@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 
 
 def blob(data: bytes | None) -> bytes:
-    """Bytes behind their length; -1 for null."""
+    """Returns bytes behind their length; length -1 for null."""
     return varint(-1) if data is None else varint(len(data)) + data
 
 
@@ -50,7 +50,7 @@ def record(
     time: int = 0,
     attributes: int = 0,
 ) -> bytes:
-    """One record; ``offset`` and ``time`` are the deltas."""
+    """Returns one record. ``offset`` and ``time`` are deltas."""
     listed = list(headers)
     body = bytes([attributes]) + varint(time) + varint(offset) + blob(key) + blob(value)
     body += varint(len(listed)) + b"".join(blob(k) + blob(v) for k, v in listed)
@@ -58,7 +58,7 @@ def record(
 
 
 def xerial(data: bytes, block: int = 40, version: bytes = b"\0\0\0\1\0\0\0\1") -> bytes:
-    """Snappy in blocks, as Java's snappy library frames it."""
+    """Returns snappy blocks in the frame of Java's snappy library."""
     out = b"\x82SNAPPY\x00" + version
     for at in range(0, len(data), block):
         packed = bytes(cramjam.snappy.compress_raw(data[at : at + block]))
@@ -111,17 +111,17 @@ def batch(
     length: int | None = None,
     section: bytes | None = None,
 ) -> bytes:
-    """A batch whose header says what is true, save for what is given."""
+    """Returns a batch with a true header, except for the fields that the caller sets."""
     number, pack = CODECS[codec]
     data = pack(b"".join(records)) if section is None else section
     count = len(records) if count is None else count
     last_delta = max(len(records) - 1, 0) if last_delta is None else last_delta
     rest = struct.pack(">hiqq", attributes | number, last_delta, base_time, max_time)
     rest += struct.pack(">qhii", producer, -1, -1, count) + data
-    length = len(rest) + 9 if length is None else length
+    length = len(rest) + ATTRIBUTES_AT - PREFIX_BYTES if length is None else length
     return struct.pack(">qiibI", base, length, epoch, magic, crc32c.crc32c(rest)) + rest
 
 
-def part(data: bytes, start: int = 0, end: int = 2**62, tp: TopicPartition = TP) -> Slice:
-    """A slice of everything, unless told otherwise."""
+def make_slice(data: bytes, start: int = 0, end: int = 2**62, tp: TopicPartition = TP) -> Slice:
+    """Returns a slice with every offset, unless the caller limits it."""
     return Slice(tp=tp, start=start, end=end, data=memoryview(data))

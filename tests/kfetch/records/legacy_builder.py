@@ -1,11 +1,11 @@
-"""Message sets of the formats v0 and v1 by hand, for what no builder would write."""
+"""Builds message sets of formats v0 and v1, also sets that no client writes."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 
-from tests.kfetch.records.build import CODECS, T0
+from tests.kfetch.records.batch_builder import CODECS, T0
 
 __all__ = ["message", "wrapped"]
 
@@ -20,7 +20,7 @@ def message(
     time: int = T0,
     fields: bytes | None = None,
 ) -> bytes:
-    """One message; ``fields`` stands for key and value with their lengths."""
+    """Returns one message. ``fields`` replaces key and value with their lengths."""
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time) if magic else b"")
     body += _sized(key) + _sized(value) if fields is None else fields
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
@@ -33,7 +33,7 @@ def _sized(data: bytes | None) -> bytes:
 def wrapped(
     offset: int, *inner: bytes, codec: str = "gzip", magic: int = 1, attributes: int = 0
 ) -> bytes:
-    """A compressed message around a message set."""
+    """Returns a compressed message around a message set."""
     number, pack = CODECS[codec]
     packed = pack(b"".join(inner))
     return message(offset, packed, magic=magic, attributes=attributes | number, time=T0 + 9)

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata
 from kfetch.session.session import FetchSession
-from kfetch.session.transitions import Event, Request, State
+from kfetch.session.transitions import RequestKind, SessionEvent, SessionState
 from kfetch.session.values import FetchPlan
 from tests.kfetch.session.broker import SHARDS, Broker, Response, as_held
 
@@ -35,16 +35,16 @@ class ClientAndBroker(RuleBasedStateMachine):
         slots=st.sampled_from([4 * SHARDS, SHARDS, 0]),
         topic_ids=st.sampled_from([True, True, True, False]),
         orphan=st.sampled_from([0, 55]),
-        wanted=st.integers(1, len(SPREAD)),
+        partition_count=st.integers(1, len(SPREAD)),
     )
-    def start(self, slots: int, topic_ids: bool, orphan: int, wanted: int) -> None:
+    def start(self, slots: int, topic_ids: bool, orphan: int, partition_count: int) -> None:
         self.broker = Broker(slots)
         self.client = FetchSession(topic_ids=topic_ids, orphan=orphan)
         self.topic_ids = topic_ids
         self.now_ms = 0
         self.answers = 0
         self.created = 0
-        self.wanted: dict[TopicPartition, FetchPosition] = {}
+        self.positions: dict[TopicPartition, FetchPosition] = {}
         self.changes: dict[TopicPartition, FetchPosition | None] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.flight: tuple[FetchPlan, dict[TopicPartition, FetchPosition | None]] | None = None
@@ -52,47 +52,47 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.ends_when_served: dict[TopicPartition, int] = {}
         for topic in TOPICS:
             self.recreate(topic)
-        for tp in SPREAD[:wanted]:
+        for tp in SPREAD[:partition_count]:
             self.add(tp, True)
 
-    # -- what the caller wants ------------------------------------------------------------
+    # -- what the caller reads ------------------------------------------------------------
 
     def may_use_ids(self) -> bool:
-        known = all(position.topic_id != NO_TOPIC_ID for position in self.wanted.values())
+        known = all(position.topic_id != NO_TOPIC_ID for position in self.positions.values())
         return known and self.topic_ids
 
-    def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
+    def set_position(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         self.changes[tp] = position
         if position is None:
-            self.wanted.pop(tp, None)
+            self.positions.pop(tp, None)
         else:
-            self.wanted[tp] = position
+            self.positions[tp] = position
 
     @rule(tp=tps, knows_id=st.sampled_from([True, True, True, True, False]))
     def add(self, tp: TopicPartition, knows_id: bool) -> None:
         topic_id = self.broker.topics[tp.topic] if knows_id else NO_TOPIC_ID
-        self.want(tp, FetchPosition(topic_id=topic_id, offset=0, max_bytes=100))
+        self.set_position(tp, FetchPosition(topic_id=topic_id, offset=0, max_bytes=100))
 
     @rule(tp=tps, offset=st.integers(0, 9), epoch=st.integers(-1, 2))
     def move(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        if held := self.wanted.get(tp):
-            self.want(tp, replace(held, offset=offset, leader_epoch=epoch))
+        if held := self.positions.get(tp):
+            self.set_position(tp, replace(held, offset=offset, leader_epoch=epoch))
 
     @rule(tp=tps)
     def forget(self, tp: TopicPartition) -> None:
-        self.want(tp, None)
+        self.set_position(tp, None)
 
     @rule()
     def forget_all(self) -> None:
-        for tp in list(self.wanted):
-            self.want(tp, None)
+        for tp in list(self.positions):
+            self.set_position(tp, None)
 
     @rule(topic=st.sampled_from(TOPICS))
     def follow_topic(self, topic: str) -> None:
         """The caller learns the ids of a topic that was re-created, or that it had no id of."""
         topic_id = self.broker.topics[topic]
-        for tp in [tp for tp in self.wanted if tp.topic == topic]:
-            self.want(tp, replace(self.wanted[tp], topic_id=topic_id, offset=0))
+        for tp in [tp for tp in self.positions if tp.topic == topic]:
+            self.set_position(tp, replace(self.positions[tp], topic_id=topic_id, offset=0))
 
     # -- what happens to the broker -------------------------------------------------------
 
@@ -136,7 +136,7 @@ class ClientAndBroker(RuleBasedStateMachine):
                 self.broker.cache.remove(other.id)
 
     @rule()
-    @precondition(lambda self: self.client.state is State.SESSION and self.flight is None)
+    @precondition(lambda self: self.client.state is SessionState.SESSION and self.flight is None)
     def jump_to_last_epoch(self) -> None:
         """A session of two thousand million requests is made by hand, on both sides."""
         ours = self.client.metadata
@@ -156,7 +156,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         assert plan == self.client.plan(self.changes)
         assert before == (repr(self.client), dict(self.client.partitions))
 
-        assert self.may_use_ids() is plan.uses_topic_ids or not self.wanted
+        assert self.may_use_ids() is plan.uses_topic_ids or not self.positions
 
         self.flight = plan, dict(self.changes)
         self.response = self.broker.fetch(plan, now_ms=self.now_ms, throttle_ms=throttle_ms)
@@ -165,7 +165,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         }
 
         if self.broker.served is not None:
-            assert as_held(self.wanted, plan.uses_topic_ids) == self.broker.served
+            assert as_held(self.positions, plan.uses_topic_ids) == self.broker.served
 
     @rule()
     @precondition(lambda self: self.flight is None)
@@ -173,7 +173,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         outcome = self.client.reject(self.client.plan(self.changes), "connection refused")
 
-        assert (False, Event.REJECTED) == (outcome.accepted, outcome.event)
+        assert (False, SessionEvent.REJECTED) == (outcome.accepted, outcome.event)
 
     @rule()
     @precondition(lambda self: self.flight is not None)
@@ -183,7 +183,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         self.flight = None
 
-        assert Event.REJECTED == self.client.reject(plan, OSError("reset")).event
+        assert SessionEvent.REJECTED == self.client.reject(plan, OSError("reset")).event
 
     @rule(times=st.integers(1, 3))
     @precondition(lambda self: self.flight is None)
@@ -204,7 +204,7 @@ class ClientAndBroker(RuleBasedStateMachine):
     def receive(self, twice: bool = False, stranger: bool = False) -> None:
         assert self.flight is not None
         assert self.response is not None
-        plan, given = self.flight
+        plan, planned_changes = self.flight
         reply = self.response.reply
         partitions = list(reply.partitions) * (1 + twice)
         partitions += [("never asked for", 0)] * stranger
@@ -212,49 +212,49 @@ class ClientAndBroker(RuleBasedStateMachine):
         self.answers += 1
         self.flight = None
         if outcome.accepted:
-            self.use(plan, given, set(outcome.partitions.values()))
+            self.use(plan, planned_changes, set(outcome.partitions.values()))
 
             assert set(reply.partitions) == set(outcome.partitions)
 
-        if stranger and not reply.error and plan.request is not Request.CLOSE:
-            assert Event.INVALID_REPLY == outcome.event
+        if stranger and not reply.error and plan.request is not RequestKind.CLOSE:
+            assert SessionEvent.INVALID_REPLY == outcome.event
 
     def use(
         self,
         plan: FetchPlan,
-        given: dict[TopicPartition, FetchPosition | None],
-        told: set[TopicPartition],
+        planned_changes: dict[TopicPartition, FetchPosition | None],
+        replied: set[TopicPartition],
     ) -> None:
         """What a caller does with an accepted reply."""
         assert self.response is not None
-        for tp, change in given.items():
+        for tp, change in planned_changes.items():
             if tp in self.changes and self.changes[tp] == change:
                 del self.changes[tp]
-        self.ends.update({tp: self.ends_when_served[tp] for tp in told})
+        self.ends.update({tp: self.ends_when_served[tp] for tp in replied})
         self.ends = {tp: end for tp, end in self.ends.items() if tp in self.client.partitions}
-        self.check_nothing_missed(plan, told)
+        self.check_nothing_missed(plan, replied)
 
-    def check_nothing_missed(self, plan: FetchPlan, told: set[TopicPartition]) -> None:
+    def check_nothing_missed(self, plan: FetchPlan, replied: set[TopicPartition]) -> None:
         """A partition that the broker left out has the high watermark that we know."""
         assert self.response is not None
         if self.response.reply.throttle_ms or self.broker.served is None:
             return
-        for tp in set(self.client.partitions) - told:
+        for tp in set(self.client.partitions) - replied:
             assert self.ends_when_served[tp] == self.ends.get(tp), tp
 
     @rule()
-    @precondition(lambda self: self.flight is None and self.client.state is not State.NONE)
+    @precondition(lambda self: self.flight is None and self.client.state is not SessionState.NONE)
     def close(self) -> None:
         plan = self.client.close()
         if plan is None:
-            assert State.SESSIONLESS == self.client.state
+            assert SessionState.SESSIONLESS == self.client.state
             return
         self.answers += 1
         outcome = self.client.accept(plan, self.broker.fetch(plan, now_ms=self.now_ms).reply)
-        self.changes = dict(self.wanted)
+        self.changes = dict(self.positions)
         self.ends.clear()
 
-        assert Event.CLOSED == outcome.event
+        assert SessionEvent.CLOSED == outcome.event
         assert not self.client.partitions
         assert self.broker.cache.find(plan.session_id) is None
 
@@ -265,7 +265,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         """Every answer, or its absence, is counted once."""
         stats = self.client.stats()
 
-        assert self.answers == sum(getattr(stats, event.value) for event in Event)
+        assert self.answers == sum(getattr(stats, event.value) for event in SessionEvent)
 
     @invariant()
     def never_out_of_step(self) -> None:
@@ -285,10 +285,10 @@ class ClientAndBroker(RuleBasedStateMachine):
 
     @invariant()
     def changes_survive(self) -> None:
-        """Acknowledged partitions and the caller's changes are together all that is wanted."""
+        """Acknowledged positions and the changes add up to the caller's positions."""
         together = {**self.client.partitions, **self.changes}
         if self.flight is None:
-            assert self.wanted == {tp: p for tp, p in together.items() if p is not None}
+            assert self.positions == {tp: p for tp, p in together.items() if p is not None}
 
     def teardown(self) -> None:
         """Every change is known to the broker after a few requests that nothing disturbs."""
@@ -300,17 +300,17 @@ class ClientAndBroker(RuleBasedStateMachine):
             self.send()
             self.receive()
 
-        assert self.wanted == self.client.partitions
-        assert self.broker.served is None or as_held(self.wanted, self.keyed()) == (
+        assert self.positions == self.client.partitions
+        assert self.broker.served is None or as_held(self.positions, self.keyed()) == (
             self.broker.served
         )
-        assert not self.broker.slots or not self.wanted or self.settled()
+        assert not self.broker.slots or not self.positions or self.settled()
 
     def keyed(self) -> bool:
         return self.client.plan({}).uses_topic_ids
 
     def settled(self) -> bool:
-        return self.client.state in (State.SESSION, State.SESSIONLESS)
+        return self.client.state in (SessionState.SESSION, SessionState.SESSIONLESS)
 
 
 TestClientAndBroker = ClientAndBroker.TestCase

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.session.backoff import Backoff
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata, next_epoch
 from kfetch.session.session import FetchSession
-from kfetch.session.transitions import Event, State
+from kfetch.session.transitions import SessionEvent, SessionState
 from kfetch.session.values import SessionReply
 from tests.kfetch.session.helpers import (
     A0,
@@ -42,7 +41,7 @@ def test_first_plan_is_full_and_in_order() -> None:
 
 
 def test_incremental_plan_names_only_what_changed() -> None:
-    """An altered and a new partition are sent, one given up is forgotten, the rest is implied."""
+    """An altered and a new partition are sent, a removed one is forgotten, the rest is implied."""
     session = opened({A0: at(0, ID_A), A1: at(0, ID_A), B0: at(0, ID_B)})
     plan = session.plan({B1: at(0, ID_B), A1: None, A0: at(5, ID_A)})
 
@@ -104,7 +103,7 @@ def test_old_id_in_a_reply_is_a_stranger_after_replacement() -> None:
     plan = session.plan({A0: at(0, ID_NEW)})
     outcome = session.accept(plan, SessionReply(session_id=7, partitions=[(ID_A, 0)]))
 
-    assert Event.INVALID_REPLY == outcome.event
+    assert SessionEvent.INVALID_REPLY == outcome.event
 
 
 def test_one_partition_of_a_topic_may_be_replaced_alone() -> None:
@@ -176,7 +175,7 @@ def test_last_partition_is_forgotten_in_the_sessions_own_keys() -> None:
     assert (False, False, (7, 1)) == (plan.full, plan.uses_topic_ids, pair(plan))
     outcome = session.accept(plan, SessionReply())
 
-    assert (True, Event.CLOSED_BY_BROKER) == (outcome.accepted, outcome.event)
+    assert (True, SessionEvent.CLOSED_BY_BROKER) == (outcome.accepted, outcome.event)
     assert ({}, (0, 0)) == (session.partitions, where(session))
 
 
@@ -197,7 +196,7 @@ def test_close_and_use_again() -> None:
     assert plan is not None
     assert ((7, -1), {}) == (pair(plan), plan.send)
     assert {A0: at(0)} == session.partitions
-    assert Event.CLOSED == session.accept(plan, SessionReply()).event
+    assert SessionEvent.CLOSED == session.accept(plan, SessionReply()).event
     assert None is session.close()
     assert (0, 0) == pair(session.plan({B0: at(0)}))
 
@@ -240,12 +239,12 @@ def test_lost_reply_replaces_the_session() -> None:
     session = opened({A0: at(0)})
     outcome = session.reject(session.plan({A0: at(1)}), OSError("connection reset"))
 
-    assert (False, Event.REJECTED, "connection reset") == (
+    assert (False, SessionEvent.REJECTED, "connection reset") == (
         outcome.accepted,
         outcome.event,
         outcome.problem,
     )
-    assert State.DOUBT == session.state
+    assert SessionState.DOUBT == session.state
     assert ((7, 0), {A0: at(1)}) == (
         pair(session.plan({A0: at(1)})),
         session.plan({A0: at(1)}).send,
@@ -257,7 +256,7 @@ def test_throttled_full_reply_is_no_refusal() -> None:
     session = FetchSession()
     outcome = session.accept(session.plan({A0: at(0)}), SessionReply(throttle_ms=9))
 
-    assert (False, Event.THROTTLED_FULL) == (outcome.accepted, outcome.event)
+    assert (False, SessionEvent.THROTTLED_FULL) == (outcome.accepted, outcome.event)
     assert (0, 0) == pair(session.plan({A0: at(0)}))
 
 
@@ -266,7 +265,7 @@ def test_throttled_full_reply_with_partitions_counts() -> None:
     session = FetchSession()
     plan = session.plan({A0: at(0)})
 
-    assert Event.OPENED == session.accept(plan, good(plan, 7, throttle_ms=9)).event
+    assert SessionEvent.OPENED == session.accept(plan, good(plan, 7, throttle_ms=9)).event
 
 
 def test_throttled_incremental_reply_counts() -> None:
@@ -275,7 +274,7 @@ def test_throttled_incremental_reply_counts() -> None:
     reply = SessionReply(session_id=7, throttle_ms=9)
     outcome = session.accept(session.plan({A0: at(5)}), reply)
 
-    assert (Event.CONTINUED, (7, 2)) == (outcome.event, where(session))
+    assert (SessionEvent.CONTINUED, (7, 2)) == (outcome.event, where(session))
     assert {A0: at(5)} == session.partitions
 
 
@@ -301,12 +300,12 @@ def test_omitted_partition_makes_a_full_reply_invalid() -> None:
     plan = session.plan({A0: at(0), A1: at(0)})
     outcome = session.accept(plan, SessionReply(session_id=7, partitions=[A0]))
 
-    assert Event.INVALID_REPLY == outcome.event
+    assert SessionEvent.INVALID_REPLY == outcome.event
     assert "the reply's partitions are not those asked for (omitted: a-1)" == outcome.problem
 
 
 def test_strange_partitions_and_ids_make_a_reply_invalid() -> None:
-    """A partition that was not asked for, or a topic id never heard of, is told as such."""
+    """A partition that was not asked for, or a topic id never heard of, is named in the problem."""
     session = opened({A0: at(0, ID_A)})
     reply = SessionReply(session_id=7, partitions=[(ID_A, 0), (ID_A, 1), (ID_B, 0)])
     outcome = session.accept(session.plan({}), reply)
@@ -337,14 +336,14 @@ def test_partition_twice_in_a_reply_is_one() -> None:
     plan = session.plan({A0: at(0, ID_A)})
     outcome = session.accept(plan, good(plan, 7, more=[(ID_A, 0)]))
 
-    assert (Event.OPENED, {(ID_A, 0): A0}) == (outcome.event, outcome.partitions)
+    assert (SessionEvent.OPENED, {(ID_A, 0): A0}) == (outcome.event, outcome.partitions)
 
 
 def test_negative_session_id_is_none() -> None:
-    """No broker hands out an id below 0: taken as no session."""
+    """An id below 0 counts as no session: no broker uses one."""
     session = FetchSession()
 
-    assert Event.REFUSED == exchange(session, {A0: at(0)}, session_id=-5).event
+    assert SessionEvent.REFUSED == exchange(session, {A0: at(0)}, session_id=-5).event
 
 
 def test_refused_session_is_asked_for_with_back_off() -> None:
@@ -359,14 +358,6 @@ def test_refused_session_is_asked_for_with_back_off() -> None:
     waits = [after - before - 1 for before, after in pairwise(asked)]
     assert [1, 2, 4, 8, 16, 32, 64, 64] == waits
     assert (9, sum(waits)) == (session.stats().refused, session.stats().sessionless)
-
-
-def test_back_off_is_forgiven_by_a_session() -> None:
-    """Once a session is opened the next refusal starts the back-off from 1 again."""
-    patience = Backoff().refused().refused().refused()
-
-    assert 4 == patience.wait_fetches
-    assert Backoff().refused() == patience.opened().refused()
 
 
 def test_lost_sessionless_fetch_does_not_shorten_the_wait() -> None:

@@ -1,4 +1,4 @@
-"""The door: the schema, and the switch between the decoders."""
+"""The choice between the decoders, and the promises of ``decode``."""
 
 from __future__ import annotations
 
@@ -7,53 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from kfetch import compiled, decoding, records
-from kfetch.compiled import layout, native
+from kfetch.compiled import native
 from kfetch.errors import KfetchError
-from kfetch.records.faults import Fault
-from tests.kfetch.records.build import T0, batch, part, record
-from tests.kfetch.records.conftest import rows_of
-
-HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
-SPARK = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-)
-
-
-def test_schema_is_sparks() -> None:
-    """The Arrow schema is what pyspark makes of the Kafka source's schema."""
-
-    assert to_arrow_schema(SPARK, timezone="UTC").equals(records.SCHEMA, check_metadata=True)
-
-
-def test_schema_with_headers_is_sparks() -> None:
-    """The same with ``includeHeaders=true``."""
-    spark = StructType([*SPARK, StructField("headers", HEADERS)])
-
-    expected = to_arrow_schema(spark, timezone="UTC")
-    assert expected.equals(records.SCHEMA_WITH_HEADERS, check_metadata=True)
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import T0, batch, make_slice, record
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -63,16 +22,23 @@ def test_decode_uses_the_chosen_decoder(
 ) -> None:
     """``decode`` is the decoder that IMPLEMENTATION names."""
     monkeypatch.setattr(decoding, "IMPLEMENTATION", name)
-    found = decoding.decode([part(batch(record()))], columns=records.Columns(headers=headers))
+    decoded = decoding.decode(
+        [make_slice(batch(record()))], columns=records.Columns(headers=headers)
+    )
 
-    assert found is not None
-    assert rows_of(found) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
+    assert decoded is not None
+    assert rows_of(decoded) == [(None, b"v", "clicks", 3, 0, T0 * 1000, 0, None)]
 
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_no_rows_no_batch(headers: bool) -> None:
-    """No row at all is None, not an empty batch: without slices, bytes, or wanted offsets."""
-    nothing = [[], [part(b"")], [part(batch(record()), start=1)], [part(batch(record()), end=0)]]
+    """No row at all is None, not an empty batch: without slices, bytes, or offsets in range."""
+    nothing = [
+        [],
+        [make_slice(b"")],
+        [make_slice(batch(record()), start=1)],
+        [make_slice(batch(record()), end=0)],
+    ]
 
     assert [
         decoding.decode(slices, columns=records.Columns(headers=headers)) for slices in nothing
@@ -82,11 +48,11 @@ def test_no_rows_no_batch(headers: bool) -> None:
 def test_result_owns_its_bytes() -> None:
     """The reply's buffer may be used again as soon as ``decode`` has returned."""
     data = bytearray(batch(record(value=b"hello", headers=[(b"k", b"v")])))
-    found = decoding.decode([part(data)], columns=records.Columns(headers=True))
+    decoded = decoding.decode([make_slice(data)], columns=records.Columns(headers=True))
     data[:] = bytes(len(data))
 
-    assert found is not None
-    assert rows_of(found) == [(None, b"hello", "clicks", 3, 0, T0 * 1000, 0, [("k", b"v")])]
+    assert decoded is not None
+    assert rows_of(decoded) == [(None, b"hello", "clicks", 3, 0, T0 * 1000, 0, [("k", b"v")])]
 
 
 def _python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -131,10 +97,3 @@ def test_no_silent_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     with pytest.raises(KfetchError, match="KFETCH_RECORDS=reference"):
         decoding.decoder("kernel")
-
-
-def test_loops_repeat_the_fault_numbers() -> None:
-    """The constants that the loops are compiled with are Fault's."""
-    expected = {fault.name: fault.value for fault in Fault if fault <= Fault.TIMESTAMP}
-
-    assert expected == {name: getattr(layout, name) for name in expected}

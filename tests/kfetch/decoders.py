@@ -1,4 +1,4 @@
-"""Every test that asks for ``decode`` runs over both decoders."""
+"""Both record decoders as functions from slices to rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from kfetch import decoding, records
 from kfetch.compiled import kernel
@@ -17,13 +16,8 @@ Rows = list[tuple[Any, ...]]
 Decode = Callable[..., Rows]
 
 
-def pytest_report_header() -> str:
-    """Say which decoder ``decode`` itself would use."""
-    return f"records: {decoding.IMPLEMENTATION}"
-
-
 def rows_of(batch: pa.RecordBatch) -> Rows:
-    """The rows as tuples; timestamps as microseconds, headers as pairs."""
+    """Returns the rows as tuples; timestamps as microseconds, headers as pairs."""
     times = batch.column("timestamp").cast(pa.int64()).to_pylist()
     batch = batch.drop_columns(["timestamp"])
     rows = []
@@ -36,23 +30,25 @@ def rows_of(batch: pa.RecordBatch) -> Rows:
 
 
 def decode_with(name: str) -> Decode:
-    """Slices to rows with one of the decoders; the batch itself is checked on the way.
+    """Returns a function that decodes slices with one decoder and checks the batch.
 
-    The kernel by both of its ways: from slices, and from sections, which tells what is wrong.
+    It uses the kernel in both ways, from slices and from sections, and compares the two.
     """
-    decoder = decoding.decoder(name)
+    decode_sections = decoding.decoder(name)
 
-    def both(slices: Sequence[Slice], columns: Columns, check_crcs: bool) -> pa.RecordBatch | None:
-        found = sections(slices, check_crcs=check_crcs)
-        batch = decoder(found, columns=columns) if found else None
+    def decode_to_batch(
+        slices: Sequence[Slice], columns: Columns, check_crcs: bool
+    ) -> pa.RecordBatch | None:
+        in_range = sections(slices, check_crcs=check_crcs)
+        batch = decode_sections(in_range, columns=columns) if in_range else None
         if name == "kernel":
-            straight = kernel.decode_slices(slices, columns=columns, check_crcs=check_crcs)
-            assert batch == straight
+            from_slices = kernel.decode_slices(slices, columns=columns, check_crcs=check_crcs)
+            assert batch == from_slices
         return batch
 
     def decode(slices: Sequence[Slice], headers: bool = True, check_crcs: bool = True) -> Rows:
         columns = Columns(headers=headers)
-        batch = both(slices, columns, check_crcs)
+        batch = decode_to_batch(slices, columns, check_crcs)
         if batch is None:
             return []
         batch.validate(full=True)
@@ -61,9 +57,3 @@ def decode_with(name: str) -> Decode:
         return rows_of(batch)
 
     return decode
-
-
-@pytest.fixture(scope="session", params=["reference", "kernel"])
-def decode(request: pytest.FixtureRequest) -> Decode:
-    """A decoder that yields rows."""
-    return decode_with(request.param)
