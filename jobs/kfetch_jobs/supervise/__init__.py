@@ -5,6 +5,7 @@ rules.py            the rules for the state machine, and cron times: pure
 job_rules.py        the rules from a job's file
 store.py            states, runs and orders, in SQLite
 processes.py        the processes of a run
+run_process.py      the process of a recorded run, and its exit report
 supervisor.py       the loop around them
 supervisor_lock.py  one supervisor per storage
 supervisor_log.py   the supervisor's log

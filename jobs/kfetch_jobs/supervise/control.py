@@ -20,10 +20,10 @@ from kfetch_jobs.kafka.process import find
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.run_process import exit_report_file, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import supervisor_alive
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
-from kfetch_jobs.supervise.supervisor import exit_report_file, run_process
 from kfetch_jobs.supervise.supervisor_lock import lock_file
 from kfetch_jobs.util.files import try_lock
 

@@ -32,13 +32,14 @@ from kfetch_jobs.run.pulse import pulse_path, read_pulse
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark, launch
+from kfetch_jobs.supervise.processes import RunProcess, launch
 from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Command", "Supervisor", "exit_report_file", "run_process"]
+__all__ = ["Command", "Supervisor"]
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
@@ -47,9 +48,6 @@ _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
 """The next run reads the job's file anew. So the reply to these orders lists its mistakes."""
-_NO_PID = 0
-"""No process of a user has this number."""
-
 Command = Callable[[str, Path], Sequence[str]]
 """Returns the command for a run, from the job's name and the path of its exit report."""
 
@@ -274,7 +272,7 @@ class Supervisor:
                 self._command(job.name, report_file),
                 log=job.directory / "run.log",
                 directory=self._project.path.parent,
-                mark=_mark(self._project.storage, run),
+                mark=run_mark(self._project.storage, run),
                 environ=os.environ,
             )
         except OSError as cause:
@@ -360,24 +358,6 @@ def _kind_and_sentence(supervised: _Supervised, report: ExitReport) -> tuple[Exi
     if supervised.killed:
         return ExitKind.KILLED, "it was told to end, and did not end in time"
     return ExitKind.STOPPED, "it was told to end before its query had begun"
-
-
-def _mark(storage: Path, run: int) -> str:
-    return f"{storage}#{run}"
-
-
-def exit_report_file(storage: Path, job: str, run: int) -> Path:
-    """Return the path of a run's exit report."""
-    return storage / job / f"ending-{run}.json"
-
-
-def run_process(storage: Path, run: Run) -> RunProcess:
-    """Return the process of a run, alive or not."""
-    mark = _mark(storage, run.id)
-    if run.pid is None or run.process_started_s is None:
-        # Its supervisor died before the start of the process, or before it recorded the pid.
-        return find_by_mark(mark) or adopt(_NO_PID, 0.0, mark)
-    return adopt(run.pid, run.process_started_s, mark)
 
 
 def _silent_s(supervised: _Supervised, now: float) -> float:
