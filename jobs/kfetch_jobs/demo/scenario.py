@@ -30,7 +30,7 @@ from kfetch_jobs.demo.summary import Kill, Summary
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
 
 __all__ = ["play"]
 
@@ -141,7 +141,7 @@ class _Stage:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read(progress.file_of(self.job.directory))
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -169,7 +169,7 @@ class _Stage:
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count, and draw."""
         counts = count(self.job, self.place, produced=self._produced(), in_log=in_log)
-        batches = progress.read(progress.file_of(self.job.directory))
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
         title = (
             f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "

@@ -156,7 +156,7 @@ def _limit(value: int) -> str:
 
 def jobs(project: Project) -> Finding:
     """Whether the files of the project's jobs are right."""
-    found, mistakes = project.checked()
+    found, mistakes = project.jobs_and_mistakes()
     if not mistakes:
         return Finding(state=State.OK, what="jobs", told=f"{len(found)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""

@@ -12,11 +12,12 @@ from kfetch.admin.sources import SourceState
 from kfetch.admin.values import Position, SourceOptions, Subscription, parse_options
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch_jobs.checkpoints import files as checkpoints
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
 
@@ -94,7 +95,7 @@ class JobStanding:
 
 def of(job: Job, now: float) -> JobStanding:
     """Look at one job. Raises JobsError: the checkpoint can't be read, brokers not be reached."""
-    checkpoint = checkpoints.of(job)
+    checkpoint = checkpoints.job_checkpoint(job)
     places = matched(job, checkpoint)
     standings = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
     behind = sum(source.kafka.behind for source in standings)
@@ -102,7 +103,9 @@ def of(job: Job, now: float) -> JobStanding:
         name=job.name,
         checkpoint=checkpoint,
         sources=standings,
-        waited_s=waited_s(progress.last(progress.file_of(job.directory)), checkpoint, behind, now),
+        waited_s=waited_s(
+            progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
+        ),
     )
 
 
@@ -174,9 +177,7 @@ def _named(job: Job, view: str) -> str:
     return f"source {view} ({', '.join(source.values())})"
 
 
-def waited_s(
-    batch: progress.Batch | None, checkpoint: Checkpoint, behind: int, now: float
-) -> float | None:
+def waited_s(batch: Batch | None, checkpoint: Checkpoint, behind: int, now: float) -> float | None:
     """For so long at least the next offset has been waiting, as the last micro-batch's progress
     proves: what was waiting after it waits still, if no other was committed since."""
     if behind == 0:

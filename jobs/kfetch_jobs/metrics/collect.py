@@ -20,9 +20,10 @@ from kfetch_jobs.metrics.batches import Batches
 from kfetch_jobs.metrics.fetches import Fetches
 from kfetch_jobs.metrics.runs import Runs
 from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.supervise.machine import Phase
+from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.view import JobView, Overview, overview
 
 __all__ = ["Look", "Taken"]
 
@@ -49,7 +50,7 @@ class Look:
         self._project = project
         self._stepped_s = stepped_s
         self._errors = dict.fromkeys(_PARTS, 0)
-        self._overview: Overview | None = None
+        self._overview: ProjectStatus | None = None
         self._batches = Batches(project.storage)
         self._fetches = Fetches()
         with Store.of(project.storage) as store:
@@ -61,7 +62,7 @@ class Look:
         """Look at every part."""
         sheet, now, began = Sheet(), time.time(), time.monotonic()
         with self._part("jobs"), Store.of(self._project.storage) as store:
-            self._overview = overview(self._project, store, now)
+            self._overview = read_status(self._project, store, now)
         with self._part("runs"), Store.of(self._project.storage) as store:
             self._runs.look(store)
         with self._part("batches"):
@@ -98,7 +99,7 @@ class Look:
             sheet.put("kfetch_metrics_collection_errors_total", number, part=part)
 
 
-def _tell(sheet: Sheet, job: JobView) -> None:
+def _tell(sheet: Sheet, job: JobStatus) -> None:
     """What the read model knows of a job."""
     name = job.name
     sheet.put("kfetch_job_enabled", job.enabled, job_name=name)

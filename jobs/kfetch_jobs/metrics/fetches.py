@@ -22,7 +22,7 @@ from kfetch.admin.agents import Status
 from kfetch.errors import DataLoss
 from kfetch_jobs.metrics.growth import Growth
 from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.supervise.status import JobStatus
 
 __all__ = ["Fetches"]
 
@@ -70,7 +70,7 @@ class Fetches:
         self._growth.begin()
         self._losses.begin()
 
-    def look(self, jobs: Sequence[JobView]) -> None:
+    def look(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read the files that have changed."""
         self._agents = agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S)
         for job in jobs:
@@ -82,7 +82,7 @@ class Fetches:
                 self._read(job.name, Path(directory), seen)
         self._changed = seen
 
-    def _see_agents(self, job: JobView) -> None:
+    def _see_agents(self, job: JobStatus) -> None:
         for status in self._agents:
             for query in status.queries:
                 if job.query and query.stream == job.query:
@@ -109,7 +109,7 @@ class Fetches:
                         yield path, told
             seen[key] = changed
 
-    def tell(self, sheet: Sheet, job: JobView) -> None:
+    def tell(self, sheet: Sheet, job: JobStatus) -> None:
         """The samples of one job; what its driver cost only where files tell it."""
         for reader in _READERS[: 2 if job.statistics else 1]:
             sums = self._growth.sums(f"{job.name} {reader}")
@@ -121,7 +121,7 @@ class Fetches:
                 sheet.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
         self._tell_agents(sheet, job)
 
-    def _tell_agents(self, sheet: Sheet, job: JobView) -> None:
+    def _tell_agents(self, sheet: Sheet, job: JobStatus) -> None:
         ours = [
             status
             for status in self._agents
@@ -138,7 +138,7 @@ class Fetches:
         _tell_sessions(sheet, job, ours)
 
 
-def _tell_sessions(sheet: Sheet, job: JobView, statuses: Sequence[Status]) -> None:
+def _tell_sessions(sheet: Sheet, job: JobStatus, statuses: Sequence[Status]) -> None:
     held: Counter[tuple[str, str]] = Counter()
     partitions: Counter[str] = Counter()
     for status in statuses:

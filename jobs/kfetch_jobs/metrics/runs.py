@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.store import Run, Store
 
 __all__ = ["Runs"]
@@ -23,7 +23,7 @@ class Runs:
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._begins: Counter[str] = Counter()
-        self._ends: Counter[tuple[str, Kind]] = Counter()
+        self._ends: Counter[tuple[str, ExitKind]] = Counter()
         self.look(store)
         self._begins.clear()
         self._ends.clear()
@@ -50,5 +50,5 @@ class Runs:
     def tell(self, sheet: Sheet, job: str) -> None:
         """The samples of one job. Kinds that have not happened are 0, so that rises are seen."""
         sheet.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
-        for kind in Kind:
+        for kind in ExitKind:
             sheet.put("kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind)

@@ -29,9 +29,9 @@ def init(
       kfetch broker start --port 9092
       kfetch up
     """
-    from kfetch_jobs.config.starter import make
+    from kfetch_jobs.config.starter import create_project
 
-    written = make(directory)
+    written = create_project(directory)
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written]}))
         return
@@ -52,14 +52,17 @@ def validate(
     Example: in continuous integration, with made-up secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
+    from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
 
     names, warnings = list[str](), list[str]()
     try:
         found = project_of(project, environment)
         names = found.jobs()
-        jobs, mistakes = found.checked()
-        warnings = list(dict.fromkeys(told for job in jobs.values() for told in job.warnings()))
+        jobs, mistakes = found.jobs_and_mistakes()
+        warnings = list(
+            dict.fromkeys(warning for job in jobs.values() for warning in option_warnings(job))
+        )
     except ConfigError as error:
         mistakes = [*error.mistakes]
     if as_json:

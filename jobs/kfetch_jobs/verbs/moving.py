@@ -19,11 +19,11 @@ from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
-    from kfetch_jobs.offsets.act import Done
-    from kfetch_jobs.offsets.back import Undoing
+    from kfetch_jobs.offsets.execution import MoveResult
     from kfetch_jobs.offsets.moves import Move, Verb
-    from kfetch_jobs.offsets.plan import Plan
+    from kfetch_jobs.offsets.plan import MovePlan
     from kfetch_jobs.offsets.target import Target
+    from kfetch_jobs.offsets.undo import UndoPlan
 
 __all__ = ["add"]
 
@@ -190,18 +190,18 @@ def _target(
 def _move(
     asked: _Asked, project: Path | None, environment: str | None, every: bool, as_json: bool
 ) -> None:
-    from kfetch_jobs.offsets.act import at_rest, execute
-    from kfetch_jobs.offsets.moves import Choice, Verb
-    from kfetch_jobs.offsets.neighbours import neighbours
-    from kfetch_jobs.offsets.plan import planned
+    from kfetch_jobs.offsets.execution import execute, jobs_at_rest
+    from kfetch_jobs.offsets.moves import TopicChoice, Verb
+    from kfetch_jobs.offsets.plan import plan_move
+    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
 
     found = project_of(project, environment)
     job = found.job(asked.job)
-    choices = [Choice.of(text) for text in asked.topics]
-    done: Done | None = None
-    others = neighbours(found, job) if asked.verb is Verb.REPLAY else []
-    with at_rest(found, job, *others) if asked.execute else nullcontext():
-        plan = planned(job, asked.verb, asked.target, choices)
+    choices = [TopicChoice.of(text) for text in asked.topics]
+    done: MoveResult | None = None
+    others = jobs_on_same_tables(found, job) if asked.verb is Verb.REPLAY else []
+    with jobs_at_rest(found, job, *others) if asked.execute else nullcontext():
+        plan = plan_move(job, asked.verb, asked.target, choices)
         if not as_json:
             _show(plan, every)
             _show_others(others)
@@ -221,7 +221,7 @@ def _move(
         _show_done(plan, done)
 
 
-def _show(plan: Plan, every: bool) -> None:
+def _show(plan: MovePlan, every: bool) -> None:
     from kfetch_jobs.offsets.moves import Verb
 
     typer.echo(f"{plan.job}: {plan.verb} to {plan.target}")
@@ -274,7 +274,7 @@ def _table(moves: Sequence[Move]) -> None:
         table(("  partition", "from", "to", "again", "skipped", ""), rows)
 
 
-def _show_done(plan: Plan, done: Done) -> None:
+def _show_done(plan: MovePlan, done: MoveResult) -> None:
     for name, rows in done.deleted.items():
         typer.echo(f"deleted {counted(rows, 'row')} from {name}")
     typer.echo(
@@ -283,7 +283,7 @@ def _show_done(plan: Plan, done: Done) -> None:
     )
 
 
-def _json(plan: Plan, done: Done | None, others: Sequence[Job]) -> dict[str, Any]:
+def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dict[str, Any]:
     pending = plan.checkpoint.planned.number if plan.checkpoint.planned else None
     return {
         "job": plan.job,
@@ -331,34 +331,34 @@ def undo(
     Example:
       kfetch offsets undo clicks --execute
     """
-    from kfetch_jobs.offsets import back
-    from kfetch_jobs.offsets.act import at_rest
-    from kfetch_jobs.offsets.neighbours import neighbours
+    from kfetch_jobs.offsets import undo
+    from kfetch_jobs.offsets.execution import jobs_at_rest
+    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
 
     found = project_of(project, environment)
     the_job = found.job(job)
-    others = neighbours(found, the_job) if back.undoing(the_job).rewrites else []
-    with at_rest(found, the_job, *others) if execute else nullcontext():
-        plan = back.undoing(the_job)
+    others = jobs_on_same_tables(found, the_job) if undo.plan_undo(the_job).rewrites else []
+    with jobs_at_rest(found, the_job, *others) if execute else nullcontext():
+        plan = undo.plan_undo(the_job)
         if not as_json:
             _show_undoing(plan, partitions)
             _show_others(others)
         if execute:
-            back.undo(found, the_job, plan)
+            undo.undo(found, the_job, plan)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
         typer.echo("done" if execute else "nothing was changed: --execute does it")
 
 
-def _show_undoing(plan: Undoing, every: bool) -> None:
+def _show_undoing(plan: UndoPlan, every: bool) -> None:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
         typer.echo("  the job has run since: it goes on where it stood then")
     for each in plan.backup.tables:
         typer.echo(f"  {each.name} goes back to version {each.version}; what came later is gone")
-    for tp in plan.kept[: None if every else _LINES_MAX]:
+    for tp in plan.new_partitions[: None if every else _LINES_MAX]:
         typer.echo(f"  {tp} has come since: it stays where it is")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
     shown = rows if every else rows[:_LINES_MAX]
@@ -367,11 +367,11 @@ def _show_undoing(plan: Undoing, every: bool) -> None:
     _show_rest(len(rows) - len(shown))
 
 
-def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:
+def _changed(plan: UndoPlan) -> list[tuple[Any, int | None, int]]:
     return [each for each in plan.positions() if each[1] != each[2]]
 
 
-def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
+def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
     return {
         "job": plan.job,
         "undoes": plan.backup.verb,
@@ -380,7 +380,7 @@ def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[
         "exact": plan.exact,
         "tables": {each.name: each.version for each in plan.backup.tables},
         "shared_with": [other.name for other in others],
-        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.kept],
+        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.new_partitions],
         "partitions": [
             {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
             for tp, here, there in plan.positions()

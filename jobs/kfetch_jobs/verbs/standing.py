@@ -15,7 +15,7 @@ from kfetch_jobs.verbs.text import ago, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch.admin.sources import PartitionState
-    from kfetch_jobs.checkpoints.files import Checkpoint
+    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
     from kfetch_jobs.config import Job
     from kfetch_jobs.looks.job import JobStanding, SourceStanding
 
@@ -48,6 +48,7 @@ def plan(
     Example: before a job's first run
       kfetch plan clicks
     """
+    from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.looks import job as looks
 
     found = project_of(project, environment).job(job)
@@ -56,7 +57,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(_plan_json(found, stands, schema)))
     else:
-        warn(found.warnings())
+        warn(option_warnings(found))
         _show_plan(found, stands, schema)
     raise typer.Exit(0 if stands.fits and not stands.missing and not stands.leaderless else 1)
 
@@ -147,11 +148,13 @@ def _partition_row(each: PartitionState) -> tuple[str, ...]:
 
 
 def _plan_json(job: Job, stands: JobStanding, schema: str | None) -> dict[str, Any]:
+    from kfetch_jobs.config.source_options import option_warnings
+
     return _job_json(stands) | {
         "target": str(job.target),
         "trigger": str(job.file.trigger),
         "columns": schema,
-        "warnings": job.warnings(),
+        "warnings": option_warnings(job),
         "sources": [_source_json(source) for source in stands.sources],
     }
 

@@ -17,7 +17,7 @@ from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
 __all__ = ["add"]
 
@@ -79,20 +79,20 @@ def up(
     if detach:
         _detach(found, environment, listen)
         return
-    from kfetch_jobs.supervise.lock import office
     from kfetch_jobs.supervise.supervisor import Supervisor
-    from kfetch_jobs.util.redact import words
+    from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+    from kfetch_jobs.util.redact import redacted_output
     from kfetch_jobs.web.serve import listening, serving
     from kfetch_jobs.web.where import leave
 
     with (
-        words(found.redacted),
+        redacted_output(found.redacted),
         _log(found, as_json, quiet),
         _signals() as (stop, hurry),
-        office(found.storage),  # before the address: that is the running supervisor's
+        hold_supervisor_lock(found.storage),  # before the address: that is the running supervisor's
         listening(listen) as (bound, token, closed),
-        Supervisor.take(found) as supervisor,
-        serving(found, bound, token, lambda: supervisor.stepped_s) as address,
+        Supervisor.start(found) as supervisor,
+        serving(found, bound, token, lambda: supervisor.last_tick_s) as address,
     ):
         leave(found.storage, address, token=bool(token), closed=closed)
         supervisor.run(stop, hurry)
@@ -131,11 +131,11 @@ def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
 
 @contextmanager
 def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
-    from kfetch_jobs.supervise.log import handlers
+    from kfetch_jobs.supervise.supervisor_log import log_handlers
 
     logger = logging.getLogger("kfetch_jobs")
     logger.setLevel(logging.INFO)
-    made = handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
+    made = log_handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
     for handler in made:
         logger.addHandler(handler)
     try:
@@ -159,7 +159,7 @@ def down(
     Example: what is left after a kill -9 of the supervisor, at once
       kfetch down --now
     """
-    from kfetch_jobs.supervise.control import down as end
+    from kfetch_jobs.supervise.control import shut_down as end
     from kfetch_jobs.supervise.store import Store
 
     found = project_of(project, environment)
@@ -189,7 +189,7 @@ def start(
     Example: an hourly job, now
       kfetch start hourly
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _ask(project, environment, jobs, Order.START, as_json)
 
@@ -209,7 +209,7 @@ def stop(
     Example: two jobs
       kfetch stop clicks orders
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _ask(project, environment, jobs, Order.STOP, as_json, timeout)
 
@@ -229,7 +229,7 @@ def restart(
     Example: after a change of jobs/clicks.yml
       kfetch restart clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _ask(project, environment, jobs, Order.RESTART, as_json, timeout)
 
@@ -249,7 +249,7 @@ def pause(
     Example: while a table is being repaired
       kfetch pause clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _ask(project, environment, jobs, Order.PAUSE, as_json, timeout)
 
@@ -268,7 +268,7 @@ def resume(
     Example:
       kfetch resume clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _ask(project, environment, jobs, Order.RESUME, as_json)
 
@@ -281,15 +281,15 @@ def _ask(
     as_json: bool,
     timeout_s: float = _ENDED_WITHIN_S,
 ) -> None:
-    from kfetch_jobs.supervise.control import ask, wait
+    from kfetch_jobs.supervise.control import give_order, wait_until_done
     from kfetch_jobs.supervise.store import Store
 
     found = project_of(project, environment)
     with Store.of(found.storage) as store:
-        told = ask(found, store, jobs, order)
+        told = give_order(found, store, jobs, order)
         taken = told is not None
         if taken:
-            wait(store, jobs, order, timeout_s)
+            wait_until_done(store, jobs, order, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:

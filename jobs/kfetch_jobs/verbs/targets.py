@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.values import Duration
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import Given, Timed
+from kfetch_jobs.offsets.target import OffsetsFromFile, Timed
 
 __all__ = ["of_duration", "of_file", "of_time"]
 
@@ -45,7 +45,7 @@ def of_duration(text: str, now_s: float) -> Timed:
         ) from None
 
 
-def of_file(path: Path) -> Given:
+def of_file(path: Path) -> OffsetsFromFile:
     """The offsets of a file: what ``offsets show --json`` prints, or ``{"clicks": {"0": 12}}``."""
     try:
         told = json.loads(path.read_text())
@@ -59,14 +59,16 @@ def of_file(path: Path) -> Given:
         ) from None
 
 
-def _given(path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], told: Any) -> Given:
+def _given(
+    path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], told: Any
+) -> OffsetsFromFile:
     offsets = read(told)
     for tp, offset in offsets.items():
         if type(offset) is not int or offset < 0 or tp.partition < 0:
             raise ValueError(f"{offset!r} of {tp} is no offset")
     sources = told.get("sources", ()) if isinstance(told.get("sources"), list) else ()
     ids = {name: UUID(hex=id_) for each in sources for name, id_ in each["topics"].items() if id_}
-    return Given(name=str(path), offsets=offsets, topic_ids=ids)
+    return OffsetsFromFile(name=str(path), offsets=offsets, topic_ids=ids)
 
 
 def _shown(told: Any) -> Mapping[TopicPartition, Any]:

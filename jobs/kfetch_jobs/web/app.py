@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import Look
-from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.guard import Guard
 from kfetch_jobs.web.html import page
@@ -40,7 +40,7 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
     ``stepped_s`` tells when the supervisor's loop last went round.
     """
     look = Look(project, stepped_s)
-    looks = Newest(look.take, look.take(), "metrics")
+    looks = CachedValue(look.take, look.take(), "metrics")
     forms = Forms(Logins(token))
 
     def metrics(request: Request) -> Response:  # not async: it may wait for a look

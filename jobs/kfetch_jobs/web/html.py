@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from kfetch import __version__
-from kfetch_jobs.config.project import can_name
+from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.web import drawing, standing, units
 
 __all__ = ["page"]
@@ -31,7 +31,7 @@ def _environment() -> Environment:
         "size": units.size,
         "until": units.until,
     }
-    made.tests["linkable"] = can_name
+    made.tests["linkable"] = is_job_name
     made.globals |= {
         "drawing": drawing,
         "plural": units.plural,

@@ -19,15 +19,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.project import can_name
+from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run import partitions
-from kfetch_jobs.supervise import tail
-from kfetch_jobs.supervise.control import ask
-from kfetch_jobs.supervise.machine import Order
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise.control import give_order
+from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.view import JobView
-from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web import shown
 from kfetch_jobs.web.forms import Forms, sent
 from kfetch_jobs.web.html import page
@@ -70,7 +70,7 @@ class Pages:
         self._stepped_s = stepped_s
         self._forms = forms
         self._eyes = Eyes(project)
-        self._newest = Newest(self._eyes.look, Seen(at=time.time()), "page")
+        self._newest = CachedValue(self._eyes.look, Seen(at=time.time()), "page")
         self._room = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -118,7 +118,7 @@ class Pages:
         return self._job_as_of(seen, self._found(request, seen), request, notice=None)
 
     def _job_as_of(
-        self, seen: Seen, job: JobView, request: Request, notice: Notice | None
+        self, seen: Seen, job: JobStatus, request: Request, notice: Notice | None
     ) -> Response:
         return self._page(
             _part_or_whole(request, "job.html"),
@@ -127,9 +127,9 @@ class Pages:
             notice=notice,
         )
 
-    def _found(self, request: Request, seen: Seen) -> JobView:
+    def _found(self, request: Request, seen: Seen) -> JobStatus:
         job = seen.job(request.path_params["name"])
-        if job is None or not can_name(job.name):
+        if job is None or not is_job_name(job.name):
             raise HTTPException(404, "There is no job of this name in the project.")
         return job
 
@@ -148,7 +148,7 @@ class Pages:
 
     def _partitions(self, request: Request) -> Response:
         job = self._found(request, self._newest.get())
-        lags = partitions.read(partitions.file_of(self._directory(job)))
+        lags = partition_lags.read(partition_lags.partitions_path(self._directory(job)))
         return JSONResponse(asdict(lags) if lags else {"at": None, "topics": [], "left_out": 0})
 
     def _log(self, request: Request) -> Response:
@@ -158,14 +158,14 @@ class Pages:
         try:
             # Spark's traces have whole query plans, with the options of their sources.
             redacted = self._project.job(job.name).redacted
-            lines, trouble = tail.last(path, _LOG_LINES, redacted), ""
+            lines, trouble = log_tail.last_lines(path, _LOG_LINES, redacted), ""
         except ConfigError:
             lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
         return self._page("log.html", seen, job=job, lines=lines, path=str(path), trouble=trouble)
 
-    def _directory(self, job: JobView) -> Path:
+    def _directory(self, job: JobStatus) -> Path:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
@@ -195,7 +195,7 @@ class Pages:
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
-                told = ask(self._project, store, [name], order)
+                told = give_order(self._project, store, [name], order)
         except JobsError as error:
             return Notice(f"{name} could not be told to {order}: {error}")
         finally:

@@ -16,11 +16,11 @@ from kfetch.admin import agents
 from kfetch.admin.agents import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.follow import Follower
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch, batches_of_line
+from kfetch_jobs.progress.follower import Follower
+from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store
-from kfetch_jobs.supervise.view import JobView, Overview, overview
 from kfetch_jobs.web.curve import WINDOWS, JobCurves
 
 __all__ = ["RUNS_MAX", "Eyes", "Seen"]
@@ -39,7 +39,7 @@ class Seen:
     """One look. Times are seconds since 1970."""
 
     at: float
-    overview: Overview | None = None
+    overview: ProjectStatus | None = None
     """None if the project or its database could not be read yet."""
     agents: tuple[Status, ...] = ()
     troubles: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Seen:
     reading: frozenset[str] = frozenset()
     """Jobs whose history is not read to its end yet: their newest figures are still to come."""
 
-    def job(self, name: str) -> JobView | None:
+    def job(self, name: str) -> JobStatus | None:
         """One job, if there is such a one."""
         jobs = self.overview.jobs if self.overview else ()
         return next((job for job in jobs if job.name == name), None)
@@ -61,14 +61,14 @@ class Eyes:
         self._files = Follower.from_the_start(project.storage)
         self._curves: dict[str, JobCurves] = {}
         self._lock = threading.Lock()
-        self._overview: Overview | None = None
+        self._overview: ProjectStatus | None = None
         self._agents: tuple[Status, ...] = ()
 
     def look(self) -> Seen:
         """See all that is new. One thread at a time."""
         now, troubles = time.time(), list[str]()
         with _part("jobs", troubles), Store.of(self._project.storage) as store:
-            self._overview = overview(self._project, store, now)
+            self._overview = read_status(self._project, store, now)
         with _part("micro-batches", troubles):
             self._follow(now)
         with _part("agents", troubles):
@@ -83,8 +83,10 @@ class Eyes:
 
     def _follow(self, now: float) -> None:
         files = len(self._files.unfinished) or len(self._overview.jobs if self._overview else ())
-        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _LOOK_BYTES // max(1, files))):
-            batches = [batch for line in lines for batch in progress.whole(line)]
+        for job, lines in self._files.read_added(
+            max(_FILE_BYTES_MIN, _LOOK_BYTES // max(1, files))
+        ):
+            batches = [batch for line in lines for batch in batches_of_line(line)]
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())
                 for batch in batches:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.admin.agents import QueryStatus, Status
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run import partitions
-from kfetch_jobs.run.partitions import PartitionLags
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.run.partition_lags import PartitionLags
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Run
-from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, spark
 from kfetch_jobs.web.seen import Eyes, Seen
@@ -29,7 +29,7 @@ _FIRST = next(iter(WINDOWS))
 class JobRow:
     """One line of the first page."""
 
-    job: JobView
+    job: JobStatus
     standing: Standing
     rate: float | None
     """Rows per second in the last minute."""
@@ -48,7 +48,7 @@ def rows(seen: Seen, eyes: Eyes) -> list[JobRow]:
     return [_row(job, seen, eyes) for job in jobs]
 
 
-def _row(job: JobView, seen: Seen, eyes: Eyes) -> JobRow:
+def _row(job: JobStatus, seen: Seen, eyes: Eyes) -> JobRow:
     if job.name in seen.reading:
         return JobRow(
             job=job,
@@ -118,9 +118,9 @@ class JobPage:
     """The executors on this machine that read for it."""
 
 
-def job_page(job: JobView, seen: Seen, eyes: Eyes, directory: Path) -> JobPage:
+def job_page(job: JobStatus, seen: Seen, eyes: Eyes, directory: Path) -> JobPage:
     """``directory`` is where the job keeps its files."""
-    lags = partitions.read(partitions.file_of(directory))
+    lags = partition_lags.read(partition_lags.partitions_path(directory))
     runs, trouble = eyes.runs(job.name)
     reading = job.name in seen.reading
     return JobPage(

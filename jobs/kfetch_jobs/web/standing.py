@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Order, Phase
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.units import plural
 
 __all__ = ["Button", "Standing", "Tone", "headline", "standing", "tone_of_run", "worst"]
@@ -76,7 +76,7 @@ _TONES = {
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
 
 
-def standing(job: JobView) -> Standing:
+def standing(job: JobStatus) -> Standing:
     """Of one job."""
     buttons = _BUTTONS[job.phase] if job.phase else ()
     if job.mistake:
@@ -119,8 +119,8 @@ def headline(standings: Sequence[Standing]) -> str:
     return "The job is well" if number == 1 else f"All {number:,} jobs are well"
 
 
-def tone_of_run(kind: Kind | None) -> Tone:
+def tone_of_run(kind: ExitKind | None) -> Tone:
     """Of one run in the history; None is one that goes on."""
     if kind is None:
         return Tone.GOOD
-    return Tone.CALM if kind.good else Tone.BAD
+    return Tone.CALM if kind.succeeded else Tone.BAD

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.supervise.store import directory
+from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.supervise.supervisor_log import log_file
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
 
@@ -84,7 +84,7 @@ def page_of(storage: Path, pid: int, check: Callable[[], None]) -> str:
 
 
 def _file(storage: Path) -> Path:
-    return directory(storage) / "page.json"
+    return supervisor_directory(storage) / "page.json"
 
 
 def _left(storage: Path, pid: int) -> _Note | None:

@@ -13,7 +13,7 @@ from kfetch_jobs.demo import chart, events
 from kfetch_jobs.demo.curve import Stretch, curves
 from kfetch_jobs.demo.scenario import batch_in_flight
 from kfetch_jobs.demo.summary import Counts, Kill, Summary
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 
 def read_back(batches: dict[int, bytes]) -> dict[int, list[int]]:

@@ -27,11 +27,11 @@ from kfetch_jobs.metrics.collect import Look, Taken
 from kfetch_jobs.metrics.growth import Growth
 from kfetch_jobs.metrics.runs import Runs
 from kfetch_jobs.metrics.table import METRICS, Sheet
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Phase, State
-from kfetch_jobs.supervise.store import Incumbent, Store
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 
@@ -121,10 +121,10 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(progress, "_BYTES_MAX", 1500)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()
-    progress.append(path, BATCH)
+    progress.append_batch(path, BATCH)
     batches, aside = Batches(tmp_path), 0
     for number in range(40):
-        progress.append(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
+        progress.append_batch(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
         aside += not path.exists()
         if number % 3 == 0:
             batches.look()
@@ -135,7 +135,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 1 == batches.damaged
     with path.open("a") as file:
         file.write('ws": 3\n')
-    progress.append(path, BATCH)
+    progress.append_batch(path, BATCH)
     batches.look()
     batches.look()
 
@@ -156,16 +156,16 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_each_run_counts_once(tmp_path: Path) -> None:
     """Runs begin and end in any order; one that began before the start counts when it ends."""
-    state = State(phase=Phase.RUNNING, since_s=0.0)
+    state = JobState(phase=Phase.RUNNING, since_s=0.0)
     with Store(tmp_path / "kfetch.db") as store:
-        store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
+        store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
         long = store.begin("a", state, 1.0)
         runs = Runs(store)
         for _ in range(3):
-            store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
+            store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
             runs.look(store)
             runs.look(store)
-        store.end(long, 3.0, Kind.STOPPED)
+        store.end(long, 3.0, ExitKind.STOPPED)
         runs.look(store)
         runs.look(store)
     sheet = Sheet()
@@ -183,11 +183,11 @@ def test_each_run_counts_once(tmp_path: Path) -> None:
 def _begin(loaded: Project) -> None:
     """A supervisor, and a run of clicks that has said how far it is."""
     now = time.time()
-    running = State(phase=Phase.RUNNING, since_s=now, failures=2, due_s=now + 9)
+    running = JobState(phase=Phase.RUNNING, since_s=now, failures=2, due_s=now + 9)
     with Store.of(loaded.storage) as store:
         pid, started = 1, 0.0
-        store.take_office(
-            Incumbent(
+        store.record_start(
+            SupervisorRecord(
                 pid=pid, process_started_s=started, environment=None, started_s=now, ended_s=None
             )
         )
@@ -202,14 +202,16 @@ def test_every_metric_is_told(
 ) -> None:
     """Every row of the table has samples with its labels, and nothing else is there; the job's
     own figures are right, and what was before the supervisor does not count."""
-    monkeypatch.setattr("kfetch_jobs.supervise.view.alive", lambda incumbent: True)
+    monkeypatch.setattr(
+        "kfetch_jobs.supervise.status_reader.supervisor_alive", lambda incumbent: True
+    )
     _begin(loaded)
     stats = tmp_path / "stats"
     write_stats(str(stats), "old", FetchStats(records=1000))
     look = Look(loaded, lambda: 12.0)
     write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
-    progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
+    progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
     told = samples(look.take())
 

@@ -11,12 +11,12 @@ import pytest
 
 from kfetch import cli
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.supervise import tail
-from kfetch_jobs.supervise.lock import lock_file, office
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.util.files import claimed
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock, lock_file
+from kfetch_jobs.supervise.supervisor_log import log_file
+from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.util.plural import counted
 from kfetch_jobs.verbs import text
 from kfetch_jobs.web.serve import listening
@@ -99,7 +99,11 @@ def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, ab
     """Status says so of each job that was to go on, instead of what it waits for."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store.save(
-            {"clicks": State(phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk")}
+            {
+                "clicks": JobState(
+                    phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk"
+                )
+            }
         )
 
     assert kfetch("status")[1].rstrip().endswith(f"  {about}")
@@ -148,7 +152,7 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
 
     assert code == 2
     assert "needs a token" in said
-    with claimed(lock_file(shop / ".kfetch" / "storage")) as free:
+    with try_lock(lock_file(shop / ".kfetch" / "storage")) as free:
         assert free
 
 
@@ -156,7 +160,7 @@ def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
     """It is refused before it asks for an address, which the first one has; and the log, which is
     the first one's, has no word of it."""
     storage = shop / ".kfetch" / "storage"
-    with office(storage), listening("127.0.0.1:0") as (bound, _, _):
+    with hold_supervisor_lock(storage), listening("127.0.0.1:0") as (bound, _, _):
         assert bound is not None
         taken = f"127.0.0.1:{bound.getsockname()[1]}"
         code, _, said = kfetch("up", "--quiet", "--listen", taken)
@@ -193,14 +197,14 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     """The last lines, and those that come, also in a log that begins anew."""
     path = tmp_path / "run.log"
     with pytest.raises(JobsError, match="there is no log"):
-        tail.last(path, 1)
+        log_tail.last_lines(path, 1)
     path.write_text("one\ntwo\nthree\n")
-    assert ["two", "three"] == tail.last(path, 2)
-    assert ["one", "2 and 3"] == tail.last(
+    assert ["two", "three"] == log_tail.last_lines(path, 2)
+    assert ["one", "2 and 3"] == log_tail.last_lines(
         path, 2, lambda text: text.replace("two\nthree", "2 and 3")
     )
 
-    lines = tail.added(path)
+    lines = log_tail.follow_lines(path)
     got: list[str] = []
     reading = threading.Thread(target=lambda: got.extend(next(lines) for _ in range(2)))
     reading.start()
@@ -219,9 +223,9 @@ def test_a_log_of_one_line(tmp_path: Path) -> None:
     """A line whose beginning is out of reach is not shown in part, and that is told."""
     path = tmp_path / "run.log"
     path.write_text("")
-    assert [] == tail.last(path, 9)
+    assert [] == log_tail.last_lines(path, 9)
     path.write_text("x" * ((1 << 20) + 1))
-    assert ["(its last line is longer than 1 MiB)"] == tail.last(path, 9)
+    assert ["(its last line is longer than 1 MiB)"] == log_tail.last_lines(path, 9)
 
 
 def test_logs_tell_no_secret(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

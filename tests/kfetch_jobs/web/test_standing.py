@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise import machine
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web import drawing
 from kfetch_jobs.web.standing import Standing, Tone, headline, standing, tone_of_run, worst
 
-JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
+JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, phase=Phase.STOPPED), Tone.HELD, "stopped", ()),
     ],
 )
-def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[str, ...]) -> None:
+def test_what_is_said_of_a_job(job: JobStatus, tone: Tone, word: str, why: tuple[str, ...]) -> None:
     """What does not work says why; what somebody has held does not alarm anybody."""
     told = standing(job)
 
@@ -47,12 +47,12 @@ def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[s
 @pytest.mark.parametrize("phase", Phase)
 def test_every_button_does_something(phase: Phase) -> None:
     """In each phase the orders that are offered move the job; none is offered twice."""
-    rules, state = Rules(finite=False), State(phase=phase, since_s=0.0)
+    rules, state = Rules(finite=False), JobState(phase=phase, since_s=0.0)
     buttons = standing(replace(JOB, phase=phase)).buttons
 
     assert len({button.order for button in buttons}) == len(buttons)
     for button in buttons:
-        assert phase is not machine.order(rules, state, button.order, 1.0).phase or (
+        assert phase is not state_machine.apply_order(rules, state, button.order, 1.0).phase or (
             phase is Phase.WAITING  # it runs at once instead of later
         )
 
@@ -78,8 +78,8 @@ def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
 def test_runs_have_tones() -> None:
     """A run that did what it should is calm, one that did not is bad."""
     assert Tone.GOOD is tone_of_run(None)
-    assert {Kind.FINISHED, Kind.STOPPED} == {
-        kind for kind in Kind if tone_of_run(kind) is Tone.CALM
+    assert {ExitKind.FINISHED, ExitKind.STOPPED} == {
+        kind for kind in ExitKind if tone_of_run(kind) is Tone.CALM
     }
 
 
