@@ -18,9 +18,9 @@ FROM {{table}}
 """
 
 
-def count(job: Job, place: Path, *, produced: int, in_log: int) -> Counts:
+def count(job: Job, directory: Path, *, produced: int, in_log: int) -> Counts:
     """Compare the job's table with what was produced."""
-    with session(job.spark, name="count", log=place / "count" / "spark.log") as spark:
+    with session(job.spark, name="count", log=directory / "count" / "spark.log") as spark:
         table = spark.read.format("delta").load(str(job.target))
         row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
         return Counts(

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from kfetch_jobs.demo.summary import Kill
 from kfetch_jobs.progress.history import Batch
 
-__all__ = ["Curves", "Stretch", "curves"]
+__all__ = ["Curves", "Interval", "curves"]
 
 Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Interval:
     """A time in which a number of rows arrived: drawn as a bar, whose area is the rows."""
 
     start: float
@@ -34,8 +34,8 @@ class Stretch:
 class Curves:
     """All that the picture shows."""
 
-    produced: list[Stretch]
-    landed: list[Stretch]
+    produced: list[Interval]
+    landed: list[Interval]
     lag: Points
     killed: float
     restarted: float
@@ -49,8 +49,8 @@ def curves(produced: Sequence[tuple[float, int]], batches: Sequence[Batch], kill
     landed = _landed(batches, zero, kill.restarted)
     after = [batch.finished for batch in batches if batch.finished > kill.restarted]
     return Curves(
-        produced=[_moved(stretch, zero) for stretch in _produced(produced)],
-        landed=[_moved(stretch, zero) for stretch in landed],
+        produced=[_shifted(interval, zero) for interval in _produced(produced)],
+        landed=[_shifted(interval, zero) for interval in landed],
         lag=[(at - zero, lag) for at, lag in _lag(produced, batches)],
         killed=kill.at - zero,
         restarted=kill.restarted - zero,
@@ -58,31 +58,31 @@ def curves(produced: Sequence[tuple[float, int]], batches: Sequence[Batch], kill
     )
 
 
-def _moved(stretch: Stretch, zero: float) -> Stretch:
-    return Stretch(stretch.start - zero, stretch.end - zero, stretch.rows)
+def _shifted(interval: Interval, zero: float) -> Interval:
+    return Interval(interval.start - zero, interval.end - zero, interval.rows)
 
 
-def _produced(points: Sequence[tuple[float, int]], width_s: float = 1.0) -> list[Stretch]:
-    stretches: list[Stretch] = []
+def _produced(points: Sequence[tuple[float, int]], width_s: float = 1.0) -> list[Interval]:
+    intervals: list[Interval] = []
     start, count = points[0]
     for at, total in points[1:]:
         if at - start >= width_s or (at, total) == points[-1]:
-            stretches.append(Stretch(start, at, total - count))
+            intervals.append(Interval(start, at, total - count))
             start, count = at, total
-    return stretches
+    return intervals
 
 
-def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> list[Stretch]:
+def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> list[Interval]:
     """A batch's rows arrived since the batch before it, or since the job's restart."""
-    stretches: list[Stretch] = []
+    intervals: list[Interval] = []
     before, count = zero, 0
     for batch in batches:
         if batch.finished > zero:
             start = restarted if before < restarted <= batch.finished else before
-            stretches.append(Stretch(start, batch.finished, batch.end - count))
+            intervals.append(Interval(start, batch.finished, batch.end - count))
             before = batch.finished
         count = batch.end
-    return stretches
+    return intervals
 
 
 def _lag(produced: Sequence[tuple[float, int]], batches: Sequence[Batch]) -> Points:

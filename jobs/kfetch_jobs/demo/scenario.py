@@ -41,40 +41,40 @@ IN_FLIGHT_S = 15
 def play(settings: Settings, screen: Screen) -> Summary:
     """The whole demo. Raises JobsError when a part of it fails; lost events are in the summary."""
     began = time.monotonic()
-    with _place(settings) as place, ExitStack() as ends:
+    with _working_directory(settings) as directory, ExitStack() as ends:
         if settings.keep:
-            screen.say(f"everything is kept in {place}")
-        screen.say("starting Kafka …")
-        cluster = ends.enter_context(Cluster.start(place / "kafka"))
-        stage = _Stage(settings, screen, place, cluster.bootstrap_servers)
-        ends.callback(stage.end)
-        kill = stage.run()
-        in_log = topic.length(cluster.bootstrap_servers, stage.topic, settings.partitions)
-        return stage.summary(kill, in_log=in_log, began=began)
+            screen.print_line(f"everything is kept in {directory}")
+        screen.print_line("starting Kafka …")
+        cluster = ends.enter_context(Cluster.start(directory / "kafka"))
+        scenario = _Scenario(settings, screen, directory, cluster.bootstrap_servers)
+        ends.callback(scenario.end)
+        kill = scenario.run()
+        in_log = topic.length(cluster.bootstrap_servers, scenario.topic, settings.partitions)
+        return scenario.summary(kill, in_log=in_log, began=began)
 
 
 @contextmanager
-def _place(settings: Settings) -> Iterator[Path]:
+def _working_directory(settings: Settings) -> Iterator[Path]:
     """A directory for everything, gone at the end unless it is kept."""
-    place = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
     try:
-        yield place
+        yield directory
     finally:
         if not settings.keep:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Stage:
+class _Scenario:
     """The actors: job, producer, and what they did so far."""
 
-    def __init__(self, settings: Settings, screen: Screen, place: Path, bootstrap: str) -> None:
+    def __init__(self, settings: Settings, screen: Screen, directory: Path, bootstrap: str) -> None:
         self.settings = settings
         self.screen = screen
-        self.place = place
+        self.directory = directory
         self.bootstrap = bootstrap
         self._variables = {
             "KFETCH_BOOTSTRAP": bootstrap,
-            "KFETCH_STORAGE": str(place / "storage"),
+            "KFETCH_STORAGE": str(directory / "storage"),
         }
         self.job = self._load()
         self.topic = _topic(self.job)
@@ -103,18 +103,20 @@ class _Stage:
         self._start_job("starting the job: kfetch run …")
         self.producer.start()
         self._wait_for(lambda: self._landed() > 0, "the job", self._landed)
-        self.screen.say(f"producing {self.settings.rate:,} events a second to {self.topic} …")
+        self.screen.print_line(
+            f"producing {self.settings.rate:,} events a second to {self.topic} …"
+        )
         self.producer.go()
         self._wait_midway()
         kill = self._kill()
         self._wait_for(lambda: not self.producer.is_alive(), "the producer", self._produced)
         self._wait_for(self._all_landed, "the job", self._landed)
-        self.screen.say("all has landed; stopping the job and counting …")
+        self.screen.print_line("all has landed; stopping the job and counting …")
         self._alive().stop()
         return kill
 
     def _start_job(self, line: str) -> None:
-        self.screen.say(line)
+        self.screen.print_line(line)
         self._worker = Worker(self.job, self.settings.project, self._variables)
 
     def _alive(self) -> Worker:
@@ -153,21 +155,21 @@ class _Stage:
             self._tick(TICK_S)
             if (now := count()) != last:
                 last, moved = now, time.monotonic()
-            if time.monotonic() - moved > self.settings.patience_s:
+            if time.monotonic() - moved > (timeout_s := self.settings.stall_timeout_s):
                 raise DemoError(
-                    f"{who} stands still at {last:,} events for {self.settings.patience_s:.0f} s: "
+                    f"{who} has made no progress for {timeout_s:.0f} s, at {last:,} events: "
                     "run the demo with --keep and read the logs"
                 )
 
     def _tick(self, seconds: float) -> None:
         self.producer.check()
         self._alive().check()
-        self.screen.move(self._produced(), self._landed())
+        self.screen.update(self._produced(), self._landed())
         time.sleep(seconds)
 
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count, and draw."""
-        counts = count(self.job, self.place, produced=self._produced(), in_log=in_log)
+        counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
         batches = progress.read(progress.file_of(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
         title = (
@@ -184,7 +186,7 @@ class _Stage:
             landing_s=batches[-1].finished - first,
             total_s=time.monotonic() - began,
             picture=str(self.settings.picture),
-            kept=str(self.place) if self.settings.keep else None,
+            kept_directory=str(self.directory) if self.settings.keep else None,
         )
 
 

@@ -46,16 +46,16 @@ class Screen:
     ) -> None:
         self._bars.stop()
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """A line that stays."""
         self._console.print(line)
 
-    def move(self, produced: int, landed: int) -> None:
+    def update(self, produced: int, landed: int) -> None:
         """Where the two bars are."""
-        self._move("produced", produced, "")
-        self._move("in Delta", landed, f"lag {max(0, produced - landed):,}")
+        self._update_bar("produced", produced, "")
+        self._update_bar("in Delta", landed, f"lag {max(0, produced - landed):,}")
 
-    def _move(self, name: str, completed: int, note: str) -> None:
+    def _update_bar(self, name: str, completed: int, note: str) -> None:
         if name not in self._ids:
             self._ids[name] = self._bars.add_task(name, total=self._total, note="")
         self._bars.update(self._ids[name], completed=completed, note=note)
@@ -70,5 +70,5 @@ def show(summary: Summary) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"picture: {summary.picture}", soft_wrap=True)
-    if summary.kept:
-        console.print(f"kept:    {summary.kept}", soft_wrap=True)
+    if summary.kept_directory:
+        console.print(f"kept:    {summary.kept_directory}", soft_wrap=True)

@@ -24,7 +24,7 @@ class Settings:
     """Where the PNG goes."""
     job: str = "clicks"
     partitions: int = 12
-    patience_s: float = 120
+    stall_timeout_s: float = 120
     """Nothing may stand still for longer than this: machines differ, hangs don't."""
 
     @property

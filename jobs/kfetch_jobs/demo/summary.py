@@ -64,7 +64,7 @@ class Summary:
     """From the first event produced to the last one in the table, the crash included."""
     total_s: float
     picture: str
-    kept: str | None
+    kept_directory: str | None
     """The directory with everything, if it was kept."""
 
     @property
@@ -105,7 +105,7 @@ class Summary:
             "killed_in_batch": self.kill.batch,
             "seconds": round(self.total_s, 1),
             "picture": self.picture,
-            "kept": self.kept,
+            "kept": self.kept_directory,
         }
 
     def rows(self) -> list[tuple[str, str]]:

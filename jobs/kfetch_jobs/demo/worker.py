@@ -17,7 +17,7 @@ import psutil
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import DemoError
-from kfetch_jobs.kafka.process import Launched, find, launch
+from kfetch_jobs.kafka.process import LaunchedProcess, find, launch
 from kfetch_jobs.kafka.ready import wait_until
 
 __all__ = ["Worker"]
@@ -36,7 +36,7 @@ class Worker:
             *("--project", str(project)),
         ]
         self.started = time.time()
-        self._launched: Launched | None = launch(command, output=self._log, detached=False)
+        self._launched: LaunchedProcess | None = launch(command, output=self._log, detached=False)
 
     @property
     def _process(self) -> psutil.Process | None:
@@ -62,7 +62,7 @@ class Worker:
                 process.kill()
         if self._launched and self._launched.tether:
             self._launched.tether.cut()
-        wait_until(lambda: not any(map(_lives, tree)), time.monotonic() + 10)
+        wait_until(lambda: not any(map(_is_alive, tree)), time.monotonic() + 10)
         return len(tree)
 
     def stop(self, timeout_s: float = 60) -> None:
@@ -74,7 +74,7 @@ class Worker:
         self.kill()
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     # A zombie is dead; whether its new parent collects it is not our affair.
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
-from kfetch_jobs.kafka.node import Machine, Node
+from kfetch_jobs.kafka.node import ClusterContext, Node
 from kfetch_jobs.util.files import locked
 
 __all__ = ["Cluster", "NodeStatus", "Status"]
@@ -52,8 +52,8 @@ class Cluster:
     cluster that is not detached die with this process in any case. The data stays.
     """
 
-    def __init__(self, machine: Machine, *, reused: bool = False) -> None:
-        self._machine = machine
+    def __init__(self, machine: ClusterContext, *, reused: bool = False) -> None:
+        self._context = machine
         self.reused = reused
         """whether it was started over the data of an earlier one"""
 
@@ -79,10 +79,10 @@ class Cluster:
         state.claim(path)
         with locked(path / state.START_LOCK):
             old = state.load(path)
-            cluster = cls(Machine(path, detached=detached), reused=old is not None)
+            cluster = cls(ClusterContext(path, detached=detached), reused=old is not None)
             if old is not None:
                 cluster._refuse_running()
-            new = _fitted(path, old, nodes, port) if old else _fresh(nodes or 1, port)
+            new = _reused_state(path, old, nodes, port) if old else _new_state(nodes or 1, port)
             for node in new.nodes:  # before anything is written
                 ready.check_free(node.node_id, node.port, node.controller_port)
             told = new.properties if properties is None else dict(properties)
@@ -92,7 +92,7 @@ class Cluster:
             except BaseException:
                 # The next start must not inherit the port or property that made this one fail.
                 state.save(
-                    path, old or replace(_fresh(nodes or 1, None), cluster_id=new.cluster_id)
+                    path, old or replace(_new_state(nodes or 1, None), cluster_id=new.cluster_id)
                 )
                 raise
         return cluster
@@ -100,7 +100,7 @@ class Cluster:
     @classmethod
     def attach(cls, directory: Path | str) -> Cluster:
         """The cluster that another process started in the directory. Its nodes outlive this one."""
-        machine = Machine(Path(directory).absolute(), detached=True)
+        machine = ClusterContext(Path(directory).absolute(), detached=True)
         _ = machine.state  # raises when there is none
         return cls(machine)
 
@@ -118,7 +118,7 @@ class Cluster:
             )
 
     def _bring_up(self, deadline: float) -> None:
-        _ = self._machine.java  # one clear error, before threads
+        _ = self._context.java  # one clear error, before threads
         with self._dead_on_error(), ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
             list(pool.map(Node.prepare, self.nodes))
             for node in self.nodes:
@@ -137,19 +137,19 @@ class Cluster:
     @property
     def directory(self) -> Path:
         """Where everything of the cluster is."""
-        return self._machine.directory
+        return self._context.directory
 
     @property
     def nodes(self) -> list[Node]:
         """All nodes, running or not."""
-        return [Node(self._machine, node.node_id) for node in self._machine.state.nodes]
+        return [Node(self._context, node.node_id) for node in self._context.state.nodes]
 
     def node(self, node_id: int) -> Node:
         """The node of this id; ids count from 1."""
-        ids = [node.node_id for node in self._machine.state.nodes]
+        ids = [node.node_id for node in self._context.state.nodes]
         if node_id not in ids:
             raise NotRunning(f"there is no node {node_id}, only {', '.join(map(str, ids))}")
-        return Node(self._machine, node_id)
+        return Node(self._context, node_id)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -159,7 +159,7 @@ class Cluster:
     @property
     def cluster_id(self) -> str:
         """Kafka's id of the cluster; kept with the data."""
-        return self._machine.state.cluster_id
+        return self._context.state.cluster_id
 
     def cpu_seconds(self) -> float:
         """CPU time of all running nodes since each started."""
@@ -199,11 +199,11 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._machine.detached:
+        if not self._context.detached:
             self.kill()
 
 
-def _fresh(count: int, port: int | None) -> state.State:
+def _new_state(count: int, port: int | None) -> state.State:
     if count < 1:
         raise BrokerToolError(f"a cluster has at least one node, not {count}")
     free = ready.free_ports(2 * count)
@@ -218,17 +218,19 @@ def _fresh(count: int, port: int | None) -> state.State:
     return state.State(cluster_id=_new_cluster_id(), nodes=nodes, heap="512m")
 
 
-def _fitted(directory: Path, old: state.State, count: int | None, port: int | None) -> state.State:
+def _reused_state(
+    directory: Path, old: state.State, count: int | None, port: int | None
+) -> state.State:
     have = len(old.nodes)
     if count not in (None, have):
         raise BrokerToolError(
             f"{directory} holds the data of {have} node(s), not {count}: "
             f"start it with --nodes {have}, or name another directory"
         )
-    return replace(old, nodes=tuple(_rehoused(node, port) for node in old.nodes))
+    return replace(old, nodes=tuple(_with_free_ports(node, port) for node in old.nodes))
 
 
-def _rehoused(node: state.NodeState, port: int | None) -> state.NodeState:
+def _with_free_ports(node: state.NodeState, port: int | None) -> state.NodeState:
     # Clients know the client port, so that one moves only when asked to. The controllers' ports
     # are our own affair: while all nodes are down any free one will do.
     kept = ready.is_free(node.controller_port)

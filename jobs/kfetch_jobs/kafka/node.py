@@ -17,10 +17,10 @@ from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotRea
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.kafka import process, ready, settings, state
 
-__all__ = ["Machine", "Node", "telling_line"]
+__all__ = ["ClusterContext", "Node", "cause_line"]
 
 
-class Machine:
+class ClusterContext:
     """What all nodes of a cluster share: the directory, the Java, the jars, who owns them."""
 
     def __init__(self, directory: Path, *, detached: bool) -> None:
@@ -52,8 +52,8 @@ class Machine:
 class Node:
     """A broker of the cluster, by its id. All methods may be used from any thread."""
 
-    def __init__(self, machine: Machine, node_id: int) -> None:
-        self._machine = machine
+    def __init__(self, machine: ClusterContext, node_id: int) -> None:
+        self._context = machine
         self.node_id = node_id
         self.directory = machine.directory / f"node-{node_id}"
 
@@ -62,7 +62,7 @@ class Node:
 
     @property
     def _state(self) -> state.NodeState:
-        return self._machine.state.node(self.node_id)
+        return self._context.state.node(self.node_id)
 
     @property
     def port(self) -> int:
@@ -126,8 +126,8 @@ class Node:
 
     def start(self, timeout_s: float = 60) -> None:
         """Start over the same data on the same ports, and wait until the node answers."""
-        others = [n.node_id for n in self._machine.state.nodes if n.node_id != self.node_id]
-        living = [i for i in others if Node(self._machine, i).running]
+        others = [n.node_id for n in self._context.state.nodes if n.node_id != self.node_id]
+        living = [i for i in others if Node(self._context, i).running]
         self.prepare()
         self.launch()
         self.wait_ready({self.node_id, *living}, time.monotonic() + timeout_s)
@@ -147,7 +147,7 @@ class Node:
         return self.directory / "data"
 
     def _configure(self) -> None:
-        now = self._machine.state
+        now = self._context.state
         self.log.parent.mkdir(parents=True, exist_ok=True)
         text = settings.server_properties(self.node_id, now.nodes, self._data, now.properties)
         (self.directory / "server.properties").write_text(text)
@@ -157,14 +157,14 @@ class Node:
         # The C1 compiler alone: this JVM lives for a second.
         flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._logging]
         config = ["--config", str(self.directory / "server.properties"), "--ignore-formatted"]
-        config += ["--cluster-id", self._machine.state.cluster_id]
+        config += ["--cluster-id", self._context.state.cluster_id]
         said = subprocess.run(
-            [*self._machine.java, *flags, "kafka.tools.StorageTool", "format", *config],
+            [*self._context.java, *flags, "kafka.tools.StorageTool", "format", *config],
             capture_output=True,
             text=True,
         )
         if said.returncode:
-            reason = telling_line(said.stderr + said.stdout)
+            reason = cause_line(said.stderr + said.stdout)
             raise BrokerToolError(f"cannot format the data of node {self.node_id}: {reason}")
 
     @property
@@ -180,14 +180,14 @@ class Node:
         """Start the process, without waiting for it to answer."""
         self._output.write_text("")
         size = self.log.stat().st_size if self.log.exists() else 0
-        self._machine.log_starts[self.node_id] = size
-        flags = [*settings.jvm_flags(self._machine.state.heap), *self._logging]
-        command = [*self._machine.java, *flags, "kafka.Kafka", "server.properties"]
-        begun = process.launch(command, output=self._output, detached=self._machine.detached)
+        self._context.log_starts[self.node_id] = size
+        flags = [*settings.jvm_flags(self._context.state.heap), *self._logging]
+        command = [*self._context.java, *flags, "kafka.Kafka", "server.properties"]
+        begun = process.launch(command, output=self._output, detached=self._context.detached)
         if begun is None:
             raise self._died()
         if begun.tether:
-            self._machine.tethers[self.node_id] = begun.tether
+            self._context.tethers[self.node_id] = begun.tether
         self._remember(begun.pid, begun.started)
 
     @property
@@ -212,14 +212,12 @@ class Node:
 
     def _died(self) -> NodeDied:
         text = self._output.read_text(errors="replace") + self._new_log()
-        return NodeDied(
-            f"node {self.node_id} ended at start: {telling_line(text)} (see {self.log})"
-        )
+        return NodeDied(f"node {self.node_id} ended at start: {cause_line(text)} (see {self.log})")
 
     def _new_log(self) -> str:
         try:
             with self.log.open(errors="replace") as file:
-                begin = self._machine.log_starts.get(self.node_id, 0)
+                begin = self._context.log_starts.get(self.node_id, 0)
                 # Smaller than that: it was rolled over meanwhile, and all of it is new.
                 file.seek(begin if self.log.stat().st_size >= begin else 0)
                 return file.read()
@@ -227,16 +225,16 @@ class Node:
             return ""
 
     def _forget(self) -> None:
-        if tether := self._machine.tethers.pop(self.node_id, None):
+        if tether := self._context.tethers.pop(self.node_id, None):
             tether.cut()
         self._remember(None, None)
 
     def _remember(self, pid: int | None, started: float | None) -> None:
         now = replace(self._state, pid=pid, started=started)
-        state.update_node(self._machine.directory, now)
+        state.update_node(self._context.directory, now)
 
 
-_TELLING = (
+_CAUSE_PATTERNS = (
     re.compile(r"^Caused by: (.*)"),
     re.compile(r"^(?:Exception in thread \S+ )?([\w.$]+(?:Exception|Error): .*)"),
     re.compile(r"^(?:\[.*?\] (?:FATAL|ERROR) )(.*)"),
@@ -244,10 +242,10 @@ _TELLING = (
 )
 
 
-def telling_line(log: str) -> str:
+def cause_line(log: str) -> str:
     """The one line of a log that says most about a death: the last cause, exception or error."""
     lines = log.splitlines()
-    for pattern in _TELLING:
+    for pattern in _CAUSE_PATTERNS:
         found = [match[1] for line in lines if (match := pattern.match(line))]
         if found:
             return found[-1].strip()[:300]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Launched", "Tether", "cpu_seconds", "find", "launch"]
+__all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch"]
 
 # The shell is the JVM's parent and has not waited for it, so when the JVM is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
@@ -58,7 +58,7 @@ class Tether:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class LaunchedProcess:
     """A JVM that was started."""
 
     pid: int
@@ -67,7 +67,7 @@ class Launched:
     """None when it is detached"""
 
 
-def launch(command: Sequence[str], *, output: Path, detached: bool) -> Launched | None:
+def launch(command: Sequence[str], *, output: Path, detached: bool) -> LaunchedProcess | None:
     """Start ``command`` with its output appended to a file; None if it is gone already."""
     shell = subprocess.Popen(
         ["/bin/sh", "-c", _DETACHED if detached else _TETHERED, "sh", *command],
@@ -85,12 +85,12 @@ def launch(command: Sequence[str], *, output: Path, detached: bool) -> Launched 
     shell.stdout = None
     if detached:
         shell.wait()
-    return _launched(pid, None if detached else Tether(shell))
+    return _launched_process(pid, None if detached else Tether(shell))
 
 
-def _launched(pid: int, tether: Tether | None) -> Launched | None:
+def _launched_process(pid: int, tether: Tether | None) -> LaunchedProcess | None:
     try:
-        return Launched(pid=pid, started=psutil.Process(pid).create_time(), tether=tether)
+        return LaunchedProcess(pid=pid, started=psutil.Process(pid).create_time(), tether=tether)
     except psutil.NoSuchProcess:
         if tether:
             tether.cut()

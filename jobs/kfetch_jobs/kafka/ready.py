@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from kfetch_jobs.errors import PortTaken
-from kfetch_jobs.kafka.neighbours import directory_at
+from kfetch_jobs.kafka.port_owner import directory_using_port
 from kfetch_jobs.kafka.settings import HOST
 
 __all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
@@ -46,11 +46,11 @@ def check_free(node_id: int, *ports: int) -> None:
     """Raise PortTaken for the first port that is not free."""
     for port in ports:
         if not is_free(port):
-            raise PortTaken(f"node {node_id} needs port {port}, and {_whose(port)}")
+            raise PortTaken(f"node {node_id} needs port {port}, and {_port_owner(port)}")
 
 
-def _whose(port: int) -> str:
-    neighbour = directory_at(port)
+def _port_owner(port: int) -> str:
+    neighbour = directory_using_port(port)
     if neighbour is None:
         return "another process has it: end that process, or start with another --port"
     return (

@@ -61,7 +61,7 @@ def claim(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise ForeignDirectory(f"{directory} is a file: name a directory for the broker's data")
     directory.mkdir(parents=True, exist_ok=True)
-    foreign = [path.name for path in directory.iterdir() if not _ours_before_state(path.name)]
+    foreign = [path.name for path in directory.iterdir() if not _is_start_file(path.name)]
     if foreign and not (directory / STATE_FILE).exists():
         raise ForeignDirectory(
             f"{directory} holds {min(foreign)}, which no broker of kfetch wrote: "
@@ -69,7 +69,7 @@ def claim(directory: Path) -> None:
         )
 
 
-def _ours_before_state(name: str) -> bool:
+def _is_start_file(name: str) -> bool:
     # A start that died early leaves the lock, and perhaps a state file not yet renamed.
     return name in (START_LOCK, STATE_LOCK) or name.startswith(f".{STATE_FILE}.")
 
@@ -107,10 +107,10 @@ def _parsed(value: dict[str, Any]) -> State:
     if value.pop("version") != _VERSION:
         raise ValueError(f"not version {_VERSION}")
     nodes = tuple(NodeState(**node) for node in value.pop("nodes"))
-    if not nodes or not all(_whole(node) for node in nodes):
+    if not nodes or not all(_has_ports(node) for node in nodes):
         raise ValueError("a node lacks its id or ports")
     return State(nodes=nodes, **value)
 
 
-def _whole(node: NodeState) -> bool:
+def _has_ports(node: NodeState) -> bool:
     return all(isinstance(n, int) for n in (node.node_id, node.port, node.controller_port))

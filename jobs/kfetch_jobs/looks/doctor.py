@@ -28,7 +28,7 @@ from kfetch.wire.cluster import Cluster
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
-from kfetch_jobs.looks.source import PATIENCE_S
+from kfetch_jobs.looks.source import LOOKUP_TIMEOUT_S
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Finding", "State", "examine"]
@@ -205,7 +205,7 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
     with closing(Cluster(options.bootstrap, options.network)) as asked:
         try:
-            view = asked.view((), time.monotonic() + PATIENCE_S)
+            view = asked.view((), time.monotonic() + LOOKUP_TIMEOUT_S)
         except KfetchError as cause:
             advice = f"start the cluster, or mend clusters.{name}.bootstrap.servers in kfetch.yml"
             yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
@@ -218,7 +218,7 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
 
 def _broker(what: str, asked: Cluster, broker: Broker) -> Iterator[Finding]:
     try:
-        asked.connection(broker, time.monotonic() + PATIENCE_S)
+        asked.connection(broker, time.monotonic() + LOOKUP_TIMEOUT_S)
     except KfetchError as cause:
         advice = "its advertised.listeners must name an address that this machine can reach"
         told = f"{broker}: {cause.message}"

@@ -15,27 +15,27 @@ from kfetch_jobs.checkpoints import files as checkpoints
 from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks.source import Standing, look
+from kfetch_jobs.looks.source import KafkaReport, query_kafka
 from kfetch_jobs.progress import history as progress
 
-__all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
+__all__ = ["JobReport", "SourceReport", "match_sources", "report", "reports", "waiting_s"]
 
-_AT_ONCE = 8
+_THREADS = 8
 """Jobs that are looked at side by side: one whose brokers are down must not hold up the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceStanding:
+class SourceReport:
     """One source of a job, by the name of its view."""
 
     view: str
     options: SourceOptions
-    goes_on: bool
+    has_checkpoint: bool
     """From the checkpoint; else it begins at ``startingOffsets``."""
     known: Mapping[TopicPartition, Position] = field(default_factory=dict)
     """The checkpoint's positions, from which the next run goes on."""
     known_ids: Mapping[str, UUID] = field(default_factory=dict)
-    kafka: Standing
+    kafka: KafkaReport
 
     @property
     def recreated(self) -> frozenset[str]:
@@ -51,13 +51,13 @@ class SourceStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStanding:
+class JobReport:
     """A job with all of its sources, or why nothing can be told of it."""
 
     name: str
     checkpoint: Checkpoint | None = None
-    sources: tuple[SourceStanding, ...] = ()
-    waited_s: float | None = None
+    sources: tuple[SourceReport, ...] = ()
+    waiting_s: float | None = None
     """For so long at least the next offset has been waiting; None where nobody can tell."""
     error: str = ""
 
@@ -92,34 +92,36 @@ class JobStanding:
         return not self.error and all(source.fits for source in self.sources)
 
 
-def of(job: Job, now: float) -> JobStanding:
+def report(job: Job, now: float) -> JobReport:
     """Look at one job. Raises JobsError: the checkpoint can't be read, brokers not be reached."""
     checkpoint = checkpoints.of(job)
-    places = matched(job, checkpoint)
+    places = match_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
     behind = sum(source.kafka.behind for source in sources)
-    return JobStanding(
+    return JobReport(
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
-        waited_s=waited_s(progress.last(progress.file_of(job.directory)), checkpoint, behind, now),
+        waiting_s=waiting_s(
+            progress.last(progress.file_of(job.directory)), checkpoint, behind, now
+        ),
     )
 
 
-def every(project: Project, names: Iterable[str], now: float) -> Iterator[JobStanding]:
+def reports(project: Project, names: Iterable[str], now: float) -> Iterator[JobReport]:
     """Look at several jobs, side by side; what keeps one from being looked at is in its error."""
 
-    def one(name: str) -> JobStanding:
+    def one(name: str) -> JobReport:
         try:
-            return of(project.job(name), now)
+            return report(project.job(name), now)
         except JobsError as cause:
-            return JobStanding(name=name, error=str(cause))
+            return JobReport(name=name, error=str(cause))
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         yield from pool.map(one, names)
 
 
-def matched(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
+def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     """Which of the checkpoint's sources is which view's; None for a view that it doesn't have.
 
     Spark numbers sources as they come in the query's plan, and names none. So topics tell.
@@ -150,19 +152,19 @@ def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
     return any(subscription.wants(topic) for topic in topics)
 
 
-def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> SourceStanding:
+def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> SourceReport:
     options = parse(job.source_options(view))
     start = None if place is None else checkpoint.start(place)
     again = checkpoint.end(place) if place is not None and checkpoint.pending else None
     try:
-        kafka = look(options, start, again)
+        kafka = query_kafka(options, start, again)
     except KfetchError as cause:
         told = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, {_named(job, view)}: {told}") from cause
-    return SourceStanding(
+    return SourceReport(
         view=view,
         options=options,
-        goes_on=start is not None,
+        has_checkpoint=start is not None,
         known=start.positions if start else {},
         known_ids=start.topic_ids if start else {},
         kafka=replace(kafka, missing=job.redacted(kafka.missing)),
@@ -174,7 +176,7 @@ def _named(job: Job, view: str) -> str:
     return f"source {view} ({', '.join(source.values())})"
 
 
-def waited_s(
+def waiting_s(
     batch: progress.Batch | None, checkpoint: Checkpoint, behind: int, now: float
 ) -> float | None:
     """For so long at least the next offset has been waiting, as the last micro-batch's progress

@@ -18,9 +18,9 @@ from kfetch.watch.log import Log
 from kfetch.watch.loss import LossPolicy
 from kfetch.watch.starting import starting_positions
 
-__all__ = ["PATIENCE_S", "Partition", "Standing", "impatient", "look"]
+__all__ = ["LOOKUP_TIMEOUT_S", "KafkaReport", "Partition", "query_kafka", "with_short_timeouts"]
 
-PATIENCE_S = 10.0
+LOOKUP_TIMEOUT_S = 10.0
 """Somebody waits at the terminal: one look-up may take so long, and is not repeated."""
 
 
@@ -50,7 +50,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class KafkaReport:
     """One source. Without a checkpoint, positions are those of ``startingOffsets``."""
 
     partitions: tuple[Partition, ...]
@@ -72,46 +72,50 @@ class Standing:
         return tuple(each.tp for each in self.partitions if each.leader is None)
 
 
-def look(
+def query_kafka(
     options: SourceOptions, start: Offsets | None = None, planned: Offsets | None = None
-) -> Standing:
+) -> KafkaReport:
     """Ask the cluster where a source stands that goes on from ``start``.
 
     ``planned`` is the end of a micro-batch that has to run again: it must fit too. Raises
     KfetchError: brokers can't be reached, or a topic of a new job doesn't exist.
     """
-    with closing(Log(impatient(options))) as log:
-        return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
+    with closing(Log(with_short_timeouts(options))) as log:
+        return (
+            _from_beginning(options, log)
+            if start is None
+            else _from_checkpoint(log, start, planned)
+        )
 
 
-def impatient(options: SourceOptions) -> SourceOptions:
+def with_short_timeouts(options: SourceOptions) -> SourceOptions:
     """The same options, for somebody who waits at the terminal."""
     network = options.network
-    within = min(network.request_timeout_s, PATIENCE_S)
-    connect = min(network.connect_timeout_s, PATIENCE_S)
+    within = min(network.request_timeout_s, LOOKUP_TIMEOUT_S)
+    connect = min(network.connect_timeout_s, LOOKUP_TIMEOUT_S)
     network = replace(network, request_timeout_s=within, connect_timeout_s=connect)
     return replace(options, lookup_retries=0, network=network)
 
 
-def _from_beginning(options: SourceOptions, log: Log) -> Standing:
+def _from_beginning(options: SourceOptions, log: Log) -> KafkaReport:
     view = log.view()
     log.check_subscription(view)
     positions = starting_positions(options.starting, log, view)
     starts, ends = log.starts(positions), log.ends(positions)
-    return Standing(
+    return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
     )
 
 
-def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
+def _from_checkpoint(log: Log, start: Offsets, planned: Offsets | None) -> KafkaReport:
     view = log.settled_view(start.positions)
     missing = _missing(log, view)
     here = log.partitions(view)
     led = [tp for tp in here if view.leader(tp) is not None]
     starts, ends = log.starts(led), log.ends(led)
     losses: list[DataLoss] = []
-    seen = _Seen(view=view, here=frozenset(here), starts=starts)
+    seen = _LogSnapshot(view=view, here=frozenset(here), starts=starts)
     policy = LossPolicy(log, seen, fail=False, tell=losses.append)
     if planned is not None:
         ends = policy.ends(ends, policy.sound(planned))
@@ -123,7 +127,7 @@ def _going_on(log: Log, start: Offsets, planned: Offsets | None) -> Standing:
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= policy.new_partitions(new)
     found = _partitions(view, here, begin, starts, ends)
-    return Standing(
+    return KafkaReport(
         partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in found),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
@@ -140,7 +144,7 @@ def _missing(log: Log, view: ClusterView) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _LogSnapshot:
     """What the loss policy asks of a watch, from one look."""
 
     view: ClusterView

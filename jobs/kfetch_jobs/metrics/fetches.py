@@ -20,14 +20,14 @@ from typing import Any
 from kfetch.agent.channel import Status
 from kfetch.errors import DataLoss
 from kfetch_jobs.looks import agents
-from kfetch_jobs.metrics.growth import Growth
-from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.metrics.growth import GrowingSums
+from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.supervise.view import JobView
 
-__all__ = ["Fetches"]
+__all__ = ["FetchMetrics"]
 
-_AGENT_PATIENCE_S = 0.5
-_AGENTS_WITHIN_S = 2.0
+_AGENT_TIMEOUT_S = 0.5
+_ALL_AGENTS_TIMEOUT_S = 2.0
 """Prometheus waits ten seconds for a scrape."""
 _FILES_MAX = 10_000
 """Looked at in a directory of statistics."""
@@ -55,48 +55,48 @@ _TOTALS = (
 """Metric, field of FetchStats, labels beside job and reader."""
 
 
-class Fetches:
+class FetchMetrics:
     """Follows agents and files, from what they have told by the first look on."""
 
     def __init__(self) -> None:
-        self._growth = Growth()
-        self._losses = Growth()
+        self._growth = GrowingSums()
+        self._losses = GrowingSums()
         self._changed: dict[str, int] = {}
         """When each file was changed, as it was last read."""
         self._agents: list[Status] = []
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Count from here on."""
-        self._growth.begin()
-        self._losses.begin()
+        self._growth.reset()
+        self._losses.reset()
 
-    def look(self, jobs: Sequence[JobView]) -> None:
+    def update(self, jobs: Sequence[JobView]) -> None:
         """Ask the agents, and read the files that have changed."""
-        self._agents = agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S)
+        self._agents = agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S)
         for job in jobs:
             if not job.statistics:
-                self._see_agents(job)
+                self._update_from_agents(job)
         seen: dict[str, int] = {}
         for job in jobs:
             for directory in job.statistics:
                 self._read(job.name, Path(directory), seen)
         self._changed = seen
 
-    def _see_agents(self, job: JobView) -> None:
+    def _update_from_agents(self, job: JobView) -> None:
         for status in self._agents:
             for query in status.queries:
                 if job.query and query.stream == job.query:
                     part = (status.pid, query.name)
-                    self._growth.see(f"{job.name} executor", part, asdict(query.totals))
+                    self._growth.update(f"{job.name} executor", part, asdict(query.totals))
 
     def _read(self, job: str, directory: Path, seen: dict[str, int]) -> None:
-        for path, told in self._fresh(job, directory, seen):
-            self._growth.see(f"{job} executor", path, _numbers(told))
-        for path, told in self._fresh(job, directory / "driver", seen):
-            self._growth.see(f"{job} driver", path, _numbers(told.get("watch")))
-            self._losses.see(job, path, _numbers(told.get("losses")))
+        for path, told in self._changed_files(job, directory, seen):
+            self._growth.update(f"{job} executor", path, _numbers(told))
+        for path, told in self._changed_files(job, directory / "driver", seen):
+            self._growth.update(f"{job} driver", path, _numbers(told.get("watch")))
+            self._losses.update(job, path, _numbers(told.get("losses")))
 
-    def _fresh(
+    def _changed_files(
         self, job: str, directory: Path, seen: dict[str, int]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Files that have changed since the last look, if they can be read."""
@@ -109,19 +109,19 @@ class Fetches:
                         yield path, told
             seen[key] = changed
 
-    def tell(self, sheet: Sheet, job: JobView) -> None:
+    def add_samples(self, samples: SampleSet, job: JobView) -> None:
         """The samples of one job; what its driver cost only where files tell it."""
         for reader in _READERS[: 2 if job.statistics else 1]:
             sums = self._growth.sums(f"{job.name} {reader}")
             for name, field, labels in _TOTALS:
-                sheet.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
+                samples.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
         if job.statistics:
             losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
             for kind, number in sorted(losses.items()):
-                sheet.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
-        self._tell_agents(sheet, job)
+                samples.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
+        self._add_agent_samples(samples, job)
 
-    def _tell_agents(self, sheet: Sheet, job: JobView) -> None:
+    def _add_agent_samples(self, samples: SampleSet, job: JobView) -> None:
         ours = [
             status
             for status in self._agents
@@ -134,11 +134,11 @@ class Fetches:
             ("kfetch_job_agent_memory_peak_bytes", [status.memory_peak for status in ours]),
             ("kfetch_job_agent_memory_limit_bytes", [status.memory_limit for status in ours]),
         ):
-            sheet.put(name, sum(values), job_name=job.name)
-        _tell_sessions(sheet, job, ours)
+            samples.put(name, sum(values), job_name=job.name)
+        _add_session_samples(samples, job, ours)
 
 
-def _tell_sessions(sheet: Sheet, job: JobView, statuses: Sequence[Status]) -> None:
+def _add_session_samples(samples: SampleSet, job: JobView, statuses: Sequence[Status]) -> None:
     held: Counter[tuple[str, str]] = Counter()
     partitions: Counter[str] = Counter()
     for status in statuses:
@@ -147,11 +147,11 @@ def _tell_sessions(sheet: Sheet, job: JobView, statuses: Sequence[Status]) -> No
                 held[session.broker, session.state.lower()] += 1
                 partitions[session.broker] += session.partitions
     for (broker, state), number in sorted(held.items()):
-        sheet.put(
+        samples.put(
             "kfetch_job_fetch_sessions", number, job_name=job.name, broker=broker, state=state
         )
     for broker, number in sorted(partitions.items()):
-        sheet.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
+        samples.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
 
 
 def _files(directory: Path) -> Iterator[tuple[str, int]]:

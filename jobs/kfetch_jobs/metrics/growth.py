@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 
-__all__ = ["Growth"]
+__all__ = ["GrowingSums"]
 
 _PARTS_MAX = 10_000
 """Remembered; of more, the one that was seen longest ago is forgotten."""
 
 
-class Growth:
+class GrowingSums:
     """What the parts of each group have added."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[Hashable, Mapping[str, float]] = OrderedDict()
         self._sums: dict[str, Counter[str]] = {}
 
-    def see(self, group: str, part: Hashable, totals: Mapping[str, float]) -> None:
+    def update(self, group: str, part: Hashable, totals: Mapping[str, float]) -> None:
         """A part's totals now. If one of them has fallen, the part has begun anew."""
         before = self._last.pop((group, part), {})
         if any(value < before.get(name, 0) for name, value in totals.items()):
@@ -35,7 +35,7 @@ class Growth:
         while len(self._last) > _PARTS_MAX:
             self._last.popitem(last=False)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """All sums are zero from here on."""
         for sums in self._sums.values():
             sums.clear()

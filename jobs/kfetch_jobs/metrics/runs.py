@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.run.kinds import Kind
 from kfetch_jobs.supervise.store import Run, Store
 
-__all__ = ["Runs"]
+__all__ = ["RunMetrics"]
 
 
-class Runs:
+class RunMetrics:
     """Follows the runs of a store, from those that it has now on."""
 
     def __init__(self, store: Store) -> None:
@@ -24,11 +24,11 @@ class Runs:
         self._ended: set[int] = set()
         self._begins: Counter[str] = Counter()
         self._ends: Counter[tuple[str, Kind]] = Counter()
-        self.look(store)
+        self.update(store)
         self._begins.clear()
         self._ends.clear()
 
-    def look(self, store: Store) -> None:
+    def update(self, store: Store) -> None:
         """Count what is new."""
         runs = store.runs_after(self._floor)
         for run in runs:
@@ -47,8 +47,10 @@ class Runs:
             self._ended.add(run.id)
             self._ends[run.job, run.kind] += 1
 
-    def tell(self, sheet: Sheet, job: str) -> None:
+    def add_samples(self, samples: SampleSet, job: str) -> None:
         """The samples of one job. Kinds that have not happened are 0, so that rises are seen."""
-        sheet.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
+        samples.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
         for kind in Kind:
-            sheet.put("kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind)
+            samples.put(
+                "kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind
+            )

@@ -16,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-__all__ = ["METRICS", "Entry", "Sheet", "table"]
+__all__ = ["METRICS", "Entry", "SampleSet", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ _ENTRIES = (
 METRICS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
-class Sheet:
+class SampleSet:
     """Samples, family by family. A name or label that is not in the table raises KeyError."""
 
     def __init__(self) -> None:

@@ -17,8 +17,8 @@ from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
-from kfetch_jobs.looks.job import JobStanding, SourceStanding
-from kfetch_jobs.looks.source import Partition, impatient
+from kfetch_jobs.looks.job import JobReport, SourceReport
+from kfetch_jobs.looks.source import Partition, with_short_timeouts
 from kfetch_jobs.offsets.moves import Choice, Move, Verb, chosen, move
 from kfetch_jobs.offsets.table import affected
 from kfetch_jobs.offsets.target import Given, Stand, Target, Timed
@@ -58,9 +58,9 @@ class Plan:
 
 def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> Plan:
     """Plan it. Raises JobsError for what can't be, ConfigError for what was asked wrongly."""
-    stands = looks.of(job, time.time())
+    stands = looks.report(job, time.time())
     checkpoint = _movable(job, stands)
-    places = looks.matched(job, checkpoint)
+    places = looks.match_sources(job, checkpoint)
     there = {each.tp for source in stands.sources for each in source.kafka.partitions}
     meant = chosen(choices, there)
     whole = meant == there
@@ -100,7 +100,7 @@ def _last(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, 
     return end.positions if end else {}
 
 
-def _movable(job: Job, stands: JobStanding) -> Checkpoint:
+def _movable(job: Job, stands: JobReport) -> Checkpoint:
     checkpoint = stands.checkpoint
     if checkpoint is None or checkpoint.planned is None:
         raise JobsError(
@@ -136,7 +136,7 @@ def _part(
     verb: Verb,
     target: Target,
     meant: Collection[TopicPartition],
-    source: SourceStanding,
+    source: SourceReport,
     last: Mapping[TopicPartition, Position],
 ) -> _Part:
     _check_fits(job, verb, target, meant, source)
@@ -174,7 +174,7 @@ def _check_fits(
     verb: Verb,
     target: Target,
     meant: Collection[TopicPartition],
-    source: SourceStanding,
+    source: SourceReport,
 ) -> None:
     if verb is Verb.REPLAY and source.kafka.losses:
         raise JobsError(
@@ -205,16 +205,16 @@ class _Marks:
 
     @classmethod
     def of(
-        cls, source: SourceStanding, target: Target, partitions: Sequence[TopicPartition]
+        cls, source: SourceReport, target: Target, partitions: Sequence[TopicPartition]
     ) -> _Marks:
-        with closing(Log(impatient(source.options))) as log:
+        with closing(Log(with_short_timeouts(source.options))) as log:
             return cls(
                 starts=log.starts(partitions),
                 ends=log.ends(partitions),
                 times=log.at(partitions, target.ms) if isinstance(target, Timed) else {},
             )
 
-    def stand(self, partition: Partition, source: SourceStanding) -> Stand:
+    def stand(self, partition: Partition, source: SourceReport) -> Stand:
         tp = partition.tp
         before = source.known.get(tp, Position(partition.position or 0))
         if tp.topic in source.recreated:
@@ -231,7 +231,7 @@ class _Marks:
         )
 
 
-def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[TopicPartition]:
+def _gone(checkpoint: Checkpoint, place: int, source: SourceReport) -> list[TopicPartition]:
     start = checkpoint.start(place)
     here = {each.tp for each in source.kafka.partitions}
     return [tp for tp in start.positions if tp not in here] if start else []
@@ -240,7 +240,7 @@ def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[To
 def _end(
     checkpoint: Checkpoint,
     place: int,
-    source: SourceStanding,
+    source: SourceReport,
     part: _Part,
     gone: Collection[TopicPartition],
 ) -> Offsets:
@@ -261,6 +261,6 @@ def _end(
     )
 
 
-def _ids(source: SourceStanding, moved: Collection[TopicPartition]) -> dict[str, UUID]:
+def _ids(source: SourceReport, moved: Collection[TopicPartition]) -> dict[str, UUID]:
     ids = source.kafka.topic_ids
     return {tp.topic: ids[tp.topic] for tp in moved if tp.topic in ids}

@@ -1,4 +1,4 @@
-"""``kfetch offsets``: what a job's checkpoint says; ``moving`` has the verbs that change it."""
+"""``kfetch offsets``: what a job's checkpoint says; ``moves`` has the verbs that change it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kfetch_jobs.verbs import moving
+from kfetch_jobs.verbs import moves
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import offset, table
 
@@ -107,4 +107,4 @@ def _source_json(checkpoint: Checkpoint, number_: int) -> dict[str, Any]:
     }
 
 
-moving.add(app)
+moves.add(app)

@@ -82,8 +82,8 @@ def up(
     from kfetch_jobs.supervise.lock import office
     from kfetch_jobs.supervise.supervisor import Supervisor
     from kfetch_jobs.util.redact import words
+    from kfetch_jobs.web.address_file import write as write_address
     from kfetch_jobs.web.serve import listening, serving
-    from kfetch_jobs.web.where import leave
 
     with (
         words(found.redacted),
@@ -94,18 +94,18 @@ def up(
         Supervisor.take(found) as supervisor,
         serving(found, bound, token, lambda: supervisor.stepped_s) as address,
     ):
-        leave(found.storage, address, token=bool(token), closed=closed)
+        write_address(found.storage, address, token=bool(token), closed=closed)
         supervisor.run(stop, hurry)
 
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from kfetch_jobs.supervise.background import start_in_background
-    from kfetch_jobs.web.where import forget, page_of
+    from kfetch_jobs.web.address_file import remove, wait_for_page
 
-    forget(project.storage)
+    remove(project.storage)
     started = start_in_background(project, environment, listen)
     pid = started.child.pid
-    page = page_of(project.storage, pid, started.check)
+    page = wait_for_page(project.storage, pid, started.check)
     typer.echo(f"supervising (process {pid}); end it with: kfetch down\n{page}")
 
 

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:  # late: `kfetch --help` needs none of it
     from rich.console import Console
 
-__all__ = ["ago", "console", "number", "offset", "table", "warn"]
+__all__ = ["console", "duration", "number", "offset", "table", "warn"]
 
 _WIDTH = 200
 """Where there is no terminal: nothing is to be cut that a script might look for."""
@@ -53,7 +53,7 @@ def offset(value: int | None) -> str:
     return "?" if value is None else str(value)
 
 
-def ago(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A duration in its two largest units."""
     seconds = max(0, int(seconds))
     for size, unit, smaller, smaller_unit in (

@@ -73,7 +73,7 @@ def refusal(
     """The status and sentence that a request gets by its headers; None: it may pass."""
     if logins.token:
         scheme, _, given = authorization.partition(" ")
-        bearer = scheme.lower() == "bearer" and logins.right(given.strip())
+        bearer = scheme.lower() == "bearer" and logins.matches_token(given.strip())
         if bearer or logins.valid(cookie, now):
             return None
         return 401, f"this needs the header Authorization: Bearer, with what is in {TOKEN_VARIABLE}"

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.metrics.collect import Look
+from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.util.newest import Newest
 from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.guard import Guard
@@ -39,8 +39,8 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
 
     ``stepped_s`` tells when the supervisor's loop last went round.
     """
-    look = Look(project, stepped_s)
-    looks = Newest(look.take, look.take(), "metrics")
+    look = MetricsCollector(project, stepped_s)
+    looks = Newest(look.collect_now, look.collect_now(), "metrics")
     forms = Forms(Logins(token))
 
     def metrics(request: Request) -> Response:  # not async: it may wait for a look
@@ -56,12 +56,12 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
             *Pages(project, stepped_s, forms).routes(),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ],
-        middleware=[Middleware(Guard, logins=forms.logins), Middleware(_Caught)],
-        exception_handlers={HTTPException: _told},
+        middleware=[Middleware(Guard, logins=forms.logins), Middleware(_ErrorSentence)],
+        exception_handlers={HTTPException: _http_error},
     )
 
 
-class _Caught:
+class _ErrorSentence:
     """A bug of ours is a sentence for whoever asks, and a trace in the supervisor's log."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -97,7 +97,7 @@ class _Static(StaticFiles):
         return answer
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _sentence(request.headers, error.status_code, error.detail)
 

@@ -41,13 +41,13 @@ class Curve:
         self.step_s = step_s
         self._bins: dict[int, _Bin] = {}
         self._last = 0
-        self._ended_s = 0.0
+        self._last_end_s = 0.0
         """When the newest micro-batch did."""
 
     def add(self, batch: Batch, since_s: float) -> None:
         """One micro-batch, in any order; its rows came since then."""
         last = int(batch.finished // self.step_s)
-        self._ended_s = max(self._ended_s, batch.finished)
+        self._last_end_s = max(self._last_end_s, batch.finished)
         if last <= self._last - _BINS:
             return
         if last > self._last:
@@ -84,16 +84,18 @@ class Curve:
         for index in range(min(known, default=newest + 1), newest + 1):
             ends_s = min(now, (index + 1) * self.step_s)
             if ends_s > index * self.step_s:
-                found = self._bins.get(index, _Bin())
+                one = self._bins.get(index, _Bin())
                 columns["t"].append(round(ends_s, 1))
-                columns["rows_s"].append(self._rate(found, index, min(ends_s, self._told_s(now))))
-                columns["lag"].append(found.lag)
-                columns["batch_s"].append(_mean(found))
+                columns["rows_s"].append(
+                    self._rate(one, index, min(ends_s, self._known_until_s(now)))
+                )
+                columns["lag"].append(one.lag)
+                columns["batch_s"].append(_mean(one))
         return columns
 
-    def _told_s(self, now: float) -> float:
+    def _known_until_s(self, now: float) -> float:
         """Rows are known until then: those of the next micro-batch may have come since."""
-        return self._ended_s if now - self._ended_s < _SPREAD_S else now
+        return self._last_end_s if now - self._last_end_s < _SPREAD_S else now
 
     def _rate(self, found: _Bin, index: int, ends_s: float) -> float | None:
         took_s = ends_s - index * self.step_s
@@ -101,7 +103,7 @@ class Curve:
 
     def rate(self, now: float, seconds: float) -> float:
         """Rows per second in so many seconds before it was told, as exact as the bins."""
-        ends_s = self._told_s(now)
+        ends_s = self._known_until_s(now)
         newest = int(ends_s // self.step_s)
         bins = range(newest - int(seconds // self.step_s), newest + 1)
         took_s = ends_s - bins.start * self.step_s

@@ -8,7 +8,7 @@ from itertools import chain
 
 from kfetch_jobs.progress.history import Batch
 
-__all__ = ["Bar", "bars", "phases", "spark"]
+__all__ = ["Bar", "bars", "phases", "sparkline"]
 
 SPARK_WIDTH, SPARK_HEIGHT = 120, 24
 BAR_WIDTH = 200
@@ -17,7 +17,7 @@ _PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch",
 OTHER = "other"
 
 
-def spark(values: Sequence[float | None]) -> str:
+def sparkline(values: Sequence[float | None]) -> str:
     """The path of a line; what is not known is as it was before. Empty if nothing is known."""
     known: list[float] = []
     for value in values:

@@ -15,9 +15,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from kfetch_jobs.web.html import page
-from kfetch_jobs.web.login import LASTS_S, Logins, cookie_name, fields, inside
+from kfetch_jobs.web.login import LOGIN_LIFETIME_S, Logins, cookie_name, local_path, parse_form
 
-__all__ = ["Forms", "sent"]
+__all__ = ["Forms", "read_form"]
 
 _BODY_BYTES_MAX = 4096
 _WITHIN_S = 5.0
@@ -33,7 +33,7 @@ class Forms:
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     """In each form; another site's page can't read it. It ends with the supervisor."""
 
-    def ours(self, given: Mapping[str, str]) -> bool:
+    def issued(self, given: Mapping[str, str]) -> bool:
         """Whether a form came from a page of this supervisor."""
         return hmac.compare_digest(given.get("key", "").encode(), self.key.encode())
 
@@ -46,7 +46,7 @@ class Forms:
         ]
 
     def _show(self, request: Request) -> Response:
-        on = inside(request.query_params.get("next", "/"))
+        on = local_path(request.query_params.get("next", "/"))
         if not self.logins.token:
             return RedirectResponse(on, 303)
         return page("login.html", wrong=False, on=on)
@@ -54,15 +54,15 @@ class Forms:
     async def _log_in(self, request: Request) -> Response:
         # Guesses are not counted: a token has 16 characters at least, and a limit would be a way
         # to lock people out.
-        given = await sent(request)
-        on = inside(given.get("next", "/"))
-        if not self.logins.right(given.get("token", "").strip()):
+        given = await read_form(request)
+        on = local_path(given.get("next", "/"))
+        if not self.logins.matches_token(given.get("token", "").strip()):
             return page("login.html", 403, wrong=True, on=on)
         answer = RedirectResponse(on, 303)
         answer.set_cookie(
             _cookie(request),
             self.logins.cookie(self.clock()),
-            max_age=LASTS_S,
+            max_age=LOGIN_LIFETIME_S,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
@@ -70,7 +70,7 @@ class Forms:
         return answer
 
     async def _log_out(self, request: Request) -> Response:
-        if not self.ours(await sent(request)):
+        if not self.issued(await read_form(request)):
             raise HTTPException(403, "This form is not from a page of this supervisor.")
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
@@ -81,7 +81,7 @@ def _cookie(request: Request) -> str:
     return cookie_name(request.headers.get("host", ""))
 
 
-async def sent(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a small form. Raises HTTPException (413, 408) for a large or a slow one."""
     body = b""
     try:
@@ -92,4 +92,4 @@ async def sent(request: Request) -> dict[str, str]:
                     raise HTTPException(413, "This is larger than any form of this page.")
     except (TimeoutError, ClientDisconnect):
         raise HTTPException(408, "The form has not come in time: send it again.") from None
-    return fields(body)
+    return parse_form(body)

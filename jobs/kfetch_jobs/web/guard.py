@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.web.address import refusal
-from kfetch_jobs.web.login import Logins, cookie_name, foreign
+from kfetch_jobs.web.login import Logins, cookie_name, is_cross_site
 
 __all__ = ["HEADERS", "Guard"]
 
@@ -63,7 +63,7 @@ class Guard:
         )
         if told is not None and not (told[0] == 401 and path.startswith(_OPEN)):
             return _refusal(scope["method"], path, headers, *told)
-        if scope["method"] not in ("GET", "HEAD") and foreign(
+        if scope["method"] not in ("GET", "HEAD") and is_cross_site(
             host, headers.get("origin", ""), headers.get("sec-fetch-site", "")
         ):
             return PlainTextResponse("this comes from another site's page\n", 403)

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 
 from kfetch._version import __version__
 from kfetch_jobs.config.project import can_name
-from kfetch_jobs.web import drawing, standing, units
+from kfetch_jobs.web import drawing, job_status, units
 
 __all__ = ["page"]
 
@@ -35,7 +35,7 @@ def _environment() -> Environment:
     made.globals |= {
         "drawing": drawing,
         "plural": units.plural,
-        "tone_of_run": standing.tone_of_run,
+        "tone_of_run": job_status.tone_of_run,
         "version": __version__,
     }
     return made

@@ -14,12 +14,12 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["LASTS_S", "Logins", "cookie_name", "fields", "foreign", "inside"]
+__all__ = ["LOGIN_LIFETIME_S", "Logins", "cookie_name", "is_cross_site", "local_path", "parse_form"]
 
-LASTS_S = 12 * 3600
+LOGIN_LIFETIME_S = 12 * 3600
 _FIELDS_MAX = 8
 _PORT = re.compile(r":(\d{1,5})")
-_INSIDE = re.compile(r"/(?:jobs/[A-Za-z0-9_-]+)?")
+_LOCAL_PATH = re.compile(r"/(?:jobs/[A-Za-z0-9_-]+)?")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,13 +28,13 @@ class Logins:
 
     token: str
 
-    def right(self, given: str) -> bool:
+    def matches_token(self, text: str) -> bool:
         """Whether this is the token."""
-        return bool(self.token) and _same(given, self.token)
+        return bool(self.token) and _same(text, self.token)
 
     def cookie(self, now: float) -> str:
         """The value for who has shown the token."""
-        until = str(int(now) + LASTS_S)
+        until = str(int(now) + LOGIN_LIFETIME_S)
         return f"{until}.{self._signed(until)}"
 
     def valid(self, cookie: str, now: float) -> bool:
@@ -60,7 +60,7 @@ def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(errors="replace"), other.encode())
 
 
-def foreign(host: str, origin: str, fetch_site: str) -> bool:
+def is_cross_site(host: str, origin: str, fetch_site: str) -> bool:
     """Whether a request that changes something comes from another site, by its headers.
 
     Browsers send Sec-Fetch-Site wherever they trust the connection, and Origin with every POST; a
@@ -76,7 +76,7 @@ def foreign(host: str, origin: str, fetch_site: str) -> bool:
         return True
 
 
-def fields(body: bytes) -> dict[str, str]:
+def parse_form(body: bytes) -> dict[str, str]:
     """What a form has sent; nothing if it is no form."""
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=_FIELDS_MAX))
@@ -84,6 +84,6 @@ def fields(body: bytes) -> dict[str, str]:
         return {}
 
 
-def inside(path: str) -> str:
+def local_path(path: str) -> str:
     """A page of ours, to go on to after the login: other addresses lead to the first page."""
-    return path if _INSIDE.fullmatch(path) else "/"
+    return path if _LOCAL_PATH.fullmatch(path) else "/"

@@ -28,11 +28,11 @@ from kfetch_jobs.supervise.machine import Order
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.util.newest import Newest
-from kfetch_jobs.web import shown
-from kfetch_jobs.web.forms import Forms, sent
+from kfetch_jobs.web import template_values
+from kfetch_jobs.web.forms import Forms, read_form
 from kfetch_jobs.web.html import page
-from kfetch_jobs.web.seen import Eyes, Seen
-from kfetch_jobs.web.standing import headline, worst
+from kfetch_jobs.web.job_status import headline, worst_tone
+from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 __all__ = ["Pages"]
 
@@ -69,9 +69,9 @@ class Pages:
         self._project = project
         self._stepped_s = stepped_s
         self._forms = forms
-        self._eyes = Eyes(project)
-        self._newest = Newest(self._eyes.look, Seen(at=time.time()), "page")
-        self._room = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
+        self._observer = Observer(project)
+        self._newest = Newest(self._observer.snapshot, Snapshot(at=time.time()), "page")
+        self._order_slots = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -84,11 +84,11 @@ class Pages:
             Route("/jobs/{name}/{order}", self._order, methods=["POST"]),
         ]
 
-    def _page(self, template: str, seen: Seen, **values: Any) -> Response:
+    def _page(self, template: str, snapshot: Snapshot, **values: Any) -> Response:
         stuck_s = time.time() - self._stepped_s()
         return page(
             template,
-            seen=seen,
+            snapshot=snapshot,
             now=time.time(),
             project=self._project.path.parent.name,
             project_file=str(self._project.path),
@@ -99,61 +99,61 @@ class Pages:
         )
 
     def _all(self, request: Request) -> Response:
-        return self._all_as_of(self._newest.get(), request, notice=None)
+        return self._all_from(self._newest.get(), request, notice=None)
 
-    def _all_as_of(self, seen: Seen, request: Request, notice: Notice | None) -> Response:
-        rows = shown.rows(seen, self._eyes)
-        standings = [row.standing for row in rows]
+    def _all_from(self, snapshot: Snapshot, request: Request, notice: Notice | None) -> Response:
+        rows = template_values.job_rows(snapshot, self._observer)
+        statuses = [row.status for row in rows]
         return self._page(
             _part_or_whole(request, "all.html"),
-            seen,
+            snapshot,
             rows=rows,
-            headline=headline(standings),
-            tone=worst(standings),
+            headline=headline(statuses),
+            tone=worst_tone(statuses),
             notice=notice,
         )
 
     def _job(self, request: Request) -> Response:
-        seen = self._newest.get()
-        return self._job_as_of(seen, self._found(request, seen), request, notice=None)
+        snapshot = self._newest.get()
+        return self._job_from(snapshot, self._job_view(request, snapshot), request, notice=None)
 
-    def _job_as_of(
-        self, seen: Seen, job: JobView, request: Request, notice: Notice | None
+    def _job_from(
+        self, snapshot: Snapshot, job: JobView, request: Request, notice: Notice | None
     ) -> Response:
         return self._page(
             _part_or_whole(request, "job.html"),
-            seen,
-            page=shown.job_page(job, seen, self._eyes, self._directory(job)),
+            snapshot,
+            page=template_values.job_page(job, snapshot, self._observer, self._directory(job)),
             notice=notice,
         )
 
-    def _found(self, request: Request, seen: Seen) -> JobView:
-        job = seen.job(request.path_params["name"])
+    def _job_view(self, request: Request, snapshot: Snapshot) -> JobView:
+        job = snapshot.job(request.path_params["name"])
         if job is None or not can_name(job.name):
             raise HTTPException(404, "There is no job of this name in the project.")
         return job
 
     def _curves(self, request: Request) -> Response:
-        seen, now = self._newest.get(), time.time()
-        job = self._found(request, seen)
+        snapshot, now = self._newest.get(), time.time()
+        job = self._job_view(request, snapshot)
         try:
-            points = self._eyes.points(job.name, request.query_params.get("window", "15m"), now)
+            points = self._observer.points(job.name, request.query_params.get("window", "15m"), now)
         except KeyError:
             raise HTTPException(404, "There is no such window of time.") from None
-        runs, _ = self._eyes.runs(job.name)
+        runs, _ = self._observer.runs(job.name)
         ends = [{"t": run.ended_s, "kind": run.kind} for run in runs if run.ended_s]
         return JSONResponse(
-            {"now": now, "points": points, "ends": ends, "reading": job.name in seen.reading}
+            {"now": now, "points": points, "ends": ends, "reading": job.name in snapshot.reading}
         )
 
     def _partitions(self, request: Request) -> Response:
-        job = self._found(request, self._newest.get())
+        job = self._job_view(request, self._newest.get())
         lags = partitions.read(partitions.file_of(self._directory(job)))
         return JSONResponse(asdict(lags) if lags else {"at": None, "topics": [], "left_out": 0})
 
     def _log(self, request: Request) -> Response:
-        seen = self._newest.get()
-        job = self._found(request, seen)
+        snapshot = self._newest.get()
+        job = self._job_view(request, snapshot)
         path = self._directory(job) / "run.log"
         try:
             # Spark's traces have whole query plans, with the options of their sources.
@@ -163,35 +163,37 @@ class Pages:
             lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
-        return self._page("log.html", seen, job=job, lines=lines, path=str(path), trouble=trouble)
+        return self._page(
+            "log.html", snapshot, job=job, lines=lines, path=str(path), trouble=trouble
+        )
 
     def _directory(self, job: JobView) -> Path:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
-        given = await sent(request)
-        if not self._forms.ours(given):
+        given = await read_form(request)
+        if not self._forms.issued(given):
             raise HTTPException(
                 403, "This form is not from a page of this supervisor: load the page anew."
             )
-        return await run_in_threadpool(self._ordered, request, given.get("back", ""))
+        return await run_in_threadpool(self._handle_order, request, given.get("back", ""))
 
-    def _ordered(self, request: Request, back: str) -> Response:
-        job = self._found(request, self._newest.get())
+    def _handle_order(self, request: Request, back: str) -> Response:
+        job = self._job_view(request, self._newest.get())
         try:
             order = Order(request.path_params["order"])
         except ValueError:
             raise HTTPException(404, "There is no such order.") from None
-        notice = self._asked(job.name, order)
+        notice = self._send_order(job.name, order)
         if "hx-request" not in request.headers and notice.good:
             return RedirectResponse("/" if back in _FIRST_PAGE else f"/jobs/{job.name}", 303)
-        seen = self._newest.get(since_s=time.monotonic())
+        snapshot = self._newest.get(since_s=time.monotonic())
         if back in _FIRST_PAGE:
-            return self._all_as_of(seen, request, notice)
-        return self._job_as_of(seen, seen.job(job.name) or job, request, notice)
+            return self._all_from(snapshot, request, notice)
+        return self._job_from(snapshot, snapshot.job(job.name) or job, request, notice)
 
-    def _asked(self, name: str, order: Order) -> Notice:
-        if not self._room.acquire(blocking=False):
+    def _send_order(self, name: str, order: Order) -> Notice:
+        if not self._order_slots.acquire(blocking=False):
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
@@ -199,7 +201,7 @@ class Pages:
         except JobsError as error:
             return Notice(f"{name} could not be told to {order}: {error}")
         finally:
-            self._room.release()
+            self._order_slots.release()
         if told is None:
             return Notice(f"no supervisor runs: {order} {name} is kept for the next kfetch up")
         return Notice("; ".join((f"{name}: {_DONE[order]}", *told)), good=True)

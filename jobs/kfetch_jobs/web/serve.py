@@ -25,11 +25,11 @@ log = logging.getLogger("kfetch.web")
 NOWHERE = "none"
 _CONNECTIONS_MAX = 128
 """At one moment, and a browser has six of them for each of its tabs; others get 503."""
-_OPEN_MAX = 2 * _CONNECTIONS_MAX
+_SOCKETS_MAX = 2 * _CONNECTIONS_MAX
 """Others are closed at once: jobs need file descriptors too."""
-_REQUEST_WITHIN_S = 10.0
+_REQUEST_TIMEOUT_S = 10.0
 """From the connection, or the answer before, to the end of a request."""
-_END_WITHIN_S = 5.0
+_SHUTDOWN_TIMEOUT_S = 5.0
 
 
 @contextmanager
@@ -72,34 +72,34 @@ def _bound(address: Address) -> socket.socket:
     return made
 
 
-class _Timely(H11Protocol):
+class _RequestDeadline(H11Protocol):
     """Waits for a request so long and no longer: anybody can connect, before any login."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > _OPEN_MAX:
+        if len(self.connections) > _SOCKETS_MAX:
             transport.abort()
         else:
-            self._expect()
+            self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._expect_nothing()
+        self._cancel_deadline()
 
     def handle_events(self) -> None:
         super().handle_events()
         if not self.cycle or self.cycle.response_complete or self.cycle.more_body:
-            self._expect()
+            self._start_deadline()
         else:
-            self._expect_nothing()
+            self._cancel_deadline()
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(_REQUEST_WITHIN_S, self.transport.close)
+            self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self.transport.close)
 
-    def _expect_nothing(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -117,7 +117,7 @@ def serving(
         uvicorn.Config(
             application(project, token, stepped_s),
             loop="asyncio",
-            http=_Timely,
+            http=_RequestDeadline,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -136,4 +136,4 @@ def serving(
         yield address
     finally:
         server.should_exit = True
-        thread.join(_END_WITHIN_S)
+        thread.join(_SHUTDOWN_TIMEOUT_S)

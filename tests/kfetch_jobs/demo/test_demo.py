@@ -10,7 +10,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from kfetch.fetch.stats import FetchStats
 from kfetch_jobs.demo import chart, events
-from kfetch_jobs.demo.curve import Stretch, curves
+from kfetch_jobs.demo.curve import Interval, curves
 from kfetch_jobs.demo.scenario import batch_in_flight
 from kfetch_jobs.demo.summary import Counts, Kill, Summary
 from kfetch_jobs.progress.history import Batch
@@ -92,7 +92,7 @@ def summary(**changed: object) -> Summary:
         "landing_s": 20.0,
         "total_s": 30.0,
         "picture": "clicks.png",
-        "kept": None,
+        "kept_directory": None,
     }
     return Summary(**(given | changed))  # type: ignore[arg-type]
 
@@ -143,16 +143,16 @@ def test_landed_rows_are_told_from_the_restart_on() -> None:
     """A bar's area is its rows, and none reaches over the time in which nothing ran."""
     drawn = curves(PRODUCED, BATCHES, KILL)
 
-    assert [Stretch(0.0, 2.5, 20), Stretch(4.5, 14.0, 220)] == drawn.landed
-    assert [8.0, 220 / 9.5] == [stretch.rate for stretch in drawn.landed]
+    assert [Interval(0.0, 2.5, 20), Interval(4.5, 14.0, 220)] == drawn.landed
+    assert [8.0, 220 / 9.5] == [interval.rate for interval in drawn.landed]
     assert (4.0, 4.5, 14.0) == (drawn.killed, drawn.restarted, drawn.recovered)
 
 
 def test_produced_rows_add_up() -> None:
-    """The stretches of the producer's curve cover every event after the first few."""
+    """The intervals of the producer's curve cover every event after the first few."""
     drawn = curves(PRODUCED, BATCHES, KILL)
 
-    assert 240 == sum(stretch.rows for stretch in drawn.produced)
+    assert 240 == sum(interval.rows for interval in drawn.produced)
 
 
 def test_lag_is_produced_minus_landed() -> None:

@@ -140,7 +140,7 @@ def test_waiting_ends_at_the_deadline() -> None:
     assert ready.wait_until(lambda: True, time.monotonic())
 
 
-def wait_dead(begun: process.Launched) -> bool:
+def wait_dead(begun: process.LaunchedProcess) -> bool:
     gone = time.monotonic() + 10
     return ready.wait_until(lambda: process.find(begun.pid, begun.started) is None, gone)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.kafka.node import telling_line
+from kfetch_jobs.kafka.node import cause_line
 from kfetch_jobs.kafka.settings import NodePorts, controllers, jvm_flags, server_properties
 
 
@@ -83,4 +83,4 @@ def test_the_heap_is_set_and_the_compiler_left_whole() -> None:
 )  # fmt: skip
 def test_the_line_that_tells_why(log: str, line: str) -> None:
     """Of a log the last cause is quoted, else exception, error, or simply the last line."""
-    assert telling_line(log) == line
+    assert cause_line(log) == line

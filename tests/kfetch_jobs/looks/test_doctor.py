@@ -17,9 +17,9 @@ OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little patience with a broker that is away; a living one may need more on a busy machine."""
-    monkeypatch.setattr(doctor, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(doctor, "LOOKUP_TIMEOUT_S", 0.2)
 
 
 def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.Mo
     assert not (project / "data").exists()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_cluster_that_is_away(
     kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,7 +227,7 @@ def test_lag_of_every_job(
     kafka: LittleKafka, kfetch: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that can't be looked at does not keep the others from it; the exit code tells."""
-    monkeypatch.setattr(source, "PATIENCE_S", 2.0)  # with the broker that is away
+    monkeypatch.setattr(source, "LOOKUP_TIMEOUT_S", 2.0)  # with the broker that is away
     planned(3, offset(kafka, 2, 1))
     committed(3)
     other = PROJECT.replace("clusters:", "clusters:\n  away:\n    bootstrap.servers: 127.0.0.1:1")

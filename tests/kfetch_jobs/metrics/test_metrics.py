@@ -21,11 +21,11 @@ from kfetch.watch.report import Report
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.looks import agents
-from kfetch_jobs.metrics.batches import Batches
-from kfetch_jobs.metrics.collect import Look, Taken
-from kfetch_jobs.metrics.growth import Growth
-from kfetch_jobs.metrics.runs import Runs
-from kfetch_jobs.metrics.table import METRICS, Sheet
+from kfetch_jobs.metrics.batches import BatchMetrics
+from kfetch_jobs.metrics.collect import CollectedMetrics, MetricsCollector
+from kfetch_jobs.metrics.growth import GrowingSums
+from kfetch_jobs.metrics.runs import RunMetrics
+from kfetch_jobs.metrics.table import METRICS, SampleSet
 from kfetch_jobs.progress import history as progress
 from kfetch_jobs.progress.history import Batch
 from kfetch_jobs.run.kinds import Kind
@@ -48,7 +48,7 @@ BATCH = Batch(
 )
 
 
-def samples(taken: Taken) -> Samples:
+def scraped(taken: CollectedMetrics) -> Samples:
     """What Prometheus reads of a look."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(taken)
@@ -91,12 +91,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Status]:
 @settings(max_examples=50)
 def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
     """What parts add is counted once, though they begin anew with less than they had."""
-    growth, now, added = Growth(), Counter[str](), 0
+    growth, now, added = GrowingSums(), Counter[str](), 0
     for part, more, anew in steps:
         anew = anew and more < now[part]
         now[part] = more if anew else now[part] + more
         added += more
-        growth.see("g", part, {"n": now[part]})
+        growth.update("g", part, {"n": now[part]})
 
         assert added == growth.sums("g").get("n", 0)
 
@@ -104,14 +104,14 @@ def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
 def test_sums_begin_where_they_are_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was before does not count; of too many parts the oldest is forgotten."""
     monkeypatch.setattr("kfetch_jobs.metrics.growth._PARTS_MAX", 2)
-    growth = Growth()
-    growth.see("g", "a", {"n": 100})
-    growth.begin()
-    growth.see("g", "a", {"n": 103})
+    growth = GrowingSums()
+    growth.update("g", "a", {"n": 100})
+    growth.reset()
+    growth.update("g", "a", {"n": 103})
     assert {"n": 3} == growth.sums("g")
 
     for part in "bc":
-        growth.see("g", part, {"n": 0})
+        growth.update("g", part, {"n": 0})
     assert 2 == len(growth._last)
 
 
@@ -121,26 +121,26 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()
     progress.append(path, BATCH)
-    batches, aside = Batches(tmp_path), 0
+    batches, aside = BatchMetrics(tmp_path), 0
     for number in range(40):
         progress.append(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
         aside += not path.exists()
         if number % 3 == 0:
-            batches.look()
+            batches.update()
     with path.open("a") as file:
         file.write('{"batch": 1}\n{"batch": 2, "ro')
-    batches.look()
+    batches.update()
     assert aside >= 3
     assert 1 == batches.damaged
     with path.open("a") as file:
         file.write('ws": 3\n')
     progress.append(path, BATCH)
-    batches.look()
-    batches.look()
+    batches.update()
+    batches.update()
 
-    sheet = Sheet()
-    batches.tell(sheet, "a")
-    told = samples(Taken(sheet.families()))
+    samples = SampleSet()
+    batches.add_samples(samples, "a")
+    told = scraped(CollectedMetrics(samples.families()))
     name = "kfetch_job_batch_duration_seconds"
     assert 410 == of(told, "kfetch_job_rows_total", job_name="a")
     assert 20 == of(told, "kfetch_job_dead_letters_total", job_name="a")
@@ -159,17 +159,17 @@ def test_each_run_counts_once(tmp_path: Path) -> None:
     with Store(tmp_path / "kfetch.db") as store:
         store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
         long = store.begin("a", state, 1.0)
-        runs = Runs(store)
+        runs = RunMetrics(store)
         for _ in range(3):
             store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
-            runs.look(store)
-            runs.look(store)
+            runs.update(store)
+            runs.update(store)
         store.end(long, 3.0, Kind.STOPPED)
-        runs.look(store)
-        runs.look(store)
-    sheet = Sheet()
-    runs.tell(sheet, "a")
-    told = samples(Taken(sheet.families()))
+        runs.update(store)
+        runs.update(store)
+    samples = SampleSet()
+    runs.add_samples(samples, "a")
+    told = scraped(CollectedMetrics(samples.families()))
 
     assert 3 == of(told, "kfetch_job_runs_started_total", job_name="a")
     ended = "kfetch_job_runs_ended_total"
@@ -205,12 +205,12 @@ def test_every_metric_is_told(
     _begin(loaded)
     stats = tmp_path / "stats"
     write(str(stats), "old", FetchStats(records=1000))
-    look = Look(loaded, lambda: 12.0)
+    look = MetricsCollector(loaded, lambda: 12.0)
     write(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
     Report(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
-    told = samples(look.take())
+    told = scraped(look.collect_now())
 
     names = {name for entry in METRICS.values() for name in entry.samples}
     assert names == {name for name, _ in told}
@@ -244,13 +244,13 @@ def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) 
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     _begin(loaded)
     answers.append(STATUS)
-    look = Look(loaded, time.time)
+    look = MetricsCollector(loaded, time.time)
     later = replace(QUERY, totals=replace(QUERY.totals, records=1200))
     answers[:] = [replace(STATUS, queries=(later, replace(later, stream="another's")))]
-    look.take()
+    look.collect_now()
     successor = replace(QUERY, totals=FetchStats(records=50))
     answers[:] = [replace(STATUS, pid=10, queries=(successor,))]
-    told = samples(look.take())
+    told = scraped(look.collect_now())
 
     assert 250 == of(told, "kfetch_job_fetch_records_total", reader="executor")
     assert None is of(told, "kfetch_job_fetch_records_total", reader="driver")
@@ -264,12 +264,12 @@ def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status
     (jobs / "wrong.yml").write_text("source: [\n")
     (jobs / "b\udcff.yml").write_text(JOB)
     stats = loaded.path.parent.parent / "stats"
-    look = Look(loaded, time.time)
+    look = MetricsCollector(loaded, time.time)
     stats.mkdir()
     for number, text in enumerate(["{", "[]", '{"records": "many"}', '{"records": 3}']):
         (stats / f"{number}.json").write_text(text)
     (loaded.storage / "clicks" / "progress.jsonl").write_text("null}\n[]\n")
-    told = samples(look.take())
+    told = scraped(look.collect_now())
     assert 0 == of(told, "kfetch_job_file_valid", job_name="wrong")
     assert 0 == of(told, "kfetch_job_file_valid", job_name=r"b\udcff")
     assert 1 == of(told, "kfetch_job_file_valid")
@@ -279,7 +279,7 @@ def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status
 
     for file in (loaded.storage / ".supervisor").glob("kfetch.db*"):
         file.write_bytes(b"no database" * 1000)
-    told = samples(look.take())
+    told = scraped(look.collect_now())
     assert 1 == of(told, "kfetch_metrics_collection_errors_total", part="jobs")
     assert 1 == of(told, "kfetch_metrics_collection_errors_total", part="runs")
     assert 3 == of(told, "kfetch_job_fetch_records_total", reader="executor")

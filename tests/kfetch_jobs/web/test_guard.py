@@ -226,7 +226,7 @@ def test_a_form_that_does_not_come(shop: Project, monkeypatch: pytest.MonkeyPatc
     for receive in (never, gone):
         request = Request({"type": "http", "method": "POST", "headers": []}, receive)
         with pytest.raises(HTTPException, match="408"):
-            asyncio.run(asyncio.wait_for(forms.sent(request), 20))
+            asyncio.run(asyncio.wait_for(forms.read_form(request), 20))
 
 
 def test_a_login_from_another_site(shop: Project) -> None:

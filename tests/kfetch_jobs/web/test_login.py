@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch_jobs.web.login import LASTS_S, Logins, cookie_name, fields, foreign, inside
+from kfetch_jobs.web.login import (
+    LOGIN_LIFETIME_S,
+    Logins,
+    cookie_name,
+    is_cross_site,
+    local_path,
+    parse_form,
+)
 
 TOKEN = "0123456789abcdef"
 NOW = 1_700_000_000.0
@@ -18,8 +25,8 @@ def test_a_cookie_lasts_its_time() -> None:
     cookie = OURS.cookie(NOW)
 
     assert OURS.valid(cookie, NOW)
-    assert OURS.valid(cookie, NOW + LASTS_S - 1)
-    assert not OURS.valid(cookie, NOW + LASTS_S)
+    assert OURS.valid(cookie, NOW + LOGIN_LIFETIME_S - 1)
+    assert not OURS.valid(cookie, NOW + LOGIN_LIFETIME_S)
     assert not Logins(TOKEN[::-1]).valid(cookie, NOW)
     assert TOKEN not in cookie
     assert TOKEN not in repr(OURS)
@@ -34,8 +41,8 @@ def test_no_other_cookie_is_valid(one: str, other: str) -> None:
     for cookie in (one, f"{one}.{other}", f"{one}.{signature}", f"{until}.{one}", f"{made}{one}x"):
         assert cookie == made or not OURS.valid(cookie, NOW)
         assert not Logins("").valid(cookie, NOW)
-        assert not OURS.right(cookie) or cookie == TOKEN
-    assert not Logins("").right("")
+        assert not OURS.matches_token(cookie) or cookie == TOKEN
+    assert not Logins("").matches_token("")
     assert not Logins("").valid(Logins("").cookie(NOW), NOW)
 
 
@@ -78,7 +85,7 @@ def test_each_port_has_its_cookie(host: str, name: str) -> None:
 )
 def test_what_comes_from_another_site(host: str, origin: str, site: str, other: bool) -> None:
     """The browser says so, by one header or the other; another port is another site."""
-    assert other == foreign(host, origin, site)
+    assert other == is_cross_site(host, origin, site)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_what_comes_from_another_site(host: str, origin: str, site: str, other: 
 )
 def test_fields_of_a_form(body: bytes, told: dict[str, str]) -> None:
     """What is no form has none."""
-    assert told == fields(body)
+    assert told == parse_form(body)
 
 
 @pytest.mark.parametrize(
@@ -111,4 +118,4 @@ def test_fields_of_a_form(body: bytes, told: dict[str, str]) -> None:
 )
 def test_a_login_leads_nowhere_else(path: str, on: str) -> None:
     """Whatever the address bar said."""
-    assert on == inside(path)
+    assert on == local_path(path)

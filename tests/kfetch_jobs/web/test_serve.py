@@ -154,7 +154,7 @@ def test_who_sends_no_whole_request_is_left(
     project: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """The connection is closed after a while, though a byte comes now and then; others go on."""
-    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_WITHIN_S", 0.3)
+    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.3)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         socket.create_server(("127.0.0.1", 0)) as bound,
@@ -173,13 +173,13 @@ def test_who_sends_no_whole_request_is_left(
                 continue
             except ConnectionError:
                 ended = True
-        monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_WITHIN_S", 20.0)
+        monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 20.0)
         assert 200 == _get(address, Authorization=f"Bearer {TOKEN}")[0]
 
 
 def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that ask for nothing: the supervisor needs its file descriptors for jobs."""
-    monkeypatch.setattr("kfetch_jobs.web.serve._OPEN_MAX", 3)
+    monkeypatch.setattr("kfetch_jobs.web.serve._SOCKETS_MAX", 3)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         ExitStack() as opened,

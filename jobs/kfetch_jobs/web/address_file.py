@@ -18,16 +18,16 @@ from kfetch_jobs.supervise.store import directory
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
 
-__all__ = ["forget", "leave", "page_of"]
+__all__ = ["remove", "wait_for_page", "write"]
 
-_WITHIN_S = 15.0
-_ANSWER_WITHIN_S = 5.0
-_LOOK_S = 0.1
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one is reached from here
+_PAGE_TIMEOUT_S = 15.0
+_ANSWER_TIMEOUT_S = 5.0
+_POLL_S = 0.1
+_ANY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one is reached from here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
+class _PageAddress:
     """Of one supervisor."""
 
     pid: int
@@ -41,7 +41,7 @@ class _Note:
     @property
     def address(self) -> Address:
         """Where it is asked from this machine."""
-        return Address(_EVERYWHERE.get(self.host, self.host), self.port)
+        return Address(_ANY_INTERFACE.get(self.host, self.host), self.port)
 
     @property
     def sentence(self) -> str:
@@ -49,48 +49,48 @@ class _Note:
         if self.closed:
             return f"no page: {self.closed}"
         others = f", elsewhere at port {self.port} of this machine"
-        told = f"page: http://{self.address}/{others if self.host in _EVERYWHERE else ''}"
+        told = f"page: http://{self.address}/{others if self.host in _ANY_INTERFACE else ''}"
         return f"{told}; log in with the token in {TOKEN_VARIABLE}" if self.token else told
 
 
-def leave(storage: Path, address: Address | None, *, token: bool, closed: str) -> None:
+def write(storage: Path, address: Address | None, *, token: bool, closed: str) -> None:
     """Note where this process's page is, or why there is none."""
     host, port = (address.host, address.port) if address else ("", 0)
-    note = _Note(pid=os.getpid(), host=host, port=port, token=token, closed=closed)
+    note = _PageAddress(pid=os.getpid(), host=host, port=port, token=token, closed=closed)
     write_json(_file(storage), asdict(note))
 
 
-def forget(storage: Path) -> None:
+def remove(storage: Path) -> None:
     """Remove an earlier supervisor's note: the next one may get the same pid."""
     _file(storage).unlink(missing_ok=True)
 
 
-def page_of(storage: Path, pid: int, check: Callable[[], None]) -> str:
+def wait_for_page(storage: Path, pid: int, check: Callable[[], None]) -> str:
     """Where the page of this supervisor is, once it answers, or why there is none: a sentence.
 
     ``check`` is called meanwhile; it may raise.
     """
-    deadline = time.monotonic() + _WITHIN_S
+    deadline = time.monotonic() + _PAGE_TIMEOUT_S
     told = "the supervisor has not said where"
     while time.monotonic() < deadline:
         check()
-        note = _left(storage, pid)
+        note = _read(storage, pid)
         if note is not None:
             told = f"http://{note.address}/ does not answer"
             if note.closed or _answers(note.address):
                 return note.sentence
-        time.sleep(_LOOK_S)
-    return f"no page after {_WITHIN_S:.0f} s: {told} (see {log_file(storage)})"
+        time.sleep(_POLL_S)
+    return f"no page after {_PAGE_TIMEOUT_S:.0f} s: {told} (see {log_file(storage)})"
 
 
 def _file(storage: Path) -> Path:
     return directory(storage) / "page.json"
 
 
-def _left(storage: Path, pid: int) -> _Note | None:
+def _read(storage: Path, pid: int) -> _PageAddress | None:
     """The note, unless it is an earlier supervisor's."""
     try:
-        note = _Note(**json.loads(_file(storage).read_text()))
+        note = _PageAddress(**json.loads(_file(storage).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return note if note.pid == pid else None
@@ -98,7 +98,7 @@ def _left(storage: Path, pid: int) -> _Note | None:
 
 def _answers(address: Address) -> bool:
     """Whether somebody who asks for the first page gets it, or is told to log in."""
-    connection = HTTPConnection(address.host, address.port, timeout=_ANSWER_WITHIN_S)
+    connection = HTTPConnection(address.host, address.port, timeout=_ANSWER_TIMEOUT_S)
     with closing(connection):
         try:
             connection.request("GET", "/")

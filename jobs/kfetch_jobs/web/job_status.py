@@ -11,7 +11,7 @@ from kfetch_jobs.supervise.machine import Order, Phase
 from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.web.units import plural
 
-__all__ = ["Button", "Standing", "Tone", "headline", "standing", "tone_of_run", "worst"]
+__all__ = ["Button", "JobStatus", "Tone", "headline", "job_status", "tone_of_run", "worst_tone"]
 
 
 class Tone(StrEnum):
@@ -23,7 +23,7 @@ class Tone(StrEnum):
     """it works, beyond the limits that its file sets"""
     HELD = "held"
     """somebody has paused or stopped it"""
-    CALM = "calm"
+    IDLE = "idle"
     """there is nothing for it to do now"""
     GOOD = "good"
 
@@ -39,13 +39,13 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JobStatus:
     """What is said of a job first."""
 
     tone: Tone
     word: str
     why: tuple[str, ...] = ()
-    """Why somebody should look; empty for GOOD, HELD and CALM."""
+    """Why somebody should look; empty for GOOD, HELD and IDLE."""
     buttons: tuple[Button, ...] = ()
 
 
@@ -76,42 +76,42 @@ _TONES = {
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
 
 
-def standing(job: JobView) -> Standing:
+def job_status(job: JobView) -> JobStatus:
     """Of one job."""
     buttons = _BUTTONS[job.phase] if job.phase else ()
     if job.mistake:
-        return Standing(tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons)
+        return JobStatus(tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons)
     if not job.enabled:
-        return Standing(tone=Tone.CALM, word="disabled")
+        return JobStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
-        return Standing(tone=Tone.CALM, word="not seen yet")
+        return JobStatus(tone=Tone.IDLE, word="not seen yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
-        return Standing(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+        return JobStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
     if job.phase is Phase.RUNNING and job.pulse_s is None:
-        return Standing(tone=Tone.CALM, word="starting", buttons=buttons)
-    tone = _TONES.get(job.phase, Tone.CALM)
+        return JobStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
+    tone = _TONES.get(job.phase, Tone.IDLE)
     why = (job.error or "it does not say why",) if tone is Tone.BAD else ()
-    return Standing(
+    return JobStatus(
         tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
     )
 
 
-def worst(standings: Sequence[Standing]) -> Tone:
+def worst_tone(statuses: Sequence[JobStatus]) -> Tone:
     """The tone of all together: that somebody has to look, or that all is well."""
-    tones = {one.tone for one in standings}
+    tones = {one.tone for one in statuses}
     return next((tone for tone in (Tone.BAD, Tone.WARN) if tone in tones), Tone.GOOD)
 
 
-def headline(standings: Sequence[Standing]) -> str:
+def headline(statuses: Sequence[JobStatus]) -> str:
     """The first sentence of the page. It changes only when something has happened."""
-    need = sum(one.tone in (Tone.BAD, Tone.WARN) for one in standings)
-    number = len(standings)
+    need = sum(one.tone in (Tone.BAD, Tone.WARN) for one in statuses)
+    number = len(statuses)
     if not number:
         return "No job yet"
     if need:
         verb = "needs" if need == 1 else "need"
         return f"{need:,} of {plural(number, 'job')} {verb} attention"
-    held = sum(one.tone is Tone.HELD for one in standings)
+    held = sum(one.tone is Tone.HELD for one in statuses)
     if held:
         return (
             f"All is well; {held:,} of {plural(number, 'job')} {'is' if held == 1 else 'are'} held"
@@ -123,4 +123,4 @@ def tone_of_run(kind: Kind | None) -> Tone:
     """Of one run in the history; None is one that goes on."""
     if kind is None:
         return Tone.GOOD
-    return Tone.CALM if kind.good else Tone.BAD
+    return Tone.IDLE if kind.good else Tone.BAD

@@ -23,19 +23,19 @@ from kfetch_jobs.supervise.store import Run, Store
 from kfetch_jobs.supervise.view import JobView, Overview, overview
 from kfetch_jobs.web.curve import WINDOWS, JobCurves
 
-__all__ = ["RUNS_MAX", "Eyes", "Seen"]
+__all__ = ["RUNS_MAX", "Observer", "Snapshot"]
 
 RUNS_MAX = 25
 """Shown of a job."""
-_LOOK_BYTES = 16 << 20
+_SNAPSHOT_BYTES = 16 << 20
 """Read of all progress files together in one look: a second or two. The rest in the next."""
 _FILE_BYTES_MIN = 256 << 10
-_AGENT_PATIENCE_S = 0.5
-_AGENTS_WITHIN_S = 2.0
+_AGENT_TIMEOUT_S = 0.5
+_ALL_AGENTS_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Snapshot:
     """One look. Times are seconds since 1970."""
 
     at: float
@@ -53,7 +53,7 @@ class Seen:
         return next((job for job in jobs if job.name == name), None)
 
 
-class Eyes:
+class Observer:
     """Looks at a project, and keeps what a look alone can't show: time. Any thread may ask."""
 
     def __init__(self, project: Project) -> None:
@@ -64,7 +64,7 @@ class Eyes:
         self._overview: Overview | None = None
         self._agents: tuple[Status, ...] = ()
 
-    def look(self) -> Seen:
+    def snapshot(self) -> Snapshot:
         """See all that is new. One thread at a time."""
         now, troubles = time.time(), list[str]()
         with _part("jobs", troubles), Store.of(self._project.storage) as store:
@@ -72,8 +72,8 @@ class Eyes:
         with _part("micro-batches", troubles):
             self._follow(now)
         with _part("agents", troubles):
-            self._agents = tuple(agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S))
-        return Seen(
+            self._agents = tuple(agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S))
+        return Snapshot(
             at=now,
             overview=self._overview,
             agents=self._agents,
@@ -83,7 +83,7 @@ class Eyes:
 
     def _follow(self, now: float) -> None:
         files = len(self._files.unfinished) or len(self._overview.jobs if self._overview else ())
-        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _LOOK_BYTES // max(1, files))):
+        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))):
             batches = [batch for line in lines for batch in progress.whole(line)]
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())

@@ -13,7 +13,14 @@ from kfetch_jobs.supervise.machine import Phase, State
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.web import drawing
-from kfetch_jobs.web.standing import Standing, Tone, headline, standing, tone_of_run, worst
+from kfetch_jobs.web.job_status import (
+    JobStatus,
+    Tone,
+    headline,
+    job_status,
+    tone_of_run,
+    worst_tone,
+)
 
 JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
 
@@ -23,23 +30,23 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
     [
         (JOB, Tone.GOOD, "running", ()),
         (replace(JOB, unhealthy=("300 s behind",)), Tone.WARN, "degraded", ("300 s behind",)),
-        (replace(JOB, pulse_s=None), Tone.CALM, "starting", ()),
+        (replace(JOB, pulse_s=None), Tone.IDLE, "starting", ()),
         (replace(JOB, mistake="jobs/x.yml:3: no"), Tone.BAD, "file mistake", ("jobs/x.yml:3: no",)),
-        (replace(JOB, enabled=False, phase=None), Tone.CALM, "disabled", ()),
-        (replace(JOB, phase=None), Tone.CALM, "not seen yet", ()),
+        (replace(JOB, enabled=False, phase=None), Tone.IDLE, "disabled", ()),
+        (replace(JOB, phase=None), Tone.IDLE, "not seen yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("it does not say why",)),
-        (replace(JOB, phase=Phase.WAITING, error="before"), Tone.CALM, "waiting", ()),
-        (replace(JOB, phase=Phase.FINISHED), Tone.CALM, "finished", ()),
-        (replace(JOB, phase=Phase.STOPPING), Tone.CALM, "stopping", ()),
+        (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
+        (replace(JOB, phase=Phase.FINISHED), Tone.IDLE, "finished", ()),
+        (replace(JOB, phase=Phase.STOPPING), Tone.IDLE, "stopping", ()),
         (replace(JOB, phase=Phase.PAUSED), Tone.HELD, "paused", ()),
         (replace(JOB, phase=Phase.STOPPED), Tone.HELD, "stopped", ()),
     ],
 )
 def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[str, ...]) -> None:
     """What does not work says why; what somebody has held does not alarm anybody."""
-    told = standing(job)
+    told = job_status(job)
 
     assert (tone, word, why) == (told.tone, told.word, told.why)
 
@@ -48,7 +55,7 @@ def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[s
 def test_every_button_does_something(phase: Phase) -> None:
     """In each phase the orders that are offered move the job; none is offered twice."""
     rules, state = Rules(finite=False), State(phase=phase, since_s=0.0)
-    buttons = standing(replace(JOB, phase=phase)).buttons
+    buttons = job_status(replace(JOB, phase=phase)).buttons
 
     assert len({button.order for button in buttons}) == len(buttons)
     for button in buttons:
@@ -62,7 +69,7 @@ def test_every_button_does_something(phase: Phase) -> None:
     [
         ([], "No job yet", Tone.GOOD),
         ([Tone.GOOD], "The job is well", Tone.GOOD),
-        ([Tone.GOOD, Tone.CALM], "All 2 jobs are well", Tone.GOOD),
+        ([Tone.GOOD, Tone.IDLE], "All 2 jobs are well", Tone.GOOD),
         ([Tone.GOOD, Tone.HELD], "All is well; 1 of 2 jobs is held", Tone.GOOD),
         ([Tone.GOOD, Tone.WARN, Tone.HELD], "1 of 3 jobs needs attention", Tone.WARN),
         ([Tone.BAD, Tone.WARN], "2 of 2 jobs need attention", Tone.BAD),
@@ -70,24 +77,24 @@ def test_every_button_does_something(phase: Phase) -> None:
 )
 def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
     """It says how many need somebody, and nothing that changes by itself."""
-    standings = [Standing(tone=each, word="") for each in tones]
+    statuses = [JobStatus(tone=each, word="") for each in tones]
 
-    assert (text, tone) == (headline(standings), worst(standings))
+    assert (text, tone) == (headline(statuses), worst_tone(statuses))
 
 
 def test_runs_have_tones() -> None:
     """A run that did what it should is calm, one that did not is bad."""
     assert Tone.GOOD is tone_of_run(None)
     assert {Kind.FINISHED, Kind.STOPPED} == {
-        kind for kind in Kind if tone_of_run(kind) is Tone.CALM
+        kind for kind in Kind if tone_of_run(kind) is Tone.IDLE
     }
 
 
 def test_a_line_of_little_or_nothing() -> None:
     """One point is no line; what is unknown stays as it was; zeros lie on the ground."""
-    assert "" == drawing.spark([]) == drawing.spark([5.0])
-    assert "M0.0 1.0L60.0 1.0L120.0 23.0" == drawing.spark([4.0, None, 0.0])
-    assert "M0.0 23.0L120.0 23.0" == drawing.spark([None, 0.0])
+    assert "" == drawing.sparkline([]) == drawing.sparkline([5.0])
+    assert "M0.0 1.0L60.0 1.0L120.0 23.0" == drawing.sparkline([4.0, None, 0.0])
+    assert "M0.0 23.0L120.0 23.0" == drawing.sparkline([None, 0.0])
 
 
 def test_phases_are_as_wide_as_they_took() -> None:

@@ -11,12 +11,12 @@ import typer
 
 from kfetch_jobs.util.plural import counted
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
-from kfetch_jobs.verbs.text import ago, number, offset, table, warn
+from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.checkpoints.files import Checkpoint
     from kfetch_jobs.config import Job
-    from kfetch_jobs.looks.job import JobStanding, SourceStanding
+    from kfetch_jobs.looks.job import JobReport, SourceReport
     from kfetch_jobs.looks.source import Partition
 
 __all__ = ["add"]
@@ -51,7 +51,7 @@ def plan(
     from kfetch_jobs.looks import job as looks
 
     found = project_of(project, environment).job(job)
-    stands = looks.of(found, time.time())
+    stands = looks.report(found, time.time())
     schema = _schema(found, stands.sources[0])
     if as_json:
         typer.echo(json.dumps(_plan_json(found, stands, schema)))
@@ -61,7 +61,7 @@ def plan(
     raise typer.Exit(0 if stands.fits and not stands.missing and not stands.leaderless else 1)
 
 
-def _schema(job: Job, source: SourceStanding) -> str | None:
+def _schema(job: Job, source: SourceReport) -> str | None:
     """The columns that go to the sink; None where Spark alone knows what the transform makes."""
     if job.file.transform is not None:
         return None
@@ -74,7 +74,7 @@ def _schema(job: Job, source: SourceStanding) -> str | None:
     return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
 
 
-def _show_plan(job: Job, stands: JobStanding, schema: str | None) -> None:
+def _show_plan(job: Job, stands: JobReport, schema: str | None) -> None:
     typer.echo(f"{job.name}: {job.file.trigger}, into {job.target}")
     typer.echo(f"checkpoint: {_progress_of(stands.checkpoint)}")
     typer.echo(f"columns: {schema or 'the transform makes them, and Spark alone can tell'}")
@@ -92,16 +92,16 @@ def _progress_of(checkpoint: Checkpoint | None) -> str:
     return f"goes on behind micro-batch {last}"
 
 
-def _limit(stands: JobStanding) -> str:
+def _limit(stands: JobReport) -> str:
     limits = [source.options.max_offsets_per_trigger for source in stands.sources]
     told = [f"{limit:,}" for limit in limits if limit is not None]
     return f", at most {' and '.join(told)} in a micro-batch" if told else ""
 
 
-def _show_source(job: str, source: SourceStanding) -> None:
+def _show_source(job: str, source: SourceReport) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
-    since = "goes on from its checkpoint" if source.goes_on else _beginning(source)
+    since = "goes on from its checkpoint" if source.has_checkpoint else _beginning(source)
     typer.echo(
         f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {since}"
     )
@@ -130,7 +130,7 @@ def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
     return sorted(partitions, key=lambda each: -(each.behind or 0))[:_LINES_MAX]
 
 
-def _beginning(source: SourceStanding) -> str:
+def _beginning(source: SourceReport) -> str:
     starting = source.options.starting
     named = {-1: "latest", -2: "earliest"}
     how = "its own" if starting.specific is not None else named.get(starting.default, "")
@@ -148,7 +148,7 @@ def _partition_row(each: Partition) -> tuple[str, ...]:
     )
 
 
-def _plan_json(job: Job, stands: JobStanding, schema: str | None) -> dict[str, Any]:
+def _plan_json(job: Job, stands: JobReport, schema: str | None) -> dict[str, Any]:
     return _job_json(stands) | {
         "target": str(job.target),
         "trigger": str(job.file.trigger),
@@ -158,7 +158,7 @@ def _plan_json(job: Job, stands: JobStanding, schema: str | None) -> dict[str, A
     }
 
 
-def _job_json(stands: JobStanding) -> dict[str, Any]:
+def _job_json(stands: JobReport) -> dict[str, Any]:
     checkpoint = stands.checkpoint
     planned = checkpoint.planned if checkpoint else None
     return {
@@ -172,15 +172,15 @@ def _job_json(stands: JobStanding) -> dict[str, Any]:
         "losses": stands.losses,
         "leaderless": stands.leaderless,
         "behind": stands.behind if stands.sources else None,
-        "behind_s": stands.waited_s,
+        "behind_s": stands.waiting_s,
     }
 
 
-def _source_json(source: SourceStanding) -> dict[str, Any]:
+def _source_json(source: SourceReport) -> dict[str, Any]:
     return {
         "view": source.view,
         "servers": [f"{host}:{port}" for host, port in source.options.bootstrap],
-        "goes_on": source.goes_on,
+        "goes_on": source.has_checkpoint,
         "fail_on_data_loss": source.options.fail_on_data_loss,
         "losses": list(source.kafka.losses),
         "topics": {name: topic_id.hex for name, topic_id in source.kafka.topic_ids.items()},
@@ -228,7 +228,7 @@ def lag(
     names = [job] if job is not None else found.jobs()
     if job is not None:
         found.job(job)  # a mistake in its file is the user's to mend: exit code 2
-    stand = list(looks.every(found, names, time.time()))
+    stand = list(looks.reports(found, names, time.time()))
     if as_json:
         typer.echo(json.dumps([_lag_json(each, partitions) for each in stand]))
     elif partitions:
@@ -238,7 +238,7 @@ def lag(
     raise typer.Exit(1 if any(each.error or each.missing for each in stand) else 0)
 
 
-def _lag_json(stands: JobStanding, partitions: bool) -> dict[str, Any]:
+def _lag_json(stands: JobReport, partitions: bool) -> dict[str, Any]:
     told = _job_json(stands)
     if partitions:
         told["partitions"] = [
@@ -249,14 +249,14 @@ def _lag_json(stands: JobStanding, partitions: bool) -> dict[str, Any]:
     return told
 
 
-def _show_lag(stand: list[JobStanding]) -> None:
+def _show_lag(stand: list[JobReport]) -> None:
     rows = [
         (
             each.name,
             number(each.checkpoint.committed) if each.checkpoint else "",
             number(sum(len(source.kafka.partitions) for source in each.sources) or None),
             number(each.behind) if each.sources else "",
-            ago(each.waited_s) if each.waited_s else "",
+            duration(each.waiting_s) if each.waiting_s else "",
             "; ".join(_about(each)),
         )
         for each in stand
@@ -264,7 +264,7 @@ def _show_lag(stand: list[JobStanding]) -> None:
     table(("job", "batch", "partitions", "behind", "waiting", "about"), rows)
 
 
-def _about(stands: JobStanding) -> Iterator[str]:
+def _about(stands: JobReport) -> Iterator[str]:
     if stands.error:
         yield stands.error
     elif not stands.has_run:
@@ -277,7 +277,7 @@ def _about(stands: JobStanding) -> Iterator[str]:
         yield f"{told} no leader, {leaderless[0]} first"
 
 
-def _show_partitions(stand: list[JobStanding]) -> None:
+def _show_partitions(stand: list[JobReport]) -> None:
     rows = [
         (
             stands.name,

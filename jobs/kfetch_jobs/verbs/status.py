@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
-from kfetch_jobs.verbs.text import ago, console, number, table
+from kfetch_jobs.verbs.text import console, duration, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -109,7 +109,7 @@ def _show(shown: Overview) -> None:
     if shown.supervisor is None:
         typer.echo(f"{shown.project}{environment}: no supervisor runs: start one with kfetch up")
     else:
-        since = ago(now - (shown.supervised_s or now))
+        since = duration(now - (shown.supervised_s or now))
         typer.echo(f"{shown.project}{environment}: supervised for {since} by {shown.supervisor}")
     rows = [_status_row(job, now, shown.supervisor) for job in shown.jobs]
     table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
@@ -119,10 +119,10 @@ def _status_row(job: JobView, now: float, supervisor: int | None) -> tuple[str, 
     return (
         job.name,
         str(job.phase or ("-" if job.enabled else "disabled")),
-        ago(now - job.since_s) if job.since_s is not None else "",
+        duration(now - job.since_s) if job.since_s is not None else "",
         number(job.batch),
         number(job.lag),
-        ago(job.lag_s) if job.lag_s else "",
+        duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
         _about(job, now, supervisor),
     )
@@ -145,7 +145,7 @@ def _next(job: JobView, now: float) -> str:
         return job.error
     if job.due_s is None:
         return f"after {', '.join(job.after)}"
-    return f"in {ago(job.due_s - now)}" if job.due_s > now else "for room"
+    return f"in {duration(job.due_s - now)}" if job.due_s > now else "for room"
 
 
 def history(
@@ -179,7 +179,7 @@ def history(
         (
             run.job,
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_s)),
-            ago((run.ended_s or time.time()) - run.started_s),
+            duration((run.ended_s or time.time()) - run.started_s),
             str(run.kind or "running"),
             f"{run.batches:,}" if run.ended_s else "",
             f"{run.rows:,}" if run.ended_s else "",

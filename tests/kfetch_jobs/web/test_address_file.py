@@ -14,7 +14,7 @@ import pytest
 from kfetch_jobs.supervise import background
 from kfetch_jobs.supervise.background import Background
 from kfetch_jobs.verbs import supervising
-from kfetch_jobs.web import where
+from kfetch_jobs.web import address_file
 from kfetch_jobs.web.address import Address
 from kfetch_jobs.web.serve import listening, serving
 from tests.kfetch_jobs.pages import loaded
@@ -47,19 +47,21 @@ def test_a_page_that_answers(
         listening("127.0.0.1:0") as (bound, given, closed),
         serving(loaded(project), bound, given, time.time) as address,
     ):
-        where.leave(storage, address, token=bool(given), closed=closed)
+        address_file.write(storage, address, token=bool(given), closed=closed)
         assert address is not None
-        assert f"page: http://127.0.0.1:{address.port}/{hint}" == where.page_of(storage, ME, alive)
+        assert f"page: http://127.0.0.1:{address.port}/{hint}" == address_file.wait_for_page(
+            storage, ME, alive
+        )
 
 
 def test_a_page_for_everybody(
     project: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody types 0.0.0.0: it is where the page is reached from here, and elsewhere."""
-    monkeypatch.setattr(where, "_answers", lambda address: address.host == "127.0.0.1")
-    where.leave(storage, Address("0.0.0.0", 4747), token=True, closed="")
+    monkeypatch.setattr(address_file, "_answers", lambda address: address.host == "127.0.0.1")
+    address_file.write(storage, Address("0.0.0.0", 4747), token=True, closed="")
 
-    assert where.page_of(storage, ME, alive) == (
+    assert address_file.wait_for_page(storage, ME, alive) == (
         "page: http://127.0.0.1:4747/, elsewhere at port 4747 of this machine; "
         "log in with the token in KFETCH_TOKEN"
     )
@@ -75,19 +77,19 @@ def test_there_is_none(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ("none", "--listen none"),
         ):
             with listening(listen) as (_, _, closed):
-                where.leave(storage, None, token=False, closed=closed)
-            assert where.page_of(storage, ME, alive).startswith(f"no page: {why}")
+                address_file.write(storage, None, token=False, closed=closed)
+            assert address_file.wait_for_page(storage, ME, alive).startswith(f"no page: {why}")
 
 
 def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier supervisor's note is not taken for this one's; who is silent is not waited for."""
-    monkeypatch.setattr(where, "_WITHIN_S", 0.3)
+    monkeypatch.setattr(address_file, "_PAGE_TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:
-        monkeypatch.setattr(where, "_ANSWER_WITHIN_S", 0.05)
+        monkeypatch.setattr(address_file, "_ANSWER_TIMEOUT_S", 0.05)
         address = Address("127.0.0.1", silent.getsockname()[1])
-        where.leave(storage, address, token=False, closed="")
-        silence = where.page_of(storage, ME, alive)
-        another = where.page_of(storage, ME + 1, alive)
+        address_file.write(storage, address, token=False, closed="")
+        silence = address_file.wait_for_page(storage, ME, alive)
+        another = address_file.wait_for_page(storage, ME + 1, alive)
 
     log = storage / ".supervisor" / "supervisor.log"
     assert silence == f"no page after 0 s: http://{address}/ does not answer (see {log})"
@@ -101,8 +103,8 @@ def test_an_earlier_supervisor_of_the_same_pid(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its note isn't taken for this one's: in a container a restart gives the same numbers."""
-    monkeypatch.setattr(where, "_WITHIN_S", 0.1)
-    where.leave(storage, None, token=False, closed="an old reason")
+    monkeypatch.setattr(address_file, "_PAGE_TIMEOUT_S", 0.1)
+    address_file.write(storage, None, token=False, closed="an old reason")
     me = SimpleNamespace(pid=ME, poll=lambda: None)
     started = Background(cast("Any", me), storage / "up.log", storage / "log")
     monkeypatch.setattr(background, "start_in_background", lambda *_: started)

@@ -14,11 +14,19 @@ from kfetch_jobs.run.partitions import PartitionLags
 from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.web.curve import WINDOWS
-from kfetch_jobs.web.drawing import Bar, bars, spark
-from kfetch_jobs.web.seen import Eyes, Seen
-from kfetch_jobs.web.standing import Standing, standing
+from kfetch_jobs.web.drawing import Bar, bars, sparkline
+from kfetch_jobs.web.job_status import JobStatus, job_status
+from kfetch_jobs.web.snapshot import Observer, Snapshot
 
-__all__ = ["Behind", "JobPage", "JobRow", "batch_bars", "behind", "job_page", "rows"]
+__all__ = [
+    "JobPage",
+    "JobRow",
+    "LaggingPartitions",
+    "batch_bars",
+    "job_page",
+    "job_rows",
+    "lagging_partitions",
+]
 
 BATCHES_SHOWN = 12
 BEHIND_SHOWN = 8
@@ -30,7 +38,7 @@ class JobRow:
     """One line of the first page."""
 
     job: JobView
-    standing: Standing
+    status: JobStatus
     rate: float | None
     """Rows per second in the last minute."""
     batch_s: float | None
@@ -42,38 +50,38 @@ class JobRow:
     """Paths, for pictures as large as ``drawing`` says."""
 
 
-def rows(seen: Seen, eyes: Eyes) -> list[JobRow]:
+def job_rows(snapshot: Snapshot, observer: Observer) -> list[JobRow]:
     """All jobs, by name: a line that jumps can't be clicked."""
-    jobs = seen.overview.jobs if seen.overview else ()
-    return [_row(job, seen, eyes) for job in jobs]
+    jobs = snapshot.overview.jobs if snapshot.overview else ()
+    return [_row(job, snapshot, observer) for job in jobs]
 
 
-def _row(job: JobView, seen: Seen, eyes: Eyes) -> JobRow:
-    if job.name in seen.reading:
+def _row(job: JobView, snapshot: Snapshot, observer: Observer) -> JobRow:
+    if job.name in snapshot.reading:
         return JobRow(
             job=job,
-            standing=standing(job),
+            status=job_status(job),
             rate=None,
             batch_s=None,
             dead_letters=0,
             lag_line="",
             rate_line="",
         )
-    points = eyes.points(job.name, _FIRST, seen.at)
-    last = eyes.batches(job.name)[:BATCHES_SHOWN]
+    points = observer.points(job.name, _FIRST, snapshot.at)
+    last = observer.batches(job.name)[:BATCHES_SHOWN]
     return JobRow(
         job=job,
-        standing=standing(job),
-        rate=eyes.rate(job.name, seen.at),
+        status=job_status(job),
+        rate=observer.rate(job.name, snapshot.at),
         batch_s=last[0].seconds if last else None,
         dead_letters=sum(batch.dead_letters for batch in last),
-        lag_line=spark(points["lag"]),
-        rate_line=spark(points["rows_s"]),
+        lag_line=sparkline(points["lag"]),
+        rate_line=sparkline(points["rows_s"]),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class LaggingPartitions:
     """Partitions that are behind, the furthest first."""
 
     partitions: int
@@ -85,7 +93,7 @@ class Behind:
     left_out: int
 
 
-def behind(lags: PartitionLags) -> Behind:
+def lagging_partitions(lags: PartitionLags) -> LaggingPartitions:
     """The table beside the heat map, for who can't see it."""
     each = [
         (topic.topic, *one)
@@ -93,7 +101,7 @@ def behind(lags: PartitionLags) -> Behind:
         for one in zip(topic.partitions, topic.behind, topic.waiting_s, strict=True)
     ]
     late = [one for one in each if one[2] > 0]
-    return Behind(
+    return LaggingPartitions(
         partitions=len(each) + lags.left_out,
         behind=len(late),
         worst=tuple(heapq.nlargest(BEHIND_SHOWN, late, key=lambda one: one[2])),
@@ -113,27 +121,27 @@ class JobPage:
     runs: list[Run]
     trouble: str
     """Why there are no runs."""
-    behind: Behind | None
+    lagging: LaggingPartitions | None
     agents: list[tuple[Status, QueryStatus]]
     """The executors on this machine that read for it."""
 
 
-def job_page(job: JobView, seen: Seen, eyes: Eyes, directory: Path) -> JobPage:
+def job_page(job: JobView, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
     """``directory`` is where the job keeps its files."""
     lags = partitions.read(partitions.file_of(directory))
-    runs, trouble = eyes.runs(job.name)
-    reading = job.name in seen.reading
+    runs, trouble = observer.runs(job.name)
+    reading = job.name in snapshot.reading
     return JobPage(
-        row=_row(job, seen, eyes),
-        batches=batch_bars([] if reading else eyes.batches(job.name)[:BATCHES_SHOWN]),
+        row=_row(job, snapshot, observer),
+        batches=batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
         reading=reading,
         runs=runs,
         trouble=trouble,
-        behind=behind(lags) if lags else None,
+        lagging=lagging_partitions(lags) if lags else None,
         agents=[
-            (status, query)
-            for status in seen.agents
-            for query in status.queries
+            (agent, query)
+            for agent in snapshot.agents
+            for query in agent.queries
             if job.query and query.stream == job.query
         ],
     )

@@ -11,10 +11,10 @@ from kfetch_jobs.errors import StateDamaged
 from kfetch_jobs.kafka.settings import LOGS_PROPERTY
 from kfetch_jobs.kafka.state import load
 
-__all__ = ["directory_at"]
+__all__ = ["directory_using_port"]
 
 
-def directory_at(port: int) -> Path | None:
+def directory_using_port(port: int) -> Path | None:
     """The directory of the running Kafka of ours that has a port; None: it is somebody else's.
 
     Found by our mark in a process's command line, and believed if the directory's state says the

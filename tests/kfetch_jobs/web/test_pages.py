@@ -20,7 +20,7 @@ from kfetch_jobs.supervise.machine import Phase, State
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
-from kfetch_jobs.web.seen import Seen
+from kfetch_jobs.web.snapshot import Snapshot
 from tests.kfetch_jobs.looks.test_agents import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
 from tests.kfetch_jobs.projects import ENVIRON, JOB
@@ -294,8 +294,8 @@ def test_answers_are_bounded(shop: Project) -> None:
 def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is read to its end, old micro-batches don't pass for the newest."""
     monkeypatch.setattr("kfetch_jobs.util.newest._FRESH_S", 0.0)
-    monkeypatch.setattr("kfetch_jobs.web.seen._LOOK_BYTES", 600)
-    monkeypatch.setattr("kfetch_jobs.web.seen._FILE_BYTES_MIN", 600)
+    monkeypatch.setattr("kfetch_jobs.web.snapshot._SNAPSHOT_BYTES", 600)
+    monkeypatch.setattr("kfetch_jobs.web.snapshot._FILE_BYTES_MIN", 600)
     monkeypatch.setattr("kfetch_jobs.progress.follow._SOME_BYTES", 100)
     path = shop.storage / "clicks" / "progress.jsonl"
     for number in range(3, 20):
@@ -316,7 +316,7 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
 def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """For people a page, for programs a line; its trace is in the log, not in the answer."""
     with browser(shop) as client:
-        monkeypatch.setattr(pages.shown, "rows", lambda *_: 1 / 0)
+        monkeypatch.setattr(pages.template_values, "job_rows", lambda *_: 1 / 0)
         answer = client.get("/")
         assert (500, True) == (answer.status_code, "log says why" in Html(answer.text).text)
         assert "ZeroDivisionError" not in answer.text
@@ -327,7 +327,7 @@ def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that is not there in time: the first page says so, and its age once it is old."""
-    monkeypatch.setattr(pages.Newest, "get", lambda *_: Seen(at=time.time() - 20))
+    monkeypatch.setattr(pages.Newest, "get", lambda *_: Snapshot(at=time.time() - 20))
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
         assert 404 == client.get("/jobs/clicks").status_code
