@@ -18,11 +18,11 @@ _KILLED = "#cf1124"
 
 
 def draw(curves: Curves, title: str, path: Path) -> None:
-    """Write the PNG, making its directory if need be."""
+    """Write the curves as a PNG to ``path``, and make its directory if it is missing."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # No pyplot: it would look for a screen, and keep the figure for ever.
+    # No pyplot: pyplot looks for a screen and keeps each figure for ever.
     figure = Figure(figsize=(11, 6.5), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -70,7 +70,7 @@ def _label_crash(axes: Any, curves: Curves) -> None:
     across = axes.get_xaxis_transform()
     style = {"transform": across, "fontsize": 9, "color": _KILLED, "va": "top"}
     axes.text(curves.killed, 0.97, "SIGKILL ", ha="right", **style)
-    axes.text(curves.restarted, 0.97, " started again", ha="left", **style)
+    axes.text(curves.restarted, 0.97, " restart", ha="left", **style)
 
 
 def _style_axes(axes: Any) -> None:

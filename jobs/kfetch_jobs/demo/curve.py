@@ -1,6 +1,6 @@
-"""Throughput and lag over time, from what the producer and the job wrote down.
+"""Throughput and lag over time, from the producer's counts and the job's progress file.
 
-Times are seconds since 1970 on the way in, and seconds since the first event on the way out.
+Arguments have times in seconds since 1970. Results have seconds since the first event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time in which a number of rows arrived: drawn as a bar, whose area is the rows."""
+    """A span of time in which rows arrived. The chart draws a bar whose area is the rows."""
 
     start: float
     end: float
@@ -26,13 +26,13 @@ class Interval:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / (self.end - self.start) if self.end > self.start else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """All that the picture shows."""
+    """The values that the picture shows."""
 
     produced: list[Interval]
     landed: list[Interval]
@@ -44,7 +44,7 @@ class Curves:
 
 
 def curves(produced: Sequence[tuple[float, int]], batches: Sequence[Batch], kill: Kill) -> Curves:
-    """The picture's lines; what landed before the first event of the stream is left out."""
+    """Returns the picture's lines. Rows that landed before the steady stream are left out."""
     zero = produced[0][0]
     landed = _landed(batches, zero, kill.restarted)
     after = [batch.finished for batch in batches if batch.finished > kill.restarted]
@@ -73,7 +73,7 @@ def _produced(points: Sequence[tuple[float, int]], width_s: float = 1.0) -> list
 
 
 def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> list[Interval]:
-    """A batch's rows arrived since the batch before it, or since the job's restart."""
+    """Spreads a micro-batch's rows from the end of the one before, or from the job's restart."""
     intervals: list[Interval] = []
     before, count = zero, 0
     for batch in batches:
@@ -86,13 +86,13 @@ def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> list[Int
 
 
 def _lag(produced: Sequence[tuple[float, int]], batches: Sequence[Batch]) -> Points:
-    """Produced minus landed, at every moment that one of the two changed."""
+    """Produced minus landed rows, at each moment at which one of the two changed."""
     changes = [(at, total, 0) for at, total in produced]
     changes += [(batch.finished, 0, batch.end) for batch in batches]
-    made = there = 0
+    produced_rows = landed_rows = 0
     points: Points = []
     for at, total, end in sorted(changes):
-        points.append((at, max(0, made - there)))  # a step, not a slope
-        made, there = max(made, total), max(there, end)
-        points.append((at, max(0, made - there)))
+        points.append((at, max(0, produced_rows - landed_rows)))  # a step, not a slope
+        produced_rows, landed_rows = max(produced_rows, total), max(landed_rows, end)
+        points.append((at, max(0, produced_rows - landed_rows)))
     return [(at, lag) for at, lag in points if at >= produced[0][0]][1:]

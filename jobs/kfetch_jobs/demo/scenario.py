@@ -1,9 +1,13 @@
-"""What happens in the demo, in order. Whatever way it ends, every process it started is ended.
+"""What the demo does, in order. At any end it ends every process that it has started.
 
-1. A Kafka broker, and the topic.        5. The job is started again, from its checkpoint.
-2. The job's process: ``kfetch run``.    6. Everything has landed, or nothing moves any more.
-3. A steady stream of click events.      7. The job is stopped, and every event counted.
-4. Midway, in a batch: SIGKILL to all.   8. A table and a picture.
+1. It starts a Kafka broker and makes the topic.
+2. It starts the job: ``kfetch run``.
+3. It produces click events at a steady rate.
+4. Midway, in a micro-batch, it sends SIGKILL to all processes of the job.
+5. It starts the job again, from its checkpoint.
+6. It waits until all events are in the table. It fails if there is no progress.
+7. It stops the job and counts every event.
+8. It prints a table and draws a picture.
 """
 
 from __future__ import annotations
@@ -35,15 +39,18 @@ __all__ = ["play"]
 
 TICK_S = 0.1
 IN_FLIGHT_S = 15
-"""How long to wait for a moment within a batch, which is the worst one to be killed in."""
+"""How long the demo waits for a running micro-batch: in one, a kill does most harm."""
 
 
 def play(settings: Settings, screen: Screen) -> Summary:
-    """The whole demo. Raises JobsError when a part of it fails; lost events are in the summary."""
+    """Run the demo. Returns the summary, which tells lost events too.
+
+    Raises JobsError if a part of the demo fails.
+    """
     began = time.monotonic()
     with _working_directory(settings) as directory, ExitStack() as ends:
         if settings.keep:
-            screen.print_line(f"everything is kept in {directory}")
+            screen.print_line(f"data and logs stay in {directory}")
         screen.print_line("starting Kafka …")
         cluster = ends.enter_context(Cluster.start(directory / "kafka"))
         scenario = _Scenario(settings, screen, directory, cluster.bootstrap_servers)
@@ -55,7 +62,7 @@ def play(settings: Settings, screen: Screen) -> Summary:
 
 @contextmanager
 def _working_directory(settings: Settings) -> Iterator[Path]:
-    """A directory for everything, gone at the end unless it is kept."""
+    """A directory for data and logs. It is removed at the end unless the user keeps it."""
     directory = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
     try:
         yield directory
@@ -65,17 +72,14 @@ def _working_directory(settings: Settings) -> Iterator[Path]:
 
 
 class _Scenario:
-    """The actors: job, producer, and what they did so far."""
+    """The job and the producer of one demo."""
 
     def __init__(self, settings: Settings, screen: Screen, directory: Path, bootstrap: str) -> None:
         self.settings = settings
         self.screen = screen
         self.directory = directory
         self.bootstrap = bootstrap
-        self._variables = {
-            "KFETCH_BOOTSTRAP": bootstrap,
-            "KFETCH_STORAGE": str(directory / "storage"),
-        }
+        self._variables = settings.variables(bootstrap, directory / "storage")
         self.job = self._load()
         self.topic = _topic(self.job)
         self._worker: Worker | None = None
@@ -92,13 +96,13 @@ class _Scenario:
         return project.job(self.settings.job)
 
     def end(self) -> None:
-        """End the job and the producer, whatever they are doing."""
+        """End the producer, and kill the job."""
         self.producer.stop()
         if self._worker is not None:
             self._worker.kill()
 
     def run(self) -> Kill:
-        """From the first event to the last row."""
+        """Run the job and the producer until all events are in the table."""
         topic.create(self.bootstrap, self.topic, self.settings.partitions)
         self._start_job("starting the job: kfetch run …")
         self.producer.start()
@@ -111,7 +115,7 @@ class _Scenario:
         kill = self._kill()
         self._wait_for(lambda: not self.producer.is_alive(), "the producer", self._produced)
         self._wait_for(self._all_landed, "the job", self._landed)
-        self.screen.print_line("all has landed; stopping the job and counting …")
+        self.screen.print_line("all events are in the table; stopping the job and counting …")
         self._alive().stop()
         return kill
 
@@ -135,7 +139,9 @@ class _Scenario:
         at = time.time()
         processes = self._alive().kill()
         within = "" if batch is None else f" in batch {batch}"
-        self._start_job(f"SIGKILL to the job's {processes} processes{within}; starting it again …")
+        self._start_job(
+            f"SIGKILL to the job's {processes} processes{within}; starting the job again …"
+        )
         return Kill(at=at, restarted=self._alive().started, processes=processes, batch=batch)
 
     def _produced(self) -> int:
@@ -149,7 +155,10 @@ class _Scenario:
         return self._landed() >= sum(self.producer.log_ends.values())
 
     def _wait_for(self, condition: Callable[[], bool], who: str, count: Callable[[], int]) -> None:
-        """Until the condition holds. ``count`` must go on moving for as long as it doesn't."""
+        """Wait until the condition holds.
+
+        Raises DemoError if ``count``, the progress of ``who``, stays the same for too long.
+        """
         last, moved = count(), time.monotonic()
         while not condition():
             self._tick(TICK_S)
@@ -168,7 +177,7 @@ class _Scenario:
         time.sleep(seconds)
 
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
-        """Count, and draw."""
+        """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
         counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
         batches = progress.read(progress.file_of(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
@@ -191,7 +200,7 @@ class _Scenario:
 
 
 def batch_in_flight(checkpoint: Path) -> int | None:
-    """The micro-batch that is planned in the checkpoint, but not committed."""
+    """Returns the micro-batch that the checkpoint has planned but not committed, or None."""
     planned, committed = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and planned != committed else None
 

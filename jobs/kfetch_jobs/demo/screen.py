@@ -1,6 +1,6 @@
 """What the terminal shows while the demo runs, and the table at its end.
 
-All of it but the table goes to stderr: stdout is for results.
+The table goes to stdout, which is for results. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Screen", "show"]
 
 
 class Screen:
-    """Lines that stay, above two bars that move: events produced, rows in Delta."""
+    """Lines of text above two progress bars: events produced, rows in Delta."""
 
     def __init__(self, total: int) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -47,11 +47,11 @@ class Screen:
         self._bars.stop()
 
     def print_line(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line above the bars."""
         self._console.print(line)
 
     def update(self, produced: int, landed: int) -> None:
-        """Where the two bars are."""
+        """Move the two bars. Both arguments count events."""
         self._update_bar("produced", produced, "")
         self._update_bar("in Delta", landed, f"lag {max(0, produced - landed):,}")
 
@@ -62,7 +62,7 @@ class Screen:
 
 
 def show(summary: Summary) -> None:
-    """The table, on stdout."""
+    """Print the table to stdout."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in summary.rows():
         bad = name in ("lost", "duplicated") and text != "0"

@@ -31,7 +31,7 @@ from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.looks.source import LOOKUP_TIMEOUT_S
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Finding", "State", "examine"]
+__all__ = ["Finding", "State", "examine", "installed_packages", "java"]
 
 PYTHON_MINIMUM = (3, 11)
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow", "numba", "kafka-python")
@@ -64,7 +64,7 @@ def examine(project: Project | None) -> Iterator[Finding]:
     """Every piece, one after the other; without a project, those of the machine alone."""
     yield python(sys.version_info[:2])
     yield java()
-    yield from packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
+    yield from installed_packages()
     yield decoder()
     yield files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     if project is not None:
@@ -93,6 +93,11 @@ def java() -> Finding:
         return Finding(state=State.FAIL, what="java", told=sentence, advice=advice)
 
 
+def installed_packages() -> Iterator[Finding]:
+    """Check the installed packages against the requirements of kfetch and kfetch-jobs."""
+    return packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
+
+
 def packages(requires: list[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
     """The packages that have to fit each other, held against what kfetch asks for."""
     wanted: dict[str, Requirement] = {}
@@ -109,7 +114,7 @@ def _package(name: str, wanted: Requirement, version: str | None) -> Finding:
     if version is None:
         return Finding(state=State.FAIL, what=name, told="is not installed", advice=advice)
     if not wanted.specifier.contains(version, prereleases=True):
-        told = f"{version}, but kfetch needs {wanted.specifier}"
+        told = f"is {version}, but kfetch needs {wanted.specifier}"
         return Finding(state=State.FAIL, what=name, told=told, advice=advice)
     return Finding(state=State.OK, what=name, told=version)
 
