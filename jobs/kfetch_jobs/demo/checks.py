@@ -57,10 +57,10 @@ def _findings() -> Iterator[str]:
     """Java, and the Python packages at the versions that kfetch names."""
     java = doctor.java()
     if java.state is doctor.State.FAIL:
-        yield f"{java.told}: {java.advice}"
+        yield f"{java.text}: {java.advice}"
     for package in doctor.installed_packages():
         if package.state is doctor.State.FAIL:
-            yield f"{package.what} {package.told}: {package.advice}"
+            yield f"{package.subject} {package.text}: {package.advice}"
 
 
 def _disk(settings: Settings) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""One source of a job as it stands in Kafka: partitions, log starts and ends, where reading goes
-on, and what of that is gone. Asks with the source's own look-ups and its own loss policy; opens no
-fetch session, so a running query doesn't notice.
+"""Reports on one source of a job in Kafka: partitions, log starts and ends, positions, losses.
+
+It uses the look-ups and the loss policy of the source itself. It opens no fetch session and does
+not disturb a running query.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from kfetch.watch.starting import starting_positions
 __all__ = ["LOOKUP_TIMEOUT_S", "KafkaReport", "Partition", "query_kafka", "with_short_timeouts"]
 
 LOOKUP_TIMEOUT_S = 10.0
-"""Somebody waits at the terminal: one look-up may take so long, and is not repeated."""
+"""The limit for one look-up, which is not retried: a user waits at the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Where one partition stands. Offsets; None where nobody can tell, for want of a leader."""
+    """Offsets of one partition. They are None if it has no leader."""
 
     tp: TopicPartition
     log_start: int | None = None
     log_end: int | None = None
     """The high watermark, or the last stable offset of a read_committed source."""
     position: int | None = None
-    """The next offset that the job reads; if that is gone, the first that is left."""
+    """The next offset that the job reads; if that is lost, the first one that is left."""
     leader: int | None = None
     """The broker's id."""
     new: bool = False
-    """The checkpoint has no position of it."""
+    """Whether the checkpoint lacks the partition."""
     lost: bool = False
-    """The checkpoint's position is gone."""
+    """Whether the log has lost the checkpoint's position."""
 
     @property
     def behind(self) -> int | None:
@@ -51,34 +52,34 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReport:
-    """One source. Without a checkpoint, positions are those of ``startingOffsets``."""
+    """Kafka's view of one source. Without a checkpoint, positions come from ``startingOffsets``."""
 
     partitions: tuple[Partition, ...]
     topic_ids: Mapping[str, UUID]
     losses: tuple[str, ...] = ()
-    """Why the checkpoint's offsets don't fit the log: a sentence each."""
+    """A sentence for each reason why the checkpoint's offsets don't fit the log."""
     missing: str = ""
-    """That topics or partitions which the job names don't exist. A run that goes on from a
-    checkpoint waits for them."""
+    """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
+    them."""
 
     @property
     def behind(self) -> int:
-        """Offsets of all partitions of which it is known."""
+        """Offsets behind the log ends, over all partitions whose lag is known."""
         return sum(partition.behind or 0 for partition in self.partitions)
 
     @property
     def leaderless(self) -> tuple[TopicPartition, ...]:
-        """Partitions that can't be read now."""
-        return tuple(each.tp for each in self.partitions if each.leader is None)
+        """Partitions without a leader. Nobody can read them now."""
+        return tuple(one.tp for one in self.partitions if one.leader is None)
 
 
 def query_kafka(
     options: SourceOptions, start: Offsets | None = None, planned: Offsets | None = None
 ) -> KafkaReport:
-    """Ask the cluster where a source stands that goes on from ``start``.
+    """Ask the cluster about a source whose next run starts at ``start``.
 
-    ``planned`` is the end of a micro-batch that has to run again: it must fit too. Raises
-    KfetchError: brokers can't be reached, or a topic of a new job doesn't exist.
+    ``planned`` is the end of a micro-batch that must run again. It must fit the log too.
+    Raises KfetchError if brokers can't be reached, or if a topic of a new job doesn't exist.
     """
     with closing(Log(with_short_timeouts(options))) as log:
         return (
@@ -89,7 +90,7 @@ def query_kafka(
 
 
 def with_short_timeouts(options: SourceOptions) -> SourceOptions:
-    """The same options, for somebody who waits at the terminal."""
+    """Returns the options without retries and with timeouts for a user at the terminal."""
     network = options.network
     within = min(network.request_timeout_s, LOOKUP_TIMEOUT_S)
     connect = min(network.connect_timeout_s, LOOKUP_TIMEOUT_S)
@@ -126,9 +127,9 @@ def _from_checkpoint(log: Log, start: Offsets, planned: Offsets | None) -> Kafka
     begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= policy.new_partitions(new)
-    found = _partitions(view, here, begin, starts, ends)
+    partitions = _partitions(view, here, begin, starts, ends)
     return KafkaReport(
-        partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in found),
+        partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
         missing=missing,
@@ -145,7 +146,7 @@ def _missing(log: Log, view: ClusterView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogSnapshot:
-    """What the loss policy asks of a watch, from one look."""
+    """The part of a watch that the loss policy needs, from one set of look-ups."""
 
     view: ClusterView
     here: frozenset[TopicPartition]
@@ -188,8 +189,8 @@ def _by_offset(position: Position) -> int:
     return position.offset
 
 
-def _offset(found: Mapping[TopicPartition, Position], tp: TopicPartition) -> int | None:
-    return found[tp].offset if tp in found else None
+def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) -> int | None:
+    return positions[tp].offset if tp in positions else None
 
 
 def _ids(view: ClusterView) -> dict[str, UUID]:

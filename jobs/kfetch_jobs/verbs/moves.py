@@ -1,4 +1,4 @@
-"""``kfetch offsets reset``, ``replay`` and ``undo``: a job goes on elsewhere in its topics."""
+"""``kfetch offsets reset``, ``replay`` and ``undo``: move the offsets of a job."""
 
 from __future__ import annotations
 
@@ -28,42 +28,52 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
 __all__ = ["add"]
 
 _LINES_MAX = 20
-"""So many partitions are told one by one; with ``--partitions`` all."""
+"""The number of partitions in a list. ``--partitions`` shows all of them."""
 
-Earliest = Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")]
-Latest = Annotated[bool, typer.Option("--to-latest", help="To its end.")]
+Earliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the start of the log.")]
+Latest = Annotated[bool, typer.Option("--to-latest", help="Move to the end of the log.")]
 Time = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="To the first record at a time (ISO 8601; without a zone this machine's) or later.",
+        help="Move to the first record at this time or later (ISO 8601, by default in local time).",
     ),
 ]
-Ago = Annotated[str | None, typer.Option(metavar="DURATION", help="The same, so long ago: 2h.")]
+Ago = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Move to the first record of this last span of time, as in 2h."
+    ),
+]
 Shift = Annotated[
-    int | None, typer.Option(metavar="N", help="So many offsets further; back, if negative.")
+    int | None, typer.Option(metavar="N", help="Move ahead by N offsets, or back if N is negative.")
 ]
 File = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help='To a file\'s: offsets show --json, or {"clicks": {"0": 12}}.'
+        metavar="FILE",
+        help='Move to the offsets of a file: offsets show --json, or {"clicks": {"0": 12}}.',
     ),
 ]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", metavar="TOPIC[:0,1]", help="This topic alone, or some of its partitions."
+        "--topic", metavar="TOPIC[:0,1]", help="Move only this topic, or some of its partitions."
     ),
 ]
-Every = Annotated[bool, typer.Option("--partitions", help="Show each partition, however many.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; else the plan is shown.")]
+Every = Annotated[
+    bool, typer.Option("--partitions", help="Show each partition, even if there are many.")
+]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Do it. By default the command shows the plan only.")
+]
 
 
 def add(app: typer.Typer) -> None:
     """Mount the verbs."""
-    app.command(short_help="Let a job go on elsewhere; its table is left alone.")(reset)
-    app.command(short_help="Let rows come again; the table has each once.")(replay)
-    app.command(short_help="Put back what was before the last reset or replay.")(undo)
+    app.command(short_help="Move a job's offsets, and leave its table alone.")(reset)
+    app.command(short_help="Read records again; the table has each row once.")(replay)
+    app.command(short_help="Undo the last reset or replay.")(undo)
 
 
 def reset(
@@ -77,7 +87,7 @@ def reset(
     topic: Topics = None,
     give_up_batch: Annotated[
         bool,
-        typer.Option(help="Take a micro-batch that was planned and has no commit for not written."),
+        typer.Option(help="Treat a planned micro-batch without a commit as not written."),
     ] = False,
     partitions: Every = False,
     execute: Execute = False,
@@ -85,15 +95,15 @@ def reset(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Let a job go on elsewhere in its topics, back or ahead. Its table is left alone.
+    """Move a job's offsets back or ahead in its topics. The command leaves the table alone.
 
-    What was read before comes again, and an append table has it twice then: replay takes care of
-    that. What is skipped is never read. The plan tells how many offsets either is, per partition;
-    nothing is changed without --execute. The job must not run, nor its supervisor be about to start
-    it. The checkpoint is copied first: offsets undo.
+    After a move back, the job reads records again, and an append table has their rows twice. Use
+    replay to avoid that. After a move ahead, the job never reads the skipped records. The plan has
+    both numbers for each partition. Without --execute nothing changes. Stop or pause the job
+    first. kfetch copies the checkpoint, so offsets undo can restore it.
 
     \b
-    Example: past records that nobody wants any more
+    Example: skip records that nobody needs
       kfetch pause clicks
       kfetch offsets reset clicks --to-latest
       kfetch offsets reset clicks --to-latest --execute && kfetch resume clicks
@@ -101,8 +111,10 @@ def reset(
     from kfetch_jobs.offsets.moves import Verb
 
     target = _target(to_earliest, to_latest, to_datetime, by_duration, shift_by, from_file)
-    asked = _Asked(job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch)
-    _move(asked, project, environment, partitions, as_json)
+    request = _MoveRequest(
+        job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch
+    )
+    _move(request, project, environment, partitions, as_json)
 
 
 def replay(
@@ -117,7 +129,7 @@ def replay(
         bool,
         typer.Option(
             "--several-rows",
-            help="A record may have several rows: delete more than there are offsets.",
+            help="A record may have several rows: allow more deleted rows than offsets.",
         ),
     ] = False,
     partitions: Every = False,
@@ -126,17 +138,18 @@ def replay(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Let rows come again from a point on, so that the table has each of them once.
+    """Read records again from an earlier offset, so that the table has each row once.
 
-    Partitions only go back. From an append table, and from the dead letters, the rows of these
-    offsets are deleted first: they are found by the columns partition and offset, and topic where
-    there are several, which the transform must keep. Other jobs that write the same table must
-    rest, and none of them read the same topic. A merge replaces its rows by itself. With
-    --execute Spark is started for that; else the plan is shown. What Kafka has no longer
-    (retention, compaction) does not come again. The checkpoint is copied first: offsets undo.
+    Partitions only move back. kfetch first deletes the rows of these offsets from an append table
+    and from the dead letters. It finds them by the columns partition and offset, and by topic if
+    there are several topics. The transform must keep these columns. Other jobs that write the same
+    table must be stopped, and must not read the same topic. A merge replaces its rows by itself.
+    With --execute kfetch starts Spark for the deletion; without it, it shows the plan only.
+    Records that Kafka has already deleted (retention, compaction) do not come again. kfetch copies
+    the checkpoint, so offsets undo can restore it.
 
     \b
-    Example: after a mistake in the transform was mended
+    Example: replay after you have corrected the transform
       kfetch pause clicks
       kfetch offsets replay clicks --to-datetime 2026-11-21T18:30 --execute
       kfetch resume clicks
@@ -144,13 +157,15 @@ def replay(
     from kfetch_jobs.offsets.moves import Verb
 
     target = _target(to_earliest, False, to_datetime, by_duration, shift_by, from_file)
-    asked = _Asked(job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows)
-    _move(asked, project, environment, partitions, as_json)
+    request = _MoveRequest(
+        job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows
+    )
+    _move(request, project, environment, partitions, as_json)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What was asked for."""
+class _MoveRequest:
+    """The arguments of a reset or a replay."""
 
     job: str
     verb: Verb
@@ -172,51 +187,51 @@ def _target(
     from kfetch_jobs.offsets import target
     from kfetch_jobs.verbs import targets
 
-    given: list[Target] = []
-    given += [target.Earliest()] if earliest else []
-    given += [target.Latest()] if latest else []
-    given += [targets.of_time(at)] if at is not None else []
-    given += [targets.of_duration(ago, time.time())] if ago is not None else []
-    given += [target.Shifted(shift)] if shift is not None else []
-    given += [targets.of_file(file)] if file is not None else []
-    if len(given) != 1:
+    targets_given: list[Target] = []
+    targets_given += [target.Earliest()] if earliest else []
+    targets_given += [target.Latest()] if latest else []
+    targets_given += [targets.of_time(at)] if at is not None else []
+    targets_given += [targets.of_duration(ago, time.time())] if ago is not None else []
+    targets_given += [target.Shifted(shift)] if shift is not None else []
+    targets_given += [targets.of_file(file)] if file is not None else []
+    if len(targets_given) != 1:
         raise ConfigError(
-            f"say where to, once, not {len(given)} times: --to-earliest, --to-latest (reset "
+            f"name one target, not {len(targets_given)}: --to-earliest, --to-latest (reset "
             "alone), --to-datetime, --by-duration, --shift-by or --from-file"
         )
-    return given[0]
+    return targets_given[0]
 
 
 def _move(
-    asked: _Asked, project: Path | None, environment: str | None, every: bool, as_json: bool
+    request: _MoveRequest, project: Path | None, environment: str | None, every: bool, as_json: bool
 ) -> None:
     from kfetch_jobs.offsets.act import at_rest, execute
     from kfetch_jobs.offsets.moves import Choice, Verb
     from kfetch_jobs.offsets.neighbours import neighbours
     from kfetch_jobs.offsets.plan import planned
 
-    found = project_of(project, environment)
-    job = found.job(asked.job)
-    choices = [Choice.of(text) for text in asked.topics]
+    loaded = project_of(project, environment)
+    job = loaded.job(request.job)
+    choices = [Choice.of(text) for text in request.topics]
     done: Done | None = None
-    others = neighbours(found, job) if asked.verb is Verb.REPLAY else []
-    with at_rest(found, job, *others) if asked.execute else nullcontext():
-        plan = planned(job, asked.verb, asked.target, choices)
+    others = neighbours(loaded, job) if request.verb is Verb.REPLAY else []
+    with at_rest(loaded, job, *others) if request.execute else nullcontext():
+        plan = planned(job, request.verb, request.target, choices)
         if not as_json:
             _show(plan, every)
             _show_others(others)
-        if asked.execute:
+        if request.execute:
             done = execute(
-                found,
+                loaded,
                 job,
                 plan,
-                give_up_batch=asked.give_up_batch,
-                several_rows=asked.several_rows,
+                give_up_batch=request.give_up_batch,
+                several_rows=request.several_rows,
             )
     if as_json:
         typer.echo(json.dumps(_json(plan, done, others)))
     elif done is None:
-        typer.echo("nothing was changed: --execute does it, while the job is paused or stopped")
+        typer.echo("nothing has changed: use --execute, while the job is paused or stopped")
     else:
         _show_done(plan, done)
 
@@ -227,21 +242,21 @@ def _show(plan: Plan, every: bool) -> None:
     typer.echo(f"{plan.job}: {plan.verb} to {plan.target}")
     if plan.checkpoint.pending and plan.checkpoint.planned:
         number = plan.checkpoint.planned.number
-        typer.echo(f"  micro-batch {number} was planned and is not done: it is given up")
+        typer.echo(f"  micro-batch {number} is planned and not committed: the move gives it up")
     for tp in plan.dropped:
         typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
-    moving = [each for each in plan.moves if each.moves]
+    moving = [move for move in plan.moves if move.moves]
     _table(moving if every else sorted(moving, key=_size)[:_LINES_MAX])
     _show_rest(0 if every else len(moving) - _LINES_MAX)
     typer.echo(
-        f"{len(moving):,} of {len(plan.moves):,} partitions move: {plan.again:,} offsets come "
-        f"again, {plan.skipped:,} are skipped"
+        f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.again:,} "
+        f"offsets again and skips {plan.skipped:,}"
     )
     for name in plan.tables:
         if plan.verb is Verb.REPLAY:
-            typer.echo(f"rows of what is read behind the move are deleted from {name} first")
+            typer.echo(f"kfetch first deletes the rows of the offsets behind the move from {name}")
         elif plan.again:
-            typer.echo(f"{name} will have what comes again twice: kfetch offsets replay deletes it")
+            typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
 
 
 def _show_rest(left_out: int) -> None:
@@ -261,14 +276,14 @@ def _size(move: Move) -> tuple[int, Any]:
 def _table(moves: Sequence[Move]) -> None:
     rows = [
         (
-            f"  {each.tp}",
-            offset(each.before),
-            offset(each.after),
-            f"{each.again:,}",
-            f"{each.skipped:,}",
-            each.limit,
+            f"  {move.tp}",
+            offset(move.before),
+            offset(move.after),
+            f"{move.again:,}",
+            f"{move.skipped:,}",
+            move.limit,
         )
-        for each in sorted(moves, key=lambda each: each.tp)
+        for move in sorted(moves, key=lambda move: move.tp)
     ]
     if rows:
         table(("  partition", "from", "to", "again", "skipped", ""), rows)
@@ -278,8 +293,8 @@ def _show_done(plan: Plan, done: Done) -> None:
     for name, rows in done.deleted.items():
         typer.echo(f"deleted {counted(rows, 'row')} from {name}")
     typer.echo(
-        f"done, as micro-batch {done.batch}; a copy of the checkpoint is {done.backup.path}; back: "
-        f"kfetch offsets undo {plan.job} --execute"
+        f"done, as micro-batch {done.batch}; a copy of the checkpoint is in {done.backup.path}; "
+        f"undo it with: kfetch offsets undo {plan.job} --execute"
     )
 
 
@@ -300,14 +315,14 @@ def _json(plan: Plan, done: Done | None, others: Sequence[Job]) -> dict[str, Any
         "dropped": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.dropped],
         "partitions": [
             {
-                "topic": each.tp.topic,
-                "partition": each.tp.partition,
-                "from": each.before,
-                "to": each.after,
-                "again": each.again,
-                "skipped": each.skipped,
+                "topic": move.tp.topic,
+                "partition": move.tp.partition,
+                "from": move.before,
+                "to": move.after,
+                "again": move.again,
+                "skipped": move.skipped,
             }
-            for each in plan.moves
+            for move in plan.moves
         ],
     }
 
@@ -320,46 +335,50 @@ def undo(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Put back what was before the last reset or replay that was not undone.
+    """Undo the last reset or replay that was not undone yet.
 
-    If the job has not run since, its checkpoint becomes what it was. Else it goes on where it stood
-    then. Tables from which a replay has deleted rows go back to their versions of then, and from
-    its others the job's rows since then are deleted; after a reset they keep them. Other jobs that
-    write these tables must rest. Nothing is changed without --execute.
+    If the job has not run since the move, kfetch restores its checkpoint. Otherwise the job goes on
+    at the offsets from before the move. kfetch restores tables from which a replay has deleted rows
+    to their versions from before; every later write to them is lost. From the other tables of a
+    replay it deletes the job's rows since then; after a reset they keep their rows. Other jobs that
+    write these tables must be stopped. Without --execute nothing changes.
 
     \b
-    Example:
+    Example: undo a replay of one job
       kfetch offsets undo clicks --execute
     """
     from kfetch_jobs.offsets import back
     from kfetch_jobs.offsets.act import at_rest
     from kfetch_jobs.offsets.neighbours import neighbours
 
-    found = project_of(project, environment)
-    the_job = found.job(job)
-    others = neighbours(found, the_job) if back.undoing(the_job).rewrites else []
-    with at_rest(found, the_job, *others) if execute else nullcontext():
-        plan = back.undoing(the_job)
+    loaded_project = project_of(project, environment)
+    loaded = loaded_project.job(job)
+    others = neighbours(loaded_project, loaded) if back.undoing(loaded).rewrites else []
+    with at_rest(loaded_project, loaded, *others) if execute else nullcontext():
+        plan = back.undoing(loaded)
         if not as_json:
             _show_undoing(plan, partitions)
             _show_others(others)
         if execute:
-            back.undo(found, the_job, plan)
+            back.undo(loaded_project, loaded, plan)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
-        typer.echo("done" if execute else "nothing was changed: --execute does it")
+        typer.echo("done" if execute else "nothing has changed: use --execute")
 
 
 def _show_undoing(plan: Undoing, every: bool) -> None:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
-        typer.echo("  the job has run since: it goes on where it stood then")
-    for each in plan.backup.tables:
-        typer.echo(f"  {each.name} goes back to version {each.version}; what came later is gone")
+        typer.echo("  the job has run since: it goes on at the offsets from before the move")
+    for table_version in plan.backup.tables:
+        typer.echo(
+            f"  kfetch restores {table_version.name} to version {table_version.version}; "
+            "every later write to it is lost"
+        )
     for tp in plan.kept[: None if every else _LINES_MAX]:
-        typer.echo(f"  {tp} has come since: it stays where it is")
+        typer.echo(f"  {tp} is new since then: its offset stays")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
     shown = rows if every else rows[:_LINES_MAX]
     if shown:
@@ -368,7 +387,7 @@ def _show_undoing(plan: Undoing, every: bool) -> None:
 
 
 def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:
-    return [each for each in plan.positions() if each[1] != each[2]]
+    return [(tp, here, there) for tp, here, there in plan.positions() if here != there]
 
 
 def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
@@ -378,7 +397,7 @@ def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[
         "backup": str(plan.backup.path),
         "executed": executed,
         "exact": plan.exact,
-        "tables": {each.name: each.version for each in plan.backup.tables},
+        "tables": {restored.name: restored.version for restored in plan.backup.tables},
         "shared_with": [other.name for other in others],
         "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.kept],
         "partitions": [

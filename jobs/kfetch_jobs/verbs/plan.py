@@ -1,4 +1,4 @@
-"""``kfetch plan`` and ``lag``: where jobs stand in Kafka. They change nothing."""
+"""``kfetch plan`` and ``lag``: compare checkpoints with Kafka's logs. They change nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
 __all__ = ["add"]
 
 _LINES_MAX = 20
-"""So many partitions, or losses, are told one by one; ``kfetch plan --json`` tells all."""
+"""The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
 
 
 def add(app: typer.Typer) -> None:
     """Mount the verbs."""
-    app.command(short_help="What a job would read now, and whether it can.")(plan)
-    app.command(short_help="How far jobs are behind, by Kafka's word.")(lag)
+    app.command(short_help="Show what a job would read now, and whether it can.")(plan)
+    app.command(short_help="Show how far jobs are behind Kafka's log ends.")(lag)
 
 
 def plan(
@@ -37,32 +37,32 @@ def plan(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Ask Kafka what a run of a job would read: from where, how much, and whether that is there.
+    """Show what a run of the job would read, from which offsets, and whether Kafka has them.
 
-    Its topics, partitions, log ends; where it begins, or goes on by its checkpoint; whether the
-    checkpoint still fits the topics (ids, log starts, leader epochs). Neither Spark nor the job is
-    started, and nothing is changed. Exits with 1 if a run would fail, a topic that the job names
-    does not exist, or a partition has no leader.
+    The command asks Kafka for topics, partitions and log ends. It shows where the run would start,
+    and whether the checkpoint still fits the topics (ids, log starts, leader epochs). It starts
+    neither Spark nor the job, and changes nothing. It exits with 1 if a run would fail, if a topic
+    of the job does not exist, or if a partition has no leader.
 
     \b
-    Example: before a job's first run
+    Example: check a job before its first run
       kfetch plan clicks
     """
     from kfetch_jobs.looks import job as looks
 
-    found = project_of(project, environment).job(job)
-    stands = looks.report(found, time.time())
-    schema = _schema(found, stands.sources[0])
+    loaded = project_of(project, environment).job(job)
+    report = looks.report(loaded, time.time())
+    schema = _schema(loaded, report.sources[0])
     if as_json:
-        typer.echo(json.dumps(_plan_json(found, stands, schema)))
+        typer.echo(json.dumps(_plan_json(loaded, report, schema)))
     else:
-        warn(found.warnings())
-        _show_plan(found, stands, schema)
-    raise typer.Exit(0 if stands.fits and not stands.missing and not stands.leaderless else 1)
+        warn(loaded.warnings())
+        _show_plan(loaded, report, schema)
+    raise typer.Exit(0 if report.fits and not report.missing and not report.leaderless else 1)
 
 
 def _schema(job: Job, source: SourceReport) -> str | None:
-    """The columns that go to the sink; None where Spark alone knows what the transform makes."""
+    """Returns the columns for the sink; None for a transform, whose columns only Spark knows."""
     if job.file.transform is not None:
         return None
     from kfetch.source import schema
@@ -74,13 +74,13 @@ def _schema(job: Job, source: SourceReport) -> str | None:
     return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
 
 
-def _show_plan(job: Job, stands: JobReport, schema: str | None) -> None:
+def _show_plan(job: Job, report: JobReport, schema: str | None) -> None:
     typer.echo(f"{job.name}: {job.file.trigger}, into {job.target}")
-    typer.echo(f"checkpoint: {_progress_of(stands.checkpoint)}")
-    typer.echo(f"columns: {schema or 'the transform makes them, and Spark alone can tell'}")
-    for source in stands.sources:
+    typer.echo(f"checkpoint: {_progress_of(report.checkpoint)}")
+    typer.echo(f"columns: {schema or 'the transform makes them; only Spark knows them'}")
+    for source in report.sources:
         _show_source(job.name, source)
-    typer.echo(f"a run would read {counted(stands.behind, 'offset')} now{_limit(stands)}")
+    typer.echo(f"a run would read {counted(report.behind, 'offset')} now{_limit(report)}")
 
 
 def _progress_of(checkpoint: Checkpoint | None) -> str:
@@ -88,91 +88,91 @@ def _progress_of(checkpoint: Checkpoint | None) -> str:
         return f"none yet in {checkpoint.path}" if checkpoint else "none"
     last = checkpoint.planned.number
     if checkpoint.pending:
-        return f"micro-batch {last} was planned and is not done: it comes again first"
-    return f"goes on behind micro-batch {last}"
+        return f"micro-batch {last} is planned and not committed: it runs again first"
+    return f"the next run continues after micro-batch {last}"
 
 
-def _limit(stands: JobReport) -> str:
-    limits = [source.options.max_offsets_per_trigger for source in stands.sources]
-    told = [f"{limit:,}" for limit in limits if limit is not None]
-    return f", at most {' and '.join(told)} in a micro-batch" if told else ""
+def _limit(report: JobReport) -> str:
+    limits = [source.options.max_offsets_per_trigger for source in report.sources]
+    texts = [f"{limit:,}" for limit in limits if limit is not None]
+    return f", at most {' and '.join(texts)} in a micro-batch" if texts else ""
 
 
 def _show_source(job: str, source: SourceReport) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
-    since = "goes on from its checkpoint" if source.has_checkpoint else _beginning(source)
+    start = "continues from its checkpoint" if source.has_checkpoint else _starting(source)
     typer.echo(
-        f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {since}"
+        f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {start}"
     )
     mark = "gone" if source.fits else "FAILS"
     if kafka.missing:
         typer.echo(f"  {'missing' if source.fits else mark}: {kafka.missing}")
-    _tell([f"  {mark}: {loss}" for loss in kafka.losses])
+    _print_some([f"  {mark}: {loss}" for loss in kafka.losses])
     waits = "has no leader: start its brokers, or wait for an election"
-    _tell([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
-    rows = [_partition_row(each) for each in _furthest(kafka.partitions)]
+    _print_some([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
+    rows = [_partition_row(partition) for partition in _furthest(kafka.partitions)]
     table(("partition", "leader", "log", "from", "offsets", ""), rows)
     if left := len(kafka.partitions) - len(rows):
         typer.echo(f"  and {left:,} more: kfetch lag {job} --partitions shows all")
 
 
-def _tell(lines: list[str]) -> None:
+def _print_some(lines: list[str]) -> None:
     more = [f"  and {len(lines) - _LINES_MAX:,} more"] if len(lines) > _LINES_MAX else []
     for line in lines[:_LINES_MAX] + more:
         typer.echo(line)
 
 
 def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
-    """All, in order; of many, those with most to read."""
+    """Returns all partitions in order, or those of many that have most to read."""
     if len(partitions) <= _LINES_MAX:
         return partitions
-    return sorted(partitions, key=lambda each: -(each.behind or 0))[:_LINES_MAX]
+    return sorted(partitions, key=lambda partition: -(partition.behind or 0))[:_LINES_MAX]
 
 
-def _beginning(source: SourceReport) -> str:
+def _starting(source: SourceReport) -> str:
     starting = source.options.starting
     named = {-1: "latest", -2: "earliest"}
-    how = "its own" if starting.specific is not None else named.get(starting.default, "")
-    return f"begins at startingOffsets ({how})"
+    how = "given offsets" if starting.specific is not None else named.get(starting.default, "")
+    return f"starts at startingOffsets ({how})"
 
 
-def _partition_row(each: Partition) -> tuple[str, ...]:
+def _partition_row(partition: Partition) -> tuple[str, ...]:
     return (
-        str(each.tp),
-        "none" if each.leader is None else str(each.leader),
-        f"{offset(each.log_start)} to {offset(each.log_end)}",
-        offset(each.position),
-        number(each.behind),
-        "gone" if each.lost else "new" if each.new else "",
+        str(partition.tp),
+        "none" if partition.leader is None else str(partition.leader),
+        f"{offset(partition.log_start)} to {offset(partition.log_end)}",
+        offset(partition.position),
+        number(partition.behind),
+        "gone" if partition.lost else "new" if partition.new else "",
     )
 
 
-def _plan_json(job: Job, stands: JobReport, schema: str | None) -> dict[str, Any]:
-    return _job_json(stands) | {
+def _plan_json(job: Job, report: JobReport, schema: str | None) -> dict[str, Any]:
+    return _job_json(report) | {
         "target": str(job.target),
         "trigger": str(job.file.trigger),
         "columns": schema,
         "warnings": job.warnings(),
-        "sources": [_source_json(source) for source in stands.sources],
+        "sources": [_source_json(source) for source in report.sources],
     }
 
 
-def _job_json(stands: JobReport) -> dict[str, Any]:
-    checkpoint = stands.checkpoint
+def _job_json(report: JobReport) -> dict[str, Any]:
+    checkpoint = report.checkpoint
     planned = checkpoint.planned if checkpoint else None
     return {
-        "job": stands.name,
-        "error": stands.error or None,
+        "job": report.name,
+        "error": report.error or None,
         "checkpoint": str(checkpoint.path) if checkpoint else None,
         "planned": planned.number if planned else None,
         "committed": checkpoint.committed if checkpoint else None,
-        "fits": stands.fits,
-        "missing": stands.missing,
-        "losses": stands.losses,
-        "leaderless": stands.leaderless,
-        "behind": stands.behind if stands.sources else None,
-        "behind_s": stands.waiting_s,
+        "fits": report.fits,
+        "missing": report.missing,
+        "losses": report.losses,
+        "leaderless": report.leaderless,
+        "behind": report.behind if report.sources else None,
+        "behind_s": report.waiting_s,
     }
 
 
@@ -184,113 +184,110 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
         "fail_on_data_loss": source.options.fail_on_data_loss,
         "losses": list(source.kafka.losses),
         "topics": {name: topic_id.hex for name, topic_id in source.kafka.topic_ids.items()},
-        "partitions": [_partition_json(each) for each in source.kafka.partitions],
+        "partitions": [_partition_json(partition) for partition in source.kafka.partitions],
     }
 
 
-def _partition_json(each: Partition) -> dict[str, Any]:
+def _partition_json(partition: Partition) -> dict[str, Any]:
     return {
-        "topic": each.tp.topic,
-        "partition": each.tp.partition,
-        "leader": each.leader,
-        "log_start": each.log_start,
-        "log_end": each.log_end,
-        "position": each.position,
-        "behind": each.behind,
-        "new": each.new,
-        "lost": each.lost,
+        "topic": partition.tp.topic,
+        "partition": partition.tp.partition,
+        "leader": partition.leader,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "position": partition.position,
+        "behind": partition.behind,
+        "new": partition.new,
+        "lost": partition.lost,
     }
 
 
 def lag(
-    job: Annotated[str | None, typer.Argument(help="The job; else all.")] = None,
+    job: Annotated[str | None, typer.Argument(help="The job. Default: all jobs.")] = None,
     project: ProjectFile = None,
     environment: Environment = None,
-    partitions: Annotated[
-        bool, typer.Option("--partitions", help="Each partition by itself.")
-    ] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell how far jobs are behind: from the offsets of their checkpoints to Kafka's log ends.
+    """Show how far jobs are behind: from the offsets of their checkpoints to Kafka's log ends.
 
-    Brokers are asked, so it tells of jobs that don't run, too. The seconds are what a job's last
-    progress proves: the next offset has been waiting for so long at least. A job that has not
-    run yet is behind by what its first run would read. Exits with 1 if a job can't be looked at,
-    or a topic that it names does not exist.
+    The command asks the brokers, so a job need not run. The seconds are a lower bound: the next
+    offset has waited at least so long, by the job's last progress. The lag of a new job is what its
+    first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics.
 
     \b
-    Example: the partitions of one job that are furthest behind
+    Example: print the partitions of one job that are furthest behind
       kfetch lag clicks --partitions --json | jq '.[].partitions | sort_by(-.behind)[:5]'
     """
     from kfetch_jobs.looks import job as looks
 
-    found = project_of(project, environment)
-    names = [job] if job is not None else found.jobs()
+    loaded = project_of(project, environment)
+    names = [job] if job is not None else loaded.jobs()
     if job is not None:
-        found.job(job)  # a mistake in its file is the user's to mend: exit code 2
-    stand = list(looks.reports(found, names, time.time()))
+        loaded.job(job)  # raises ConfigError, exit code 2, for a mistake in its file
+    reports = list(looks.reports(loaded, names, time.time()))
     if as_json:
-        typer.echo(json.dumps([_lag_json(each, partitions) for each in stand]))
+        typer.echo(json.dumps([_lag_json(report, partitions) for report in reports]))
     elif partitions:
-        _show_partitions(stand)
+        _show_partitions(reports)
     else:
-        _show_lag(stand)
-    raise typer.Exit(1 if any(each.error or each.missing for each in stand) else 0)
+        _show_lag(reports)
+    raise typer.Exit(1 if any(report.error or report.missing for report in reports) else 0)
 
 
-def _lag_json(stands: JobReport, partitions: bool) -> dict[str, Any]:
-    told = _job_json(stands)
+def _lag_json(report: JobReport, partitions: bool) -> dict[str, Any]:
+    value = _job_json(report)
     if partitions:
-        told["partitions"] = [
-            {"view": source.view} | _partition_json(each)
-            for source in stands.sources
-            for each in source.kafka.partitions
+        value["partitions"] = [
+            {"view": source.view} | _partition_json(partition)
+            for source in report.sources
+            for partition in source.kafka.partitions
         ]
-    return told
+    return value
 
 
-def _show_lag(stand: list[JobReport]) -> None:
+def _show_lag(reports: list[JobReport]) -> None:
     rows = [
         (
-            each.name,
-            number(each.checkpoint.committed) if each.checkpoint else "",
-            number(sum(len(source.kafka.partitions) for source in each.sources) or None),
-            number(each.behind) if each.sources else "",
-            duration(each.waiting_s) if each.waiting_s else "",
-            "; ".join(_about(each)),
+            report.name,
+            number(report.checkpoint.committed) if report.checkpoint else "",
+            number(sum(len(source.kafka.partitions) for source in report.sources) or None),
+            number(report.behind) if report.sources else "",
+            duration(report.waiting_s) if report.waiting_s else "",
+            "; ".join(_about(report)),
         )
-        for each in stand
+        for report in reports
     ]
     table(("job", "batch", "partitions", "behind", "waiting", "about"), rows)
 
 
-def _about(stands: JobReport) -> Iterator[str]:
-    if stands.error:
-        yield stands.error
-    elif not stands.has_run:
+def _about(report: JobReport) -> Iterator[str]:
+    if report.error:
+        yield report.error
+    elif not report.has_run:
         yield "has not run yet"
-    yield from stands.missing
-    if lost := len(stands.losses):
-        yield f"records are gone in {counted(lost, 'place')}: kfetch plan {stands.name} tells"
-    if leaderless := stands.leaderless:
-        told = counted(len(leaderless), "partition has", "partitions have")
-        yield f"{told} no leader, {leaderless[0]} first"
+    yield from report.missing
+    if lost := len(report.losses):
+        yield f"records are gone in {counted(lost, 'place')}: see kfetch plan {report.name}"
+    if leaderless := report.leaderless:
+        partitions = counted(len(leaderless), "partition has", "partitions have")
+        yield f"{partitions} no leader, {leaderless[0]} first"
 
 
-def _show_partitions(stand: list[JobReport]) -> None:
+def _show_partitions(reports: list[JobReport]) -> None:
     rows = [
         (
-            stands.name,
-            str(each.tp),
-            offset(each.position),
-            offset(each.log_end),
-            number(each.behind),
+            report.name,
+            str(partition.tp),
+            offset(partition.position),
+            offset(partition.log_end),
+            number(partition.behind),
         )
-        for stands in stand
-        for source in stands.sources
-        for each in source.kafka.partitions
+        for report in reports
+        for source in report.sources
+        for partition in source.kafka.partitions
     ]
     table(("job", "partition", "position", "log end", "behind"), rows)
-    for stands in stand:
-        for sentence in _about(stands):
-            typer.echo(f"{stands.name}: {sentence}")
+    for report in reports:
+        for sentence in _about(report):
+            typer.echo(f"{report.name}: {sentence}")

@@ -30,7 +30,7 @@ trigger: {processingTime: 2s}
 @pytest.fixture(autouse=True)
 def fitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with Java, disk and jars, and a process in an empty directory."""
-    java = Finding(state=State.OK, what="java", told="21")
+    java = Finding(state=State.OK, subject="java", text="21")
     monkeypatch.setattr(doctor, "java", lambda: java)
     monkeypatch.setattr(checks, "cached", lambda *_: True)
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_a_machine_that_has_everything(tmp_path: Path) -> None:
 def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the minimum and how to point to a Java."""
     advice = "install Java 17 or later"
-    java = Finding(state=State.FAIL, what="java", told="there is no Java", advice=advice)
+    java = Finding(state=State.FAIL, subject="java", text="there is no Java", advice=advice)
     monkeypatch.setattr(doctor, "java", lambda: java)
 
     assert "there is no Java: install Java 17 or later" == the_problem()

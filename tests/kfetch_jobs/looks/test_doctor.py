@@ -26,7 +26,7 @@ def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.Mo
     """All lines of a project with a cluster that answers; nothing is left behind."""
     with LittleKafka(2) as kafka:
         monkeypatch.setenv("SERVERS", kafka.bootstrap)
-        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, what="java", told="21"))
+        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, subject="java", text="21"))
         code, out, _ = kfetch("doctor", "--json")
     told = {each["what"]: each["state"] for each in json.loads(out)}
 
@@ -50,7 +50,7 @@ def test_a_cluster_that_is_away(
 
     assert 1 == code
     assert "fail  cluster local: " in out
-    assert "; start the cluster, or mend clusters.local.bootstrap.servers in kfetch.yml" in out
+    assert "; start the cluster, or correct clusters.local.bootstrap.servers in kfetch.yml" in out
     assert "fail  jobs: conf/jobs/broken.yml" in out
 
 
@@ -62,14 +62,14 @@ def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPa
         found = list(doctor.cluster("main", {"bootstrap.servers": servers}))
 
     assert [OK, FAIL] == [finding.state for finding in found]
-    assert "broker 2 (127.0.0.1:" in found[1].told
+    assert "broker 2 (127.0.0.1:" in found[1].text
     assert "advertised.listeners" in found[1].advice
 
 
 def test_properties_that_are_wrong() -> None:
     """The source's own sentence; no connection is tried."""
     (found,) = doctor.cluster("main", {"bootstrap.servers": "x"})
-    assert (FAIL, "mend clusters.main in kfetch.yml or env/") == (found.state, found.advice)
+    assert (FAIL, "correct clusters.main in kfetch.yml or env/") == (found.state, found.advice)
 
 
 def test_outside_of_a_project(
@@ -98,7 +98,7 @@ REQUIRES = ["pyspark==4.2.0; extra == 'jobs'", "pyarrow>=18", "numpy>=2"]
 def test_versions_that_fit(version: str | None, state: State, advice: str) -> None:
     """What is installed is held against what kfetch's own metadata asks for."""
     installed = {"pyspark": version, "pyarrow": "20.0"}
-    found = {each.what: each for each in doctor.packages(REQUIRES, installed.get)}
+    found = {finding.subject: finding for finding in doctor.packages(REQUIRES, installed.get)}
 
     assert {"pyspark", "pyarrow"} == found.keys()
     assert (state, advice) == (found["pyspark"].state, found["pyspark"].advice)
@@ -141,6 +141,6 @@ def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     found = doctor.storage(tmp_path / "file")
-    assert (FAIL, True) == (found.state, "can't be written" in found.told)
+    assert (FAIL, True) == (found.state, "can't be written" in found.text)
     monkeypatch.setattr(doctor, "_FREE_BYTES_MIN", 1 << 60)
     assert WARN is doctor.storage(tmp_path).state

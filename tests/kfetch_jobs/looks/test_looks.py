@@ -76,8 +76,8 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) 
 
     code, out, _ = kfetch("plan", "clicks")
     assert 0 == code
-    assert "begins at startingOffsets (earliest)" in out
-    assert "the transform makes them, and Spark alone can tell" in out
+    assert "starts at startingOffsets (earliest)" in out
+    assert "the transform makes them; only Spark knows them" in out
     assert "a run would read 4 offsets now" in out
 
 
@@ -127,7 +127,7 @@ def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> 
     assert [False, True] == [each["new"] for each in told["sources"][0]["partitions"]]
     assert told["columns"].startswith("key binary, value binary, topic string")
     assert told["columns"].endswith("headers array<struct<key:string,value:binary>>")
-    assert "goes on behind micro-batch 7" in kfetch("plan", "clicks")[1]
+    assert "the next run continues after micro-batch 7" in kfetch("plan", "clicks")[1]
 
 
 def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
@@ -137,7 +137,7 @@ def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> 
     committed(7)
 
     assert [1, 0] == positions(planned_by(kfetch))
-    assert "micro-batch 8 was planned and is not done" in kfetch("plan", "clicks")[1]
+    assert "micro-batch 8 is planned and not committed" in kfetch("plan", "clicks")[1]
 
 
 def test_the_first_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
@@ -299,12 +299,12 @@ def test_sources_that_can_not_be_told_apart(kafka: LittleKafka, kfetch: Told) ->
     code, _, said = kfetch("plan", "clicks")
 
     assert 1 == code
-    assert "which offsets are whose can't be told; kfetch offsets show clicks prints all" in said
+    assert "kfetch can't match views and offsets; kfetch offsets show clicks prints all" in said
 
 
 def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
     """What is planned beside what is committed, epochs and ids; Kafka is not asked."""
-    assert "no micro-batch was planned yet" in kfetch("offsets", "show", "clicks")[1]
+    assert "Spark has planned no micro-batch yet" in kfetch("offsets", "show", "clicks")[1]
     planned(0, offset(kafka, 1, 0, epoch=4))
     planned(1, offset(kafka, 3, 1, epoch=5))
     committed(0)

@@ -67,7 +67,7 @@ def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
     code, out, _ = kfetch("status", "--json")
     assert (3, None) == (code, json.loads(out)["supervisor"])
     assert "no supervisor runs" in kfetch("status")[1]
-    assert "kept for the next kfetch up" in kfetch("stop", "clicks")[1]
+    assert "the next kfetch up does it" in kfetch("stop", "clicks")[1]
     assert (0, '{"ended": 0}\n', "") == kfetch("down", "--json")
     assert (2, "", "kfetch: there is no job click: did you mean clicks?\n") == kfetch(
         "start", "click"
