@@ -1,4 +1,4 @@
-"""Kafka in other directories of this machine: whose is a port?"""
+"""Finds out which directory's Kafka uses a port of this machine."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["directory_using_port"]
 
 
 def directory_using_port(port: int) -> Path | None:
-    """The directory of the running Kafka of ours that has a port; None: it is somebody else's.
+    """Returns the directory of a running kfetch broker with this port; None for other processes.
 
-    Found by our mark in a process's command line, and believed if the directory's state says the
-    same of process and port. Which process listens on a port, systems tell root alone.
+    kfetch marks the command line of its brokers. The directory's state file must confirm process
+    and port. Only root may ask the system which process listens on a port.
     """
     for process in psutil.process_iter():
         try:
             directory = _directory(process.cmdline())
-            if directory is not None and _has(directory, process.pid, port):
+            if directory is not None and _uses(directory, process.pid, port):
                 return directory
         except (psutil.Error, StateDamaged, OSError):
-            continue  # it has ended, or is another user's
+            continue  # the process has ended, or belongs to another user
     return None
 
 
 def _directory(command: Sequence[str]) -> Path | None:
     mark = f"-D{LOGS_PROPERTY}="
     logs = next((word.removeprefix(mark) for word in command if word.startswith(mark)), None)
-    return Path(logs).parent.parent if logs else None  # it is DIRECTORY/node-1/logs
+    return Path(logs).parent.parent if logs else None  # the value is DIRECTORY/node-1/logs
 
 
-def _has(directory: Path, pid: int, port: int) -> bool:
-    found = load(directory)
-    nodes = found.nodes if found else ()
+def _uses(directory: Path, pid: int, port: int) -> bool:
+    state = load(directory)
+    nodes = state.nodes if state else ()
     return any(node.pid == pid and port in (node.port, node.controller_port) for node in nodes)

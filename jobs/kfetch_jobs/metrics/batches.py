@@ -1,4 +1,4 @@
-"""Micro-batches that were committed while this looked, from the jobs' progress files."""
+"""Counts the micro-batches that jobs commit, from their progress files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kfetch_jobs.progress.history import Batch
 __all__ = ["BOUNDS_S", "BatchMetrics"]
 
 BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Of the histogram of durations: from a quick micro-batch to one that needs a person."""
+"""Bounds of the histogram of durations, in seconds: from a quick micro-batch to a stuck one."""
 _BYTES_MAX = 8 << 20
-"""Read of one file in one look; the rest in the next."""
+"""The most that one update reads of a file. The next update reads the rest."""
 
 
 @dataclass(slots=True)
@@ -48,16 +48,16 @@ class _Sums:
 
 
 class BatchMetrics:
-    """Follows the progress files of a storage, from what they hold now on."""
+    """Follows the progress files of a storage. Lines that exist already do not count."""
 
     def __init__(self, storage: Path) -> None:
         self._files = Follower.from_now_on(storage)
         self._sums: dict[str, _Sums] = {}
         self.damaged = 0
-        """Lines that could not be read."""
+        """Lines that could not be parsed."""
 
     def update(self) -> None:
-        """Read what was added."""
+        """Read the lines that jobs have added since the last update."""
         for job, lines in self._files.added(_BYTES_MAX):
             sums = self._sums.setdefault(job, _Sums())
             for line in lines:
@@ -70,5 +70,5 @@ class BatchMetrics:
                     sums.add(batch)
 
     def add_samples(self, samples: SampleSet, job: str) -> None:
-        """The samples of one job; zeros before its first micro-batch."""
+        """Add the samples of one job; zeros before its first micro-batch."""
         self._sums.get(job, _Sums()).add_samples(samples, job)

@@ -1,7 +1,7 @@
-"""One look at everything that the metrics tell.
+"""Collects all metrics.
 
-A part that can't be looked at (a database that is locked, files that nobody can read) costs its own
-samples, never the others'. The supervisor's loop shares nothing with a look but its database.
+If one part fails, as with a locked database or an unreadable file, only its samples are missing.
+The collector and the supervisor's loop share the database, and nothing else.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ _PARTS = ("jobs", "runs", "batches", "fetches")
 
 
 class CollectedMetrics(Collector):
-    """The samples of one look, as prometheus_client writes them out."""
+    """The samples of one collection, in the form that prometheus_client writes out."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """All families."""
+        """Returns all metric families."""
         return self._families
 
 
 class MetricsCollector:
-    """Takes samples, one look after the other. Counters begin when it is made."""
+    """Collects samples, one collection after the other. Counters start at zero when it is made.
+
+    ``stepped_s`` returns the time of the supervisor loop's last step, in seconds since 1970.
+    """
 
     def __init__(self, project: Project, stepped_s: Callable[[], float]) -> None:
         self._project = project
@@ -58,7 +61,7 @@ class MetricsCollector:
         self._fetches.reset()
 
     def collect_now(self) -> CollectedMetrics:
-        """Look at every part."""
+        """Collect the samples of every part."""
         samples, now, began = SampleSet(), time.time(), time.monotonic()
         with self._part("jobs"), Store.of(self._project.storage) as store:
             self._overview = overview(self._project, store, now)
@@ -83,7 +86,7 @@ class MetricsCollector:
             yield
         except Exception as error:
             self._errors[name] += 1
-            log.warning("metrics: %s could not be looked at: %s", name, error)
+            log.warning("metrics: %s could not be collected: %s", name, error)
 
     def _add_own_samples(self, samples: SampleSet, now: float, seconds: float) -> None:
         environment = self._project.environment_name or ""
@@ -99,7 +102,7 @@ class MetricsCollector:
 
 
 def _add_job_samples(samples: SampleSet, job: JobView) -> None:
-    """What the read model knows of a job."""
+    """Add the samples that come from the job's view."""
     name = job.name
     samples.put("kfetch_job_enabled", job.enabled, job_name=name)
     samples.put("kfetch_job_file_valid", not job.mistake, job_name=name)

@@ -1,6 +1,6 @@
-"""Runs that began and ended while this looked, from the supervisor's database.
+"""Counts runs that start and end, from the supervisor's database.
 
-The database forgets old runs, so its rows can't be counted; each is counted once, when it is seen.
+The database deletes old runs, so a count of its rows would fall. This module counts each run once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["RunMetrics"]
 
 
 class RunMetrics:
-    """Follows the runs of a store, from those that it has now on."""
+    """Follows the runs of a store. Runs that it has already do not count as started."""
 
     def __init__(self, store: Store) -> None:
         self._floor = 0
-        """Of this run and those before it nothing is to come."""
+        """This run and all before it are counted in full."""
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._begins: Counter[str] = Counter()
@@ -29,7 +29,7 @@ class RunMetrics:
         self._ends.clear()
 
     def update(self, store: Store) -> None:
-        """Count what is new."""
+        """Count new starts and ends."""
         runs = store.runs_after(self._floor)
         for run in runs:
             self._count(run)
@@ -48,7 +48,7 @@ class RunMetrics:
             self._ends[run.job, run.kind] += 1
 
     def add_samples(self, samples: SampleSet, job: str) -> None:
-        """The samples of one job. Kinds that have not happened are 0, so that rises are seen."""
+        """Add the samples of one job. A kind without an end is 0, so its first rise shows."""
         samples.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
         for kind in Kind:
             samples.put(

@@ -1,5 +1,6 @@
-"""Where a supervisor's page is, for who has started one in the background: it leaves a note, and
-the page is asked before anybody is sent there.
+"""The file with the address of a supervisor's page, for the command that started the supervisor.
+
+The supervisor writes it. The command waits until the page answers before it prints the address.
 """
 
 from __future__ import annotations
@@ -23,64 +24,65 @@ __all__ = ["remove", "wait_for_page", "write"]
 _PAGE_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _POLL_S = 0.1
-_ANY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one is reached from here
+_ANY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how this machine reaches them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PageAddress:
-    """Of one supervisor."""
+    """The content of the file."""
 
     pid: int
     host: str = ""
     port: int = 0
     token: bool = False
-    """Whether people have to log in."""
+    """Whether people must log in."""
     closed: str = ""
     """Why there is no page; empty if there is one."""
 
     @property
     def address(self) -> Address:
-        """Where it is asked from this machine."""
+        """The address to use on this machine."""
         return Address(_ANY_INTERFACE.get(self.host, self.host), self.port)
 
     @property
     def sentence(self) -> str:
-        """What people are told."""
+        """The sentence for people: the address, or why there is no page."""
         if self.closed:
             return f"no page: {self.closed}"
-        others = f", elsewhere at port {self.port} of this machine"
-        told = f"page: http://{self.address}/{others if self.host in _ANY_INTERFACE else ''}"
-        return f"{told}; log in with the token in {TOKEN_VARIABLE}" if self.token else told
+        others = f", from other machines at port {self.port} of this one"
+        page = f"page: http://{self.address}/{others if self.host in _ANY_INTERFACE else ''}"
+        return f"{page}; log in with the token of {TOKEN_VARIABLE}" if self.token else page
 
 
 def write(storage: Path, address: Address | None, *, token: bool, closed: str) -> None:
-    """Note where this process's page is, or why there is none."""
+    """Write the address of this process's page, or the reason why there is none."""
     host, port = (address.host, address.port) if address else ("", 0)
-    note = _PageAddress(pid=os.getpid(), host=host, port=port, token=token, closed=closed)
-    write_json(_file(storage), asdict(note))
+    content = _PageAddress(pid=os.getpid(), host=host, port=port, token=token, closed=closed)
+    write_json(_file(storage), asdict(content))
 
 
 def remove(storage: Path) -> None:
-    """Remove an earlier supervisor's note: the next one may get the same pid."""
+    """Remove an earlier supervisor's file: the next supervisor may get the same pid."""
     _file(storage).unlink(missing_ok=True)
 
 
 def wait_for_page(storage: Path, pid: int, check: Callable[[], None]) -> str:
-    """Where the page of this supervisor is, once it answers, or why there is none: a sentence.
+    """Wait until the page of the supervisor ``pid`` answers.
 
-    ``check`` is called meanwhile; it may raise.
+    Returns a sentence: the address, or why there is no page. It calls ``check`` while it waits;
+    ``check`` may raise.
     """
     deadline = time.monotonic() + _PAGE_TIMEOUT_S
-    told = "the supervisor has not said where"
+    reason = "the supervisor has written no address"
     while time.monotonic() < deadline:
         check()
-        note = _read(storage, pid)
-        if note is not None:
-            told = f"http://{note.address}/ does not answer"
-            if note.closed or _answers(note.address):
-                return note.sentence
+        page = _read(storage, pid)
+        if page is not None:
+            reason = f"http://{page.address}/ does not answer"
+            if page.closed or _answers(page.address):
+                return page.sentence
         time.sleep(_POLL_S)
-    return f"no page after {_PAGE_TIMEOUT_S:.0f} s: {told} (see {log_file(storage)})"
+    return f"no page after {_PAGE_TIMEOUT_S:.0f} s: {reason} (see {log_file(storage)})"
 
 
 def _file(storage: Path) -> Path:
@@ -88,16 +90,16 @@ def _file(storage: Path) -> Path:
 
 
 def _read(storage: Path, pid: int) -> _PageAddress | None:
-    """The note, unless it is an earlier supervisor's."""
+    """Returns the file's content; None if it is missing or another supervisor's."""
     try:
-        note = _PageAddress(**json.loads(_file(storage).read_text()))
+        content = _PageAddress(**json.loads(_file(storage).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return note if note.pid == pid else None
+    return content if content.pid == pid else None
 
 
 def _answers(address: Address) -> bool:
-    """Whether somebody who asks for the first page gets it, or is told to log in."""
+    """Returns whether a request for the first page gets the page or the log-in."""
     connection = HTTPConnection(address.host, address.port, timeout=_ANSWER_TIMEOUT_S)
     with closing(connection):
         try:

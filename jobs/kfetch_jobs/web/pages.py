@@ -1,6 +1,7 @@
-"""The pages for people, and the figures that their plots ask for.
+"""The pages for people, and the JSON for their plots.
 
-A page and its part that is renewed are the same address: htmx says that it asks, and gets the part.
+A page and its live part have the same address. htmx sends a header with its requests, and gets the
+live part.
 """
 
 from __future__ import annotations
@@ -37,33 +38,33 @@ from kfetch_jobs.web.snapshot import Observer, Snapshot
 __all__ = ["Pages"]
 
 _ORDERS_AT_ONCE = 4
-"""Each waits for the supervisor's loop, half a minute at most."""
+"""The most orders that wait for the supervisor's loop, each half a minute at most."""
 _LOG_LINES = 300
 _FIRST_PAGE = ("all", "call")
-"""Where a button of the first page says it is."""
+"""Values of the field ``back`` in forms of the first page."""
 _STUCK_S = 20.0
-"""The supervisor's loop goes round five times a second, and may wait for a disk."""
+"""The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What became of an order."""
+    """The result of an order, as the page shows it."""
 
     text: str
     good: bool = False
 
 
 _DONE = {
-    Order.START: "it is started",
+    Order.START: "it starts",
     Order.STOP: "it stops after its micro-batch",
     Order.RESTART: "it ends after its micro-batch and runs again",
     Order.PAUSE: "it pauses after its micro-batch",
-    Order.RESUME: "it goes on",
+    Order.RESUME: "it resumes",
 }
 
 
 class Pages:
-    """Answers what is asked of a project."""
+    """Handles the requests for one project's pages."""
 
     def __init__(self, project: Project, stepped_s: Callable[[], float], forms: Forms) -> None:
         self._project = project
@@ -74,7 +75,7 @@ class Pages:
         self._order_slots = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """Returns all routes."""
         return [
             Route("/", self._all),
             Route("/jobs/{name}", self._job),
@@ -130,7 +131,7 @@ class Pages:
     def _job_view(self, request: Request, snapshot: Snapshot) -> JobView:
         job = snapshot.job(request.path_params["name"])
         if job is None or not can_name(job.name):
-            raise HTTPException(404, "There is no job of this name in the project.")
+            raise HTTPException(404, "The project has no job of this name.")
         return job
 
     def _curves(self, request: Request) -> Response:
@@ -156,11 +157,14 @@ class Pages:
         job = self._job_view(request, snapshot)
         path = self._directory(job) / "run.log"
         try:
-            # Spark's traces have whole query plans, with the options of their sources.
+            # Spark's tracebacks have whole query plans, with options and their secrets.
             redacted = self._project.job(job.name).redacted
             lines, trouble = tail.last(path, _LOG_LINES, redacted), ""
         except ConfigError:
-            lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
+            lines, trouble = (
+                [],
+                "Its file has a mistake, so kfetch can't tell which texts are secret.",
+            )
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
         return self._page(
@@ -171,12 +175,12 @@ class Pages:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
-        given = await read_form(request)
-        if not self._forms.issued(given):
+        form = await read_form(request)
+        if not self._forms.issued(form):
             raise HTTPException(
                 403, "This form is not from a page of this supervisor: load the page anew."
             )
-        return await run_in_threadpool(self._handle_order, request, given.get("back", ""))
+        return await run_in_threadpool(self._handle_order, request, form.get("back", ""))
 
     def _handle_order(self, request: Request, back: str) -> Response:
         job = self._job_view(request, self._newest.get())
@@ -197,16 +201,16 @@ class Pages:
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
-                told = ask(self._project, store, [name], order)
+                notes = ask(self._project, store, [name], order)
         except JobsError as error:
-            return Notice(f"{name} could not be told to {order}: {error}")
+            return Notice(f"the order {order} for {name} failed: {error}")
         finally:
             self._order_slots.release()
-        if told is None:
-            return Notice(f"no supervisor runs: {order} {name} is kept for the next kfetch up")
-        return Notice("; ".join((f"{name}: {_DONE[order]}", *told)), good=True)
+        if notes is None:
+            return Notice(f"no supervisor runs: the next kfetch up does it ({order} {name})")
+        return Notice("; ".join((f"{name}: {_DONE[order]}", *notes)), good=True)
 
 
 def _part_or_whole(request: Request, template: str) -> str:
-    """Jinja2's name of the part that is renewed, or of the page around it."""
+    """Returns the template of the live part for htmx, and else that of the whole page."""
     return f"_{template}" if "hx-request" in request.headers else template

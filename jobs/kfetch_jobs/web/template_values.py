@@ -1,4 +1,4 @@
-"""What the templates are given: a job as a row of the first page, and as a page of its own."""
+"""The values for the templates: a job's row on the first page, and its own page."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _FIRST = next(iter(WINDOWS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One line of the first page."""
+    """A job's row on the first page."""
 
     job: JobView
     status: JobStatus
     rate: float | None
     """Rows per second in the last minute."""
     batch_s: float | None
-    """What the last micro-batch took."""
+    """Duration of the last micro-batch, in seconds."""
     dead_letters: int
-    """Of the micro-batches that its page shows."""
+    """Dead letters of the micro-batches on its page."""
     lag_line: str
     rate_line: str
-    """Paths, for pictures as large as ``drawing`` says."""
+    """SVG paths, in the size that ``drawing`` sets."""
 
 
 def job_rows(snapshot: Snapshot, observer: Observer) -> list[JobRow]:
-    """All jobs, by name: a line that jumps can't be clicked."""
+    """Returns all jobs by name, in a stable order: nobody can click on a row that moves."""
     jobs = snapshot.overview.jobs if snapshot.overview else ()
     return [_row(job, snapshot, observer) for job in jobs]
 
@@ -86,25 +86,25 @@ class LaggingPartitions:
 
     partitions: int
     behind: int
-    """So many of them."""
+    """The number of partitions that are behind."""
     worst: tuple[tuple[str, int, int, float], ...]
-    """Topic, partition, offsets, seconds."""
+    """Topic, partition, offsets behind, seconds of waiting."""
     at: float
     left_out: int
 
 
 def lagging_partitions(lags: PartitionLags) -> LaggingPartitions:
-    """The table beside the heat map, for who can't see it."""
-    each = [
-        (topic.topic, *one)
+    """Returns the table beside the heat map, for people who can't see the map."""
+    rows = [
+        (topic.topic, *values)
         for topic in lags.topics
-        for one in zip(topic.partitions, topic.behind, topic.waiting_s, strict=True)
+        for values in zip(topic.partitions, topic.behind, topic.waiting_s, strict=True)
     ]
-    late = [one for one in each if one[2] > 0]
+    late = [row for row in rows if row[2] > 0]
     return LaggingPartitions(
-        partitions=len(each) + lags.left_out,
+        partitions=len(rows) + lags.left_out,
         behind=len(late),
-        worst=tuple(heapq.nlargest(BEHIND_SHOWN, late, key=lambda one: one[2])),
+        worst=tuple(heapq.nlargest(BEHIND_SHOWN, late, key=lambda row: row[2])),
         at=lags.at,
         left_out=lags.left_out,
     )
@@ -112,22 +112,22 @@ def lagging_partitions(lags: PartitionLags) -> LaggingPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """Everything about one job."""
+    """The values of a job's page."""
 
     row: JobRow
     batches: list[tuple[Batch, list[Bar]]]
     reading: bool
-    """Whether its history is still being read."""
+    """Whether its progress file is not read to its end yet."""
     runs: list[Run]
     trouble: str
-    """Why there are no runs."""
+    """The error, if the runs can't be read."""
     lagging: LaggingPartitions | None
     agents: list[tuple[Status, QueryStatus]]
-    """The executors on this machine that read for it."""
+    """The agents on this machine that read for the job."""
 
 
 def job_page(job: JobView, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
-    """``directory`` is where the job keeps its files."""
+    """Returns the values of a job's page. ``directory`` has the job's files."""
     lags = partitions.read(partitions.file_of(directory))
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
@@ -148,6 +148,6 @@ def job_page(job: JobView, snapshot: Snapshot, observer: Observer, directory: Pa
 
 
 def batch_bars(batches: Sequence[Batch]) -> list[tuple[Batch, list[Bar]]]:
-    """Each with its phases; the longest is as wide as the picture."""
+    """Returns micro-batches with their phases. The longest one fills the picture."""
     longest_s = max((batch.seconds for batch in batches), default=0.0)
     return [(batch, bars(batch, longest_s)) for batch in batches]

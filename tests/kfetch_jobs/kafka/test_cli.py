@@ -61,7 +61,7 @@ def test_a_foreign_directory_is_the_users_to_mend(
     monkeypatch.setattr(maven, "cached", lambda *_: True)
     (tmp_path / "file").touch()
     assert run(["broker", "start", "--dir", str(tmp_path)], monkeypatch) == 2
-    assert "holds file, which no broker of kfetch wrote" in capsys.readouterr().err
+    assert "has file, which no broker of kfetch has written" in capsys.readouterr().err
 
 
 def test_properties_are_split_at_the_first_equals_sign() -> None:

@@ -91,7 +91,7 @@ def listener() -> Iterator[int]:
 def test_a_taken_port(listener: int) -> None:
     """The sentence names the node and the port."""
     with pytest.raises(
-        PortTaken, match=f"node 2 needs port {listener}, and another process has it"
+        PortTaken, match=f"node 2 needs port {listener}, and another process uses it"
     ):
         ready.check_free(2, listener)
 
@@ -101,7 +101,7 @@ def test_a_port_of_a_kafka_of_another_directory(listener: int, tmp_path: Path) -
     a start that is refused leaves no state behind."""
     there = tmp_path / "there"
     mark = f"-Dkfetch.logs={there / 'node-1' / 'logs'}"
-    told = f"node 1 needs port {listener}, and kfetch's broker of {there} has it: use that one"
+    told = f"node 1 needs port {listener}, and kfetch's broker of {there} uses it: use that one"
     with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as other:
         there.mkdir()
         began = psutil.Process(other.pid).create_time()
@@ -110,7 +110,7 @@ def test_a_port_of_a_kafka_of_another_directory(listener: int, tmp_path: Path) -
         with pytest.raises(PortTaken, match=re.escape(told)):
             Cluster.start(tmp_path / "here", port=listener)
         save(there, State(cluster_id="abc", heap="1m", nodes=(replace(node, pid=1),)))
-        with pytest.raises(PortTaken, match="another process has it"):
+        with pytest.raises(PortTaken, match="another process uses it"):
             Cluster.start(tmp_path / "here", port=listener)
         other.communicate(b"\n")
 

@@ -78,7 +78,7 @@ def test_the_heap_is_set_and_the_compiler_left_whole() -> None:
         ("[2] ERROR x (b)\nCaused by: a.BindException: in use\n", "a.BindException: in use"),
         ('Exception in thread "main" a.b.ConfigException: bad\n\tat x', "a.b.ConfigException: bad"),
         ("Unrecognized VM option\nError: Could not create\n", "Error: Could not create"),
-        ("\n", "it said nothing"),
+        ("\n", "its log is empty"),
     ],
 )  # fmt: skip
 def test_the_line_that_tells_why(log: str, line: str) -> None:

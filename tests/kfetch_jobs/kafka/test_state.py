@@ -82,7 +82,7 @@ def test_a_damaged_state_file_is_one_sentence(tmp_path: Path, text: str) -> None
 def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
     """A directory with someone's files is named and left as it was."""
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(ForeignDirectory, match=r"holds thesis\.tex"):
+    with pytest.raises(ForeignDirectory, match=r"has thesis\.tex"):
         Cluster.start(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -24,24 +24,24 @@ ME = os.getpid()
 
 
 def alive() -> None:
-    """The supervisor has not ended."""
+    """The check of a supervisor that has not ended."""
 
 
 @pytest.fixture
 def storage(project: Path) -> Path:
-    """Of a project with a supervisor's directory."""
-    found = loaded(project).storage
-    (found / ".supervisor").mkdir(parents=True)
-    return found
+    """The storage of a project, with a supervisor's directory."""
+    directory = loaded(project).storage
+    (directory / ".supervisor").mkdir(parents=True)
+    return directory
 
 
 @pytest.mark.parametrize(
-    ("token", "hint"), [("", ""), (TOKEN, "; log in with the token in KFETCH_TOKEN")]
+    ("token", "hint"), [("", ""), (TOKEN, "; log in with the token of KFETCH_TOKEN")]
 )
 def test_a_page_that_answers(
     project: Path, storage: Path, monkeypatch: pytest.MonkeyPatch, token: str, hint: str
 ) -> None:
-    """The address is told with the port that was found, and that people have to log in."""
+    """The sentence has the address with its port, and tells people to log in."""
     monkeypatch.setenv("KFETCH_TOKEN", token)
     with (
         listening("127.0.0.1:0") as (bound, given, closed),
@@ -57,23 +57,23 @@ def test_a_page_that_answers(
 def test_a_page_for_everybody(
     project: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody types 0.0.0.0: it is where the page is reached from here, and elsewhere."""
+    """For 0.0.0.0 the sentence has an address for this machine, and the port for others."""
     monkeypatch.setattr(address_file, "_answers", lambda address: address.host == "127.0.0.1")
     address_file.write(storage, Address("0.0.0.0", 4747), token=True, closed="")
 
     assert address_file.wait_for_page(storage, ME, alive) == (
-        "page: http://127.0.0.1:4747/, elsewhere at port 4747 of this machine; "
-        "log in with the token in KFETCH_TOKEN"
+        "page: http://127.0.0.1:4747/, from other machines at port 4747 of this one; "
+        "log in with the token of KFETCH_TOKEN"
     )
 
 
-def test_there_is_none(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A default port that is taken is a reason, and so is that nobody wants one."""
+def test_no_page(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence has the reason: a used default port, or ``--listen none``."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         monkeypatch.setattr("kfetch_jobs.web.serve.DEFAULT", taken)
         for listen, why in (
-            (None, f"{taken} cannot be listened on (Address already in use): name another"),
+            (None, f"cannot listen on {taken} (Address already in use): name another"),
             ("none", "--listen none"),
         ):
             with listening(listen) as (_, _, closed):
@@ -82,7 +82,7 @@ def test_there_is_none(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier supervisor's note is not taken for this one's; who is silent is not waited for."""
+    """The wait has a limit, for a silent page and for an earlier supervisor's file."""
     monkeypatch.setattr(address_file, "_PAGE_TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:
         monkeypatch.setattr(address_file, "_ANSWER_TIMEOUT_S", 0.05)
@@ -93,7 +93,7 @@ def test_waiting_is_bounded(storage: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     log = storage / ".supervisor" / "supervisor.log"
     assert silence == f"no page after 0 s: http://{address}/ does not answer (see {log})"
-    assert another == f"no page after 0 s: the supervisor has not said where (see {log})"
+    assert another == f"no page after 0 s: the supervisor has written no address (see {log})"
 
 
 def test_an_earlier_supervisor_of_the_same_pid(
@@ -102,7 +102,7 @@ def test_an_earlier_supervisor_of_the_same_pid(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its note isn't taken for this one's: in a container a restart gives the same numbers."""
+    """Its file does not count: in a container a restart gives the same pids."""
     monkeypatch.setattr(address_file, "_PAGE_TIMEOUT_S", 0.1)
     address_file.write(storage, None, token=False, closed="an old reason")
     me = SimpleNamespace(pid=ME, poll=lambda: None)
@@ -110,4 +110,4 @@ def test_an_earlier_supervisor_of_the_same_pid(
     monkeypatch.setattr(background, "start_in_background", lambda *_: started)
     supervising._detach(loaded(project), None, None)
 
-    assert "the supervisor has not said where" in capsys.readouterr().out
+    assert "the supervisor has written no address" in capsys.readouterr().out

@@ -78,14 +78,16 @@ def test_what_the_supervisor_refuses_is_told(shop: Project) -> None:
     """In its words."""
     with supervised(shop, "job clicks: line 3 is wrong"), browser(shop) as client:
         answer = client.post("/jobs/clicks/start", data=fields(client), headers=HTMX)
-    assert "could not be told to start: job clicks: line 3 is wrong" in Html(answer.text).text
+    assert (
+        "the order start for clicks failed: job clicks: line 3 is wrong" in Html(answer.text).text
+    )
 
 
 def test_an_order_without_a_supervisor_waits(shop: Project) -> None:
     """As one of the command line does."""
     with browser(shop) as client:
         answer = client.post("/jobs/clicks/pause", data=fields(client), headers=HTMX)
-    assert "kept for the next kfetch up" in answer.text
+    assert "the next kfetch up does it" in answer.text
     with Store.of(shop.storage) as store:
         assert [Order.PAUSE] == [asked.order for asked in store.asked()]
 

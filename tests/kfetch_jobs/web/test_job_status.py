@@ -36,7 +36,7 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, phase=None), Tone.IDLE, "not seen yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
-        (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("it does not say why",)),
+        (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("the job gave no reason",)),
         (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
         (replace(JOB, phase=Phase.FINISHED), Tone.IDLE, "finished", ()),
         (replace(JOB, phase=Phase.STOPPING), Tone.IDLE, "stopping", ()),

@@ -125,7 +125,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
     last = "12 records of the last 3 micro-batches could not be decoded"
-    assert f"{last}, and are in the dead letters, /dead" in own
+    assert f"{last} and went to the dead letters, /dead" in own
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
@@ -170,7 +170,9 @@ def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: 
     with browser(shop) as client:
         shown = Html(client.get("/jobs/clicks").text).text
         Html(client.get("/").text)
-    assert all(each in shown for each in (*told, "It does not run: sessions open", "was 1,234, "))
+    assert all(
+        each in shown for each in (*told, "It does not run. Its next run opens", "was 1,234, ")
+    )
 
 
 def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +212,7 @@ def test_a_log_tells_no_secret(shop: Project) -> None:
         assert "fs.s3a.secret.key=${env:S3_SECRET}, then" in Html(shown).text
         assert "hunter42" not in shown
         file.write_text("no: job")
-        assert "nobody knows what is secret" in client.get("/jobs/clicks/log").text
+        assert "kfetch can&#39;t tell which texts are secret" in client.get("/jobs/clicks/log").text
 
 
 def test_a_log_tells_no_secret_of_several_lines(shop: Project) -> None:
@@ -318,7 +320,7 @@ def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> 
     with browser(shop) as client:
         monkeypatch.setattr(pages.template_values, "job_rows", lambda *_: 1 / 0)
         answer = client.get("/")
-        assert (500, True) == (answer.status_code, "log says why" in Html(answer.text).text)
+        assert (500, True) == (answer.status_code, "log has the reason" in Html(answer.text).text)
         assert "ZeroDivisionError" not in answer.text
         assert "Content-Security-Policy" in answer.headers
         plain = client.get("/nowhere", headers={"Accept": "*/*"})
@@ -331,7 +333,7 @@ def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
         assert 404 == client.get("/jobs/clicks").status_code
-    assert "Looking at the project" in shown
+    assert "Reading the project" in shown
     assert "These figures are 20 s old" in shown
 
 

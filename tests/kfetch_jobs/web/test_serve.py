@@ -41,7 +41,7 @@ TOKEN = "0123456789abcdef"
         ("127.0.0.1:1/x", "", "must be HOST:PORT"),
         ("[::1:1", "", "must be HOST:PORT"),
         (":4747", "", "must be HOST:PORT"),
-        ("0.0.0.0:1", "", "needs a token: put one into the environment variable KFETCH_TOKEN"),
+        ("0.0.0.0:1", "", "needs a token: set the environment variable KFETCH_TOKEN"),
         ("[::]:1", "", "needs a token"),
         ("example.org:1", "", "needs a token"),
         ("127.0.0.1:1", "short", "KFETCH_TOKEN must have at least 16 characters"),
@@ -212,7 +212,7 @@ def test_a_port_that_is_taken(
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         with (
-            pytest.raises(SupervisorError, match=f"{taken} cannot be listened on"),
+            pytest.raises(SupervisorError, match=f"cannot listen on {taken}"),
             listening(taken),
         ):
             pass
