@@ -1,8 +1,8 @@
 """Cookies that replace the token in a browser, and checks of forms. Pure.
 
-A browser can't send ``Authorization: Bearer``. A person who knows the token gets a cookie. It has an end
-time and a signature made with the token, so the supervisor stores nothing. A new token ends all
-cookies.
+A browser can't send ``Authorization: Bearer``. A person who knows the token gets a cookie. It has
+an end time and is signed with the token, so the supervisor stores nothing. A new token ends all
+cookies. A request that changes something must come from a page of this supervisor (OWASP's
 cross-site request forgery cheat sheet): the browser's headers name the origin, and the form has a
 secret that other sites can't read.
 """
