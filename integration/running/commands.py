@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 
 from integration.streams import PATIENCE_S
-from kfetch_jobs.jvm.spark import python_path
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.supervise.processes import MARK
 
@@ -26,7 +25,6 @@ class Project:
         self.directory = directory
         self.environ = os.environ | {
             "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
-            "PYTHONPATH": python_path(),
             **environ,
         }
 

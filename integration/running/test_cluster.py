@@ -40,7 +40,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = re.search(r"    uv venv .*\n    uv pip .*\n    .*tar -czf .*\n", readme)
     assert commands
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    shell = commands[0].replace("uv ", f"{uv} ").replace(" kfetch\n", f" {ROOT}\n")
+    shell = commands[0].replace("uv ", f"{uv} ").replace("./spark_source", f"{ROOT}/spark_source")
     shell = shell.replace("tar -czf", "tar -I 'gzip -1' -cf")
     subprocess.run(["bash", "-ec", shell], cwd=directory, check=True, timeout=120)
     return directory / "environment.tar.gz"

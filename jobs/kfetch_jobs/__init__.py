@@ -4,4 +4,4 @@
 shows them, and ``verbs`` is their part of the command line ``kfetch``.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -182,7 +182,8 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         splits = self._planner().splits(self._documents.read(start), self._documents.read(end))
         return [KfetchSplit(split) for split in splits]
 
-    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:
+    # Spark gives back the splits that ``partitions`` made.
+    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """A split's records; runs in an executor's Python worker."""
         from kfetch import worker
 

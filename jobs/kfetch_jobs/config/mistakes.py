@@ -15,7 +15,7 @@ from kfetch_jobs.config.yamlfile import Document, Location, suggestion
 
 __all__ = ["sentences", "unforeseen"]
 
-log = logging.getLogger("kfetch.config")
+log = logging.getLogger("kfetch_jobs.config")
 
 
 def unforeseen(job: str, error: Exception) -> str:

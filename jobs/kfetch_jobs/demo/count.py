@@ -27,6 +27,7 @@ def count(job: Job, directory: Path, *, produced: int, in_log: int) -> Counts:
     with session(job.spark, name="count", log=directory / "count" / "spark.log") as spark:
         table = spark.read.format("delta").load(str(job.target))
         row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
+        assert row is not None  # an aggregate has one row
         return Counts(
             produced=produced,
             in_log=in_log,

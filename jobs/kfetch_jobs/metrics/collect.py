@@ -26,7 +26,7 @@ from kfetch_jobs.supervise.view import JobView, Overview, overview
 
 __all__ = ["CollectedMetrics", "MetricsCollector"]
 
-log = logging.getLogger("kfetch.metrics")
+log = logging.getLogger("kfetch_jobs.metrics")
 
 _PARTS = ("jobs", "runs", "batches", "fetches")
 

@@ -87,10 +87,14 @@ def _raised(text: str, code: Sequence[Path]) -> str:
     return f"{places[-1]}: {names[-1]}: " if places and names else ""
 
 
+_OURS = f"{Path(__file__).resolve().parents[1]}/"
+"""Files of kfetch_jobs itself."""
+
+
 def is_own(file: str, code: Sequence[Path]) -> bool:
     """Whether a file is the project's, which may have an environment and kfetch itself below it."""
     below = any(file.startswith(f"{directory}/") for directory in code)
-    return below and "site-packages" not in file and "/jobs/run/" not in file
+    return below and "site-packages" not in file and not file.startswith(_OURS)
 
 
 def _class_for(name: str, text: str) -> type[JobsError]:

@@ -25,7 +25,7 @@ from kfetch_jobs.run.ending import error_from
 from kfetch_jobs.run.watch import Report, Watch, listener
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Outcome", "run"]
 

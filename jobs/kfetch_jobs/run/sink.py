@@ -26,11 +26,12 @@ from kfetch_jobs.run.stream import ERROR, check_stateless, mistakes, sources, tr
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["start"]
 
-log = logging.getLogger("kfetch.run")
+log = logging.getLogger("kfetch_jobs.run")
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -69,7 +70,7 @@ def _clean(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
 def _check_catalog(spark: SparkSession, job: Job) -> None:
     """A name in a catalog that ends with the process would be unknown to the next run."""
     lasting = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
-    lasting = lasting or not spark.conf.get("spark.sql.catalog.spark_catalog", "").endswith(
+    lasting = lasting or not (spark.conf.get("spark.sql.catalog.spark_catalog", "") or "").endswith(
         ".DeltaCatalog"
     )
     for key, place in (("sink", job.target), ("deadLetters", job.dead_letters)):

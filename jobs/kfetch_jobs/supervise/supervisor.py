@@ -39,7 +39,7 @@ from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor", "last_word", "process_of"]
 
-log = logging.getLogger("kfetch.supervisor")
+log = logging.getLogger("kfetch_jobs.supervisor")
 
 TICK_S = 0.2
 _AGAIN_S = 2.0

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 __all__ = ["Newest"]
 
-log = logging.getLogger("kfetch.web")
+log = logging.getLogger("kfetch_jobs.web")
 
 T = TypeVar("T")
 

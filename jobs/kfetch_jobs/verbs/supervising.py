@@ -133,7 +133,7 @@ def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
 def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
     from kfetch_jobs.supervise.log import handlers
 
-    logger = logging.getLogger("kfetch")
+    logger = logging.getLogger("kfetch_jobs")
     logger.setLevel(logging.INFO)
     added = handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
     for handler in added:

@@ -31,7 +31,7 @@ from kfetch_jobs.web.pages import Pages
 
 __all__ = ["application"]
 
-log = logging.getLogger("kfetch.web")
+log = logging.getLogger("kfetch_jobs.web")
 
 
 def application(project: Project, token: str, stepped_s: Callable[[], float]) -> Starlette:

@@ -20,7 +20,7 @@ from kfetch_jobs.web.app import application
 
 __all__ = ["listening", "serving"]
 
-log = logging.getLogger("kfetch.web")
+log = logging.getLogger("kfetch_jobs.web")
 
 NOWHERE = "none"
 _CONNECTIONS_MAX = 128

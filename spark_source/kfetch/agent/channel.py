@@ -147,7 +147,7 @@ class Channel:
         if size > _FRAME_BYTES_MAX:
             raise AgentError(f"a message of {size} bytes is larger than {_FRAME_BYTES_MAX}")
         body, _ = self._exactly(size)
-        return pickle.loads(body), descriptors  # noqa: S301 - the peer's uid was checked
+        return _unpickled(body), descriptors
 
     def set_timeout(self, timeout_s: float | None) -> None:
         """Bound every wait from now on; None for no bound."""
@@ -181,6 +181,17 @@ class Channel:
                 for descriptor in descriptors:
                     os.close(descriptor)
         return data, descriptors
+
+
+def _unpickled(body: bytearray) -> object:
+    """The message. Raises AgentError if the other side runs a release with other classes."""
+    try:
+        return pickle.loads(body)  # noqa: S301 - the peer's uid was checked
+    except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as cause:
+        raise AgentError(
+            f"the other side of the agent's socket runs another release of kfetch ({cause}): "
+            "restart the executor"
+        ) from None
 
 
 def peer_uid(stream: socket.socket) -> int:

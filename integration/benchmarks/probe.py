@@ -1,0 +1,142 @@
+"""One revision's side of ``against``: it runs a benchmark whenever a line comes in on stdin.
+
+    python -P probe.py drain|trickle|latency|decode JSON
+
+It imports nothing of this repository, because another revision may have other names: Spark finds
+the source by its format, and ``decode`` tries the names that there have been. Each run is answered
+with one line of JSON on stdout. The session is started and warmed up before the first run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+SESSION = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "4g",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+TURNS = 200
+"""Decodings of which the fastest counts."""
+
+
+def session() -> Any:
+    """A Spark session with the source of this environment."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder
+    for name, value in SESSION.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def drain(options: dict[str, str]) -> Callable[[], float]:
+    """Reads the topic from its beginning; seconds of the micro-batches."""
+    spark = session()
+
+    def run() -> float:
+        rows = spark.readStream.format("kfetch").options(**options).load()
+        with tempfile.TemporaryDirectory() as checkpoint:
+            writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+            if not query.awaitTermination(600):
+                raise TimeoutError("the query was not done within 600 s")
+            steps = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
+        return sum(step["triggerExecution"] for step in steps) / 1000
+
+    return run
+
+
+def latency(options: dict[str, str]) -> Callable[[], float]:
+    """The median time from produce to foreachBatch, in seconds; values are clock readings."""
+    spark = session()
+    warm_up_s, counted_s = float(options.pop("warm_up_s")), float(options.pop("counted_s"))
+
+    def run() -> float:
+        delays: list[float] = []
+        begins = time.time() + warm_up_s
+        over, left = threading.Event(), threading.Event()
+
+        def take(frame: Any, _batch: int) -> None:
+            if over.is_set():
+                left.set()
+                return
+            values = [float(bytes(row.value)) for row in frame.select("value").collect()]
+            now = time.time()
+            delays.extend(now - value for value in values if value >= begins)
+
+        rows = spark.readStream.format("kfetch").options(**options).load()
+        with tempfile.TemporaryDirectory() as checkpoint:
+            writer = rows.writeStream.foreachBatch(take)
+            query = writer.option("checkpointLocation", checkpoint).start()
+            query.awaitTermination(warm_up_s + counted_s)
+            over.set()  # a query that is stopped while it collects fails
+            left.wait(60)
+            query.stop()
+        return sorted(delays)[len(delays) // 2]
+
+    return run
+
+
+def decode(options: dict[str, str]) -> Callable[[], float]:
+    """The fastest decoding of one reply out of many, in seconds."""
+    decoding = _first("kfetch.decoding", "spark_source.records")
+    records = _first("kfetch.records", "spark_source.records")
+    model = _first("kfetch.model", "spark_source.model")
+    with open(options["reply"], "rb") as file:
+        data = memoryview(file.read())
+    part = records.Slice(tp=model.TopicPartition("clicks", 3), start=0, end=1 << 60, data=data)
+
+    def run() -> float:
+        fastest = float("inf")
+        for _ in range(TURNS):
+            began = time.perf_counter()
+            decoding.decode([part])
+            fastest = min(fastest, time.perf_counter() - began)
+        return fastest
+
+    return run
+
+
+def _first(*names: str) -> Any:
+    """The first of several modules that there is."""
+    for name in names[:-1]:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError:
+            continue
+    return import_module(names[-1])
+
+
+BENCHMARKS = {"drain": drain, "trickle": drain, "latency": latency, "decode": decode}
+
+
+def main() -> None:
+    """Warm up once, then run once for each line."""
+    run = BENCHMARKS[sys.argv[1]](json.loads(sys.argv[2]))
+    run()
+    print(json.dumps("ready"), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(run()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Both distributions, built, and installed into an environment that has nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfetch_jobs.jvm.java import find_java
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A virtual environment with kfetch's wheels in it."""
+
+    bin: Path
+    install_s: float
+    """Seconds that the installation took; packages may come from a cache."""
+
+    def run(
+        self, *command: str, cwd: Path, code: int | None = 0, timeout_s: float = 300, **environ: str
+    ) -> str:
+        """Run a program of the environment by its path; what it printed. ``code`` None takes any.
+
+        The environment is not activated: PATH has the system's programs and Java alone.
+        """
+        path = f"{Path(find_java()).resolve().parent}:/usr/bin:/bin"
+        base = {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=cwd,
+            env=base | _cache() | environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        assert code in (done.returncode, None), done.stdout + done.stderr
+        return done.stdout
+
+    def packages(self) -> list[str]:
+        """The names and versions of what is installed."""
+        listed = uv("pip", "list", "--format", "freeze", "--python", str(self.bin / "python"))
+        return listed.split()
+
+    def megabytes(self) -> float:
+        """The size of the environment on disk."""
+        files = (file for file in self.bin.parent.rglob("*") if file.is_file())
+        return sum(file.lstat().st_size for file in files) / 1e6
+
+
+def uv(*words: str) -> str:
+    """Run uv; what it printed."""
+    program = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+    done = subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
+
+
+def installed(directory: Path, wheels: Path, what: str) -> Environment:
+    """Make an environment and install from the wheels, with other packages from the index."""
+    uv("venv", "--quiet", "--python", sys.executable, str(directory))
+    python = directory / "bin" / "python"
+    began = time.monotonic()
+    uv("pip", "install", "--quiet", "--python", str(python), "--find-links", str(wheels), what)
+    return Environment(bin=directory / "bin", install_s=time.monotonic() - began)
+
+
+def _cache() -> dict[str, str]:
+    """Jars and machine code come from the cache of whoever runs the tests."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return {"KFETCH_CACHE": os.environ.get("KFETCH_CACHE") or str(home / "kfetch")} | {
+        name: os.environ[name] for name in ("JAVA_HOME", "MAVEN_ARGS") if name in os.environ
+    }

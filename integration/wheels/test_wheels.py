@@ -1,0 +1,170 @@
+"""What users install: both wheels in an empty environment, without the source tree.
+
+Beside each project lie a user's own ``jobs/``, ``jobs.py``, ``conf/`` and ``spark_source/``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from integration.streams import wait_until
+from integration.wheels.environment import ROOT, Environment, installed, uv
+from kfetch_jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+TRANSFORM = """
+from pyspark.sql import functions as f
+
+
+def clicks(source):
+    return source.select(f.col("event.id").alias("id"), "timestamp", "partition", "offset")
+"""
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with both wheels and both sdists."""
+    directory = tmp_path_factory.mktemp("dist")
+    uv("build", "--quiet", "--all-packages", "--out-dir", str(directory))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with ``kfetch[jobs]``."""
+    return installed(tmp_path_factory.mktemp("all") / "venv", wheels, "kfetch[jobs]")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with packages of the user's own that have the names of our folders."""
+    for package in ("jobs", "spark_source", "conf"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("OWNER = 'the user'\n")
+    (tmp_path / "jobs.py").write_text("raise RuntimeError('a package comes before a module')\n")
+    (tmp_path / "jobs" / "shapes.py").write_text(TRANSFORM)
+    return tmp_path
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_an_sdist_builds_the_same_wheel(wheels: Path, tmp_path: Path) -> None:
+    """Each sdist, unpacked elsewhere, builds a wheel with the same files, licences included."""
+    for sdist in wheels.glob("*.tar.gz"):
+        with tarfile.open(sdist) as archive:
+            archive.extractall(tmp_path, filter="data")
+        source = tmp_path / sdist.name.removesuffix(".tar.gz")
+        uv("build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "again"), str(source))
+    built = {wheel.name: contents(wheel) for wheel in wheels.glob("*.whl")}
+
+    assert 2 == len(built)
+    assert built == {wheel.name: contents(wheel) for wheel in (tmp_path / "again").glob("*.whl")}
+    for files in built.values():
+        assert any(name.endswith("licenses/LICENSE") for name in files)
+        assert any(name.endswith("py.typed") for name in files)
+
+
+def test_only_our_names_are_taken(environment: Environment, tmp_path: Path) -> None:
+    """The environment has no module ``jobs`` or ``spark_source``, and both packages are there."""
+    packages = environment.packages()
+    size = environment.megabytes()
+    print(f"installed in {environment.install_s:.1f} s, {size:.0f} MB: {' '.join(packages)}")
+    for name in ("jobs", "spark_source", "conf", "tests", "integration"):
+        environment.run("python", "-c", f"import {name}", cwd=tmp_path, code=1)
+    environment.run("python", "-c", "import kfetch, kfetch_jobs, pyspark_kfetch", cwd=tmp_path)
+
+    assert {"kfetch", "kfetch-jobs"} <= {line.partition("==")[0] for line in packages}
+
+
+def test_the_source_alone(wheels: Path, tmp_path: Path) -> None:
+    """Without jobs and without Spark the package is imported and the command has its verbs."""
+    alone = installed(tmp_path / "venv", wheels, "kfetch")
+    code = "import kfetch, sys; print(kfetch.__version__, kfetch.errors.LogTruncated.__name__)"
+    version, name = alone.run("python", "-c", code, cwd=tmp_path).split()
+    usage = alone.run("kfetch", "--help", cwd=tmp_path)
+
+    assert (version, "LogTruncated") == (
+        alone.run("kfetch", "--version", cwd=tmp_path).split()[1],
+        name,
+    )
+    assert {"agents", "warm", "options", "check"} <= {
+        *re.findall(r"^  (\w+) ", usage, re.MULTILINE)
+    }
+    assert "pyspark" not in " ".join(alone.packages())
+
+
+def test_the_readmes_snippet_needs_no_activation(
+    environment: Environment,
+    kafka: Cluster,
+    topic: Callable[..., str],
+    project: Path,
+) -> None:
+    """``path/to/venv/bin/python script.py`` reads a topic, beside packages of the user's own."""
+    name = topic(2)
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for number in range(10):
+            producer.send(name, key=b"k%d" % number, value=b"hello %d" % number)
+    snippet = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    snippet = snippet.replace("localhost:9092", kafka.bootstrap_servers)
+    snippet = snippet.replace('"subscribe", "clicks"', f'"subscribe", "{name}"')
+    count = 'print("rows:", spark.read.parquet("out/clicks").count())\n'
+    (project / "script.py").write_text(snippet + count)
+
+    assert "rows: 10\n" in environment.run("python", "script.py", cwd=project)
+
+
+def test_demo_in_an_empty_directory(environment: Environment, tmp_path: Path) -> None:
+    """``kfetch demo`` brings its own job: nothing is lost and nothing is twice."""
+    printed = environment.run(
+        *("kfetch", "demo", "--seconds", "8", "--rate", "5000", "--json"), cwd=tmp_path
+    )
+    summary = json.loads(printed)
+
+    assert (40_000, 40_000) == (summary["produced"], summary["in_delta"])
+    assert (0, 0) == (summary["lost"], summary["duplicated"])
+
+
+def test_init_and_up_beside_the_users_packages(
+    environment: Environment, kafka: Cluster, topic: Callable[..., str], project: Path
+) -> None:
+    """A new project runs under the supervisor, with a transform in the user's package ``jobs``."""
+    name = topic(2)
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for number in range(100):
+            producer.send(name, json.dumps({"id": number}).encode())
+    variables = {"KFETCH_BOOTSTRAP": kafka.bootstrap_servers, "PYTHONPATH": str(project)}
+    environment.run("kfetch", "init", ".", cwd=project)
+    job = project / "jobs" / "clicks.yml"
+    job.write_text(_own(job.read_text(), name))
+    environment.run("kfetch", "validate", cwd=project, **variables)
+    environment.run("kfetch", "up", "--detach", cwd=project, **variables)
+
+    def rows_left() -> int | None:
+        printed = environment.run("kfetch", "status", "--json", cwd=project, code=None, **variables)
+        (clicks,) = json.loads(printed)["jobs"]
+        lag: int | None = clicks["lag"] if clicks["batch"] is not None else None
+        return lag
+
+    try:
+        wait_until(lambda: rows_left() == 0)
+    finally:
+        environment.run("kfetch", "down", cwd=project, **variables)
+
+
+def _own(job: str, topic: str) -> str:
+    """The starter's job with another topic and the user's own transform."""
+    job = re.sub(r"subscribe: .*", f"subscribe: {topic}", job)
+    return re.sub(r"transform: .*", "transform: jobs.shapes:clicks", job)

@@ -1,0 +1,153 @@
+"""Files that commit 61ec925 wrote, before the packages got their names: this code goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from kfetch.model import TopicPartition
+from kfetch.offsets import from_json
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.config import Project
+from kfetch_jobs.kafka import state
+from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.supervise.lock import office
+from kfetch_jobs.supervise.machine import Order, Phase
+from kfetch_jobs.supervise.store import Incumbent, Run, Store
+from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.supervise.view import overview
+
+UPGRADE = Path(__file__).parent / "vectors" / "upgrade"
+QUERY = UPGRADE / "query" / "checkpoint"
+LOGGED = sorted(UPGRADE.glob("**/checkpoint/offsets/[0-9]*"))
+HISTORY = [
+    ("broken", Kind.FAILED),
+    ("clicks", Kind.STOPPED),
+    ("daily", Kind.FINISHED),
+    ("broken", Kind.FAILED),
+    ("clicks", None),
+]
+"""The runs in the database, sorted by when they began. The last one has no end."""
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A copy of the project, with its storage."""
+    shutil.copytree(UPGRADE / "project", tmp_path / "project")
+    return config.load(tmp_path / "project" / "kfetch.yml", {"KFETCH_STORAGE": "storage"})
+
+
+@pytest.mark.parametrize("file", LOGGED, ids=lambda file: f"{file.parents[2].name}-{file.name}")
+def test_an_offset_stays_as_it_is(file: Path) -> None:
+    """An offset of the old checkpoint, read and written again, is the same JSON byte for byte."""
+    logged = file.read_text().splitlines()[-1]
+
+    assert logged == json.dumps(from_json(json.loads(logged)).to_json())
+
+
+def test_the_reader_knows_where_a_query_stopped() -> None:
+    """The checkpoint's reader finds the micro-batch without a commit and the offsets before it."""
+    found = checkpoint.read(QUERY)
+    start, end = found.start(0), found.end(0)
+
+    assert (2, True) == (found.committed, found.pending)
+    assert found.query == json.loads((QUERY / "metadata").read_text())["id"]
+    assert start is not None
+    assert end is not None
+    assert {TopicPartition("clicks", n): (20, 0) for n in range(3)} == start.positions
+    assert {TopicPartition("clicks", n): (28, 0) for n in range(3)} == end.positions
+    assert {"clicks"} == set(start.topic_ids)
+    assert start.topic_ids == end.topic_ids
+
+
+def test_a_broker_directory_is_known() -> None:
+    """The state of a stopped broker is read: its cluster id and its one node."""
+    found = state.load(UPGRADE / "broker")
+
+    assert found is not None
+    meta = (UPGRADE / "broker" / "node-1" / "data" / "meta.properties").read_text()
+    assert f"cluster.id={found.cluster_id}" in meta.splitlines()
+    assert [(1, None)] == [(node.node_id, node.pid) for node in found.nodes]
+
+
+def test_a_database_shows_its_past(project: Project) -> None:
+    """The old database has all runs, every job's phase, the waiting order and the supervisor."""
+    with Store.of(project.storage) as store:
+        assert HISTORY == [(run.job, run.kind) for run in store.runs_after(0)]
+        assert {"broken": Phase.FAILED, "clicks": Phase.RUNNING, "daily": Phase.FINISHED} == {
+            name: found.phase for name, found in store.states().items()
+        }
+        assert [("daily", Order.PAUSE)] == [(one.job, one.order) for one in store.asked()]
+        assert store.answer_of(1) is not None
+        last = store.incumbent()
+        assert last is not None
+        assert last.ended_s is None
+        shown = overview(project, store, last.started_s)
+        failed = store.history("broken", 1)[0]
+
+    assert [""] * 3 == [job.mistake for job in shown.jobs]
+    assert failed.sentence.startswith("job broken failed: the till is empty")
+    assert (0, 0) == (failed.batches, failed.rows)
+
+
+def test_a_database_takes_new_rows(project: Project) -> None:
+    """Runs, orders and the supervisor are written to the old database, and its ids go on."""
+    with Store.of(project.storage) as store:
+        states = store.states()
+        run = store.begin("clicks", states["clicks"], 2e9)
+        store.started(run, 4711, 2e9)
+        store.end(run, 2e9 + 1, Kind.FINISHED, batches=3, rows=30, states=states)
+        order = store.ask("clicks", Order.STOP, 2e9)
+        store.answer(order, "done")
+        store.take_office(
+            Incumbent(pid=1, process_started_s=2e9, environment=None, started_s=2e9, ended_s=None)
+        )
+        store.leave_office(2e9)
+
+    with Store.of(project.storage) as store:
+        written = store.history("clicks", 1)[0]
+        assert (len(HISTORY) + 1, Kind.FINISHED, 30) == (written.id, written.kind, written.rows)
+        assert len(HISTORY) + 1 == len(store.runs_after(0))
+        assert (3, "done") == (order, store.answer_of(order))
+        assert states == store.states()
+        incumbent = store.incumbent()
+        assert incumbent is not None
+        assert (1, 2e9) == (incumbent.pid, incumbent.ended_s)
+
+
+def test_a_supervisor_takes_over(project: Project) -> None:
+    """A supervisor on the old database notes the end of the open run, takes the waiting order, and
+    starts the job again after a pause."""
+
+    def command(job: str, word: Path) -> list[str]:
+        text = json.dumps({"kind": "finished", "batches": 1, "rows": 30})
+        return ["/bin/sh", "-c", 'printf %s "$1" > "$2"', "sh", text, str(word)]
+
+    with office(project.storage), Supervisor.take(project, command) as supervisor:
+        supervisor.step(time.time())
+        with Store.of(project.storage) as store:
+            first = {name: found.phase for name, found in store.states().items()}
+            waiting = store.asked()
+        deadline = time.monotonic() + PATIENCE_S
+        while last_runs(project)[-1].kind is not Kind.FINISHED:
+            assert time.monotonic() < deadline
+            supervisor.step(time.time() + 60)
+            time.sleep(0.01)
+
+    assert {"broken": Phase.FAILED, "clicks": Phase.BACKOFF, "daily": Phase.PAUSED} == first
+    assert [] == waiting
+    assert [("clicks", Kind.KILLED, 0), ("clicks", Kind.FINISHED, 30)] == [
+        (run.job, run.kind, run.rows) for run in last_runs(project)
+    ]
+
+
+def last_runs(project: Project) -> list[Run]:
+    """The run that the old supervisor left open, and all later ones."""
+    with Store.of(project.storage) as store:
+        return store.runs_after(len(HISTORY) - 1)
