@@ -17,6 +17,7 @@ import pytest
 from kfetch_jobs.errors import JavaError, PortTaken
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.kafka import Cluster, process, ready
+from kfetch_jobs.kafka.node import cause_line
 from kfetch_jobs.kafka.state import NodeState, State, load, save
 
 
@@ -172,3 +173,18 @@ def test_cutting_the_tether_kills(tmp_path: Path) -> None:
     assert begun.tether is not None
     begun.tether.cut()
     assert wait_dead(begun)
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("[1] INFO fine (a)\n[2] ERROR broken (b)\n[3] INFO bye (a)", "broken (b)"),
+        ("[2] ERROR x (b)\nCaused by: a.BindException: in use\n", "a.BindException: in use"),
+        ('Exception in thread "main" a.b.ConfigException: bad\n\tat x', "a.b.ConfigException: bad"),
+        ("Unrecognized VM option\nError: Could not create\n", "Error: Could not create"),
+        ("\n", "its log is empty"),
+    ],
+)  # fmt: skip
+def test_the_line_that_tells_why(log: str, line: str) -> None:
+    """Of a log the last cause is quoted, else exception, error, or simply the last line."""
+    assert cause_line(log) == line

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.kafka.node import cause_line
 from kfetch_jobs.kafka.settings import NodePorts, controllers, jvm_flags, server_properties
 
 
@@ -69,18 +68,3 @@ def test_the_heap_is_set_and_the_compiler_left_whole() -> None:
     flags = jvm_flags("300m")
     assert {"-Xmx300m", "-Xms300m"} <= set(flags)
     assert not any("TieredStopAtLevel" in flag for flag in flags)
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("[1] INFO fine (a)\n[2] ERROR broken (b)\n[3] INFO bye (a)", "broken (b)"),
-        ("[2] ERROR x (b)\nCaused by: a.BindException: in use\n", "a.BindException: in use"),
-        ('Exception in thread "main" a.b.ConfigException: bad\n\tat x', "a.b.ConfigException: bad"),
-        ("Unrecognized VM option\nError: Could not create\n", "Error: Could not create"),
-        ("\n", "its log is empty"),
-    ],
-)  # fmt: skip
-def test_the_line_that_tells_why(log: str, line: str) -> None:
-    """Of a log the last cause is quoted, else exception, error, or simply the last line."""
-    assert cause_line(log) == line
