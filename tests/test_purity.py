@@ -1,4 +1,4 @@
-"""What calls itself pure: import-linter's contracts name it, and it asks its arguments alone."""
+"""Pure modules: import-linter contracts name them, and they open no file and read no clock."""
 
 from __future__ import annotations
 
@@ -11,47 +11,70 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCES = {"kfetch": "spark_source", "kfetch_jobs": "jobs"}
-PURE = re.compile(r"\bpure\b(?! Python)", re.IGNORECASE)
-ASKS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "now", "utcnow", "today"}
+SOURCE_ROOTS = {"kfetch": "spark_source", "kfetch_jobs": "jobs"}
+CLAIMS_PURITY = re.compile(r"\bpure\b(?! Python)", re.IGNORECASE)
+CORE_CONTRACT = "The core has no socket, thread or clock, and no Spark, through all its imports"
+IMPURE_CALLS = {
+    *("open", "read_text", "read_bytes", "write_text", "write_bytes"),
+    *("now", "utcnow", "today"),
+}
 """No import shows these: they are builtins, or methods of classes that pure code may use."""
 
 
-def of(name: str) -> list[str]:
-    """The files of a module or a package."""
-    path = ROOT.joinpath(SOURCES[name.partition(".")[0]], *name.split("."))
+def contracts() -> list[dict[str, object]]:
+    """Returns the contracts of import-linter."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return list(pyproject["tool"]["importlinter"]["contracts"])
+
+
+def files_of(module: str) -> list[str]:
+    """Returns the files of a module or a package, as paths below the repository."""
+    path = ROOT.joinpath(SOURCE_ROOTS[module.partition(".")[0]], *module.split("."))
     files = path.glob("**/*.py") if path.is_dir() else [path.with_suffix(".py")]
     return [str(file.relative_to(ROOT)) for file in files]
 
 
-def held() -> Iterator[str]:
-    """Files of modules that a contract keeps from a clock."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for contract in told["tool"]["importlinter"]["contracts"]:
-        if "time" in contract.get("forbidden_modules", ()):
-            for name in contract["source_modules"]:
-                yield from of(name)
+def files_without_clock() -> Iterator[str]:
+    """Yields the files of modules that a contract forbids to import ``time``."""
+    for contract in contracts():
+        if "time" in contract.get("forbidden_modules", ()):  # type: ignore[operator]
+            for module in contract["source_modules"]:  # type: ignore[attr-defined]
+                yield from files_of(module)
 
 
-def says_so(path: Path) -> bool:
-    return PURE.search(ast.get_docstring(ast.parse(path.read_text())) or "") is not None
+def claims_purity(path: Path) -> bool:
+    """Returns whether a module's docstring says that the module is pure."""
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return CLAIMS_PURITY.search(docstring) is not None
 
 
-def test_whoever_says_that_it_is_pure_is_held_to_it() -> None:
-    """A module whose docstring says so is in a contract of import-linter."""
-    files = [file for top in SOURCES for file in of(top)]
-    pure = {file for file in files if not file.endswith("__init__.py") and says_so(ROOT / file)}
+def called_names(path: Path) -> set[str]:
+    """Returns the last names of all calls in a file."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+
+
+def test_modules_that_claim_purity_have_a_contract() -> None:
+    """A contract of import-linter names each module whose docstring says that it is pure."""
+    files = [file for package in SOURCE_ROOTS for file in files_of(package)]
+    modules = [file for file in files if not file.endswith("__init__.py")]
+    pure = {file for file in modules if claims_purity(ROOT / file)}
 
     assert len(pure) > 10
-    assert set() == pure - set(held())
+    assert set() == pure - set(files_without_clock())
 
 
-@pytest.mark.parametrize("file", sorted({*held()}))
-def test_what_is_pure_asks_no_file_and_no_clock(file: str) -> None:
-    """It neither opens a file nor asks what time it is."""
-    calls = [
-        each for each in ast.walk(ast.parse((ROOT / file).read_text())) if type(each) is ast.Call
-    ]
-    names = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+def test_the_core_imports_no_operating_system() -> None:
+    """The contract of the core forbids ``os`` and ``pathlib`` too, through all its imports."""
+    (core,) = [contract for contract in contracts() if CORE_CONTRACT == contract["name"]]
+    forbidden = set(core["forbidden_modules"])  # type: ignore[call-overload]
 
-    assert set() == names & ASKS
+    assert set() == {"os", "pathlib", "random", "socket", "threading", "time"} - forbidden
+    assert not core.get("allow_indirect_imports", False)
+
+
+@pytest.mark.parametrize("file", sorted({*files_without_clock()}))
+def test_pure_files_open_no_file_and_read_no_clock(file: str) -> None:
+    """A pure file calls no function that opens a file or reads the time."""
+    assert set() == called_names(ROOT / file) & IMPURE_CALLS

@@ -37,7 +37,7 @@ class Reader:
             }
         )
         self._driver = Driver(self._options)
-        self._at = self._driver.initial()
+        self._at = self._driver.initial_offsets()
 
     def close(self) -> None:
         """End what reading has opened here, and the agent."""
@@ -51,7 +51,7 @@ class Reader:
         """All that is new, as one micro-batch: AvailableNow's snapshot is asked for anew, where a
         look-up of a stream takes what the watch has heard of. Raises KfetchError if nothing is."""
         self._driver.prepare_available_now()
-        end = self._driver.latest(self._at, None)
+        end = self._driver.next_end(self._at, None)
         if end is None:
             raise KfetchError("nothing is new")
         splits = self._driver.splits(self._at, end)

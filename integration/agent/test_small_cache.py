@@ -18,7 +18,7 @@ from kfetch.fetch import stats
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions, parse
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -65,8 +65,8 @@ def churn(
 def opened(cluster: Cluster, topic: str, stack: ExitStack) -> list[Fetcher]:
     """Consumers that have each asked for a session, and close it with the stack."""
     options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic})
-    with closing(Log(options)) as log:
-        view = log.view()
+    with closing(OffsetLookup(options)) as log:
+        view = log.cluster_view()
     (broker,) = view.brokers.values()
     fetchers = []
     for _ in range(STRANGERS):

@@ -248,8 +248,8 @@ def by_kfetch(bootstrap: str, agent: str = "process") -> Iterator[int]:
         }
     )
     with closing(Driver(asked)) as driver:
-        start = driver.initial()
-        end = driver.latest(start, None)
+        start = driver.initial_offsets()
+        end = driver.next_end(start, None)
         assert end is not None
         splits = driver.splits(start, end)
     for split in splits:

@@ -2,7 +2,7 @@
 
     python -m integration.benchmarks.planning [--partitions N] [--moved N] [--rounds N]
 
-The driver is the real one, with a log that is made up and a watch that is told replies instead of
+The driver is the real one. The look-ups are made up, and the watch gets made-up replies instead of
 polling. A round is a reply that moves some partitions, then ``latestOffset``,
 ``reportLatestOffset`` and ``partitions`` of the stream reader; Spark's JSON texts around them are
 timed apart. The idle round is one ``latestOffset`` that finds nothing. Memory is the process's,
@@ -30,7 +30,7 @@ from kfetch.offsets import Position
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.source import KfetchStreamReader
 from kfetch.watch.driver import Driver
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.poller import Poller
 from kfetch.watch.watch import Watch
 
@@ -39,7 +39,7 @@ TOPIC = "planned"
 LIMIT = ReadAllAvailable()
 
 
-class MadeUpLog(Log):
+class MadeUpLookup(OffsetLookup):
     """Partitions led by three brokers in turn, each with 1,000 records at the start."""
 
     def __init__(self, options: parsing.SourceOptions, partitions: int) -> None:
@@ -49,38 +49,38 @@ class MadeUpLog(Log):
         brokers = {broker.node_id: broker for broker in BROKERS}
         self._view = ClusterView(brokers=brokers, topics={TOPIC: topic})
 
-    def view(self) -> ClusterView:
+    def cluster_view(self) -> ClusterView:
         return self._view
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return {tp: Position(1000, 5) for tp in partitions}
 
-    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return {tp: Position(0, 5) for tp in partitions}
 
     def epoch_ends(self, epochs: Any) -> dict[TopicPartition, Any]:
         return dict.fromkeys(epochs)
 
 
-class ToldWatch(Watch):
-    """A watch that does not poll, but is told."""
+class ScriptedWatch(Watch):
+    """A watch that does not poll and gets its replies from the benchmark."""
 
-    def _begin(self, poller: Poller) -> None:
-        """Nobody polls."""
+    def _start(self, poller: Poller) -> None:
+        """Start no thread."""
 
-    def wait(self, seconds: float) -> bool:
-        """Nothing comes."""
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Return at once: no thread polls."""
         return False
 
-    def tell(self, moved: dict[TopicPartition, int]) -> None:
+    def deliver(self, moved: dict[TopicPartition, int]) -> None:
         """Replies with these high watermarks."""
         for index, broker in enumerate(BROKERS):
-            self.orders(broker)  # as if the last poll had carried them
+            self.take_position_changes(broker)  # as if the last poll had carried them
             replies = {tp: _reply(end) for tp, end in moved.items() if tp.partition % 3 == index}
             reply = FetchReply(
                 version=18, throttle_ms=0, error=0, session_id=1, partitions=(), endpoints={}
             )
-            self.replied(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
+            self.accept_reply(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
 
 
 def _reply(end: int) -> PartitionReply:
@@ -104,9 +104,9 @@ def measure(partitions: int, moved: int, rounds: int) -> dict[str, float]:
     options = parsing.parse(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": TOPIC, "startingOffsets": "latest"}
     )
-    watch = ToldWatch(options)
+    watch = ScriptedWatch(options)
     reader = KfetchStreamReader(options)
-    reader._driver = Driver(options, watch, MadeUpLog(options, partitions))
+    reader._driver = Driver(options, watch, MadeUpLookup(options, partitions))
     start = json.dumps(reader.initialOffset())
     began = time.perf_counter()
     reader.latestOffset(json.loads(start), LIMIT)
@@ -118,13 +118,13 @@ def measure(partitions: int, moved: int, rounds: int) -> dict[str, float]:
         for tp in random.sample(sorted(ends), moved):
             ends[tp] += 20
         start = one_round(reader, watch, start, ends, times)
-    medians = {f"{name}_ms": statistics.median(taken) for name, taken in times.items()}
+    medians = {f"{name}_ms": statistics.median(samples) for name, samples in times.items()}
     return {**medians, "first_ms": first_ms, "bytes_per_partition": bytes_each}
 
 
 def one_round(
     reader: KfetchStreamReader,
-    watch: ToldWatch,
+    watch: ScriptedWatch,
     start: str,
     ends: dict[TopicPartition, int],
     times: dict[str, list[float]],
@@ -137,18 +137,18 @@ def one_round(
         times[name].append((time.perf_counter() - began) * 1000)
         return done
 
-    known = {tp: watch.end(tp) for tp in ends}
-    news = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
-    timed("tell", lambda: watch.tell(news))
-    given, given_again = timed("json", lambda: (json.loads(start), json.loads(start)))
+    known = {tp: watch.log_end(tp) for tp in ends}
+    moved = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
+    timed("tell", lambda: watch.deliver(moved))
+    document, same_document = timed("json", lambda: (json.loads(start), json.loads(start)))
 
     def plan() -> tuple[dict[str, Any], int]:
-        end = reader.latestOffset(given, LIMIT)
+        end = reader.latestOffset(document, LIMIT)
         reader.reportLatestOffset()
-        return end, len(reader.partitions(given_again, end))
+        return end, len(reader.partitions(same_document, end))
 
     end, splits = timed("plan", plan)
-    if end == given or not splits:
+    if end == document or not splits:
         raise RuntimeError("a micro-batch was to be planned")
     text = timed("json", lambda: json.dumps(end))
     again = json.loads(text)

@@ -144,8 +144,8 @@ def by_worker(cluster: Cluster, topic: str, **options: str) -> list[Row]:
     )
     driver = Driver(asked)
     try:
-        start = driver.initial()
-        end = driver.latest(start, None)
+        start = driver.initial_offsets()
+        end = driver.next_end(start, None)
         splits = [] if end is None else driver.splits(start, end)
         batches = [batch for split in splits for batch in worker.read(split, asked)]
     finally:

@@ -1,4 +1,4 @@
-"""Brokers that restart, die and forget: nothing is lost silently, nothing comes twice."""
+"""Brokers that restart, die and forget sessions: no silent loss, and no record twice."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_broker_restart_loses_and_repeats_nothing(
             wait_until(lambda: delivered.count > 1000, query)
             cluster.node(1).kill()
             cluster.node(1).start()
-            seen = delivered.count
-            wait_until(lambda: delivered.count > seen + 1000, query)
+            count_before = delivered.count
+            wait_until(lambda: delivered.count > count_before + 1000, query)
         ends = log_ends(cluster, name)
         wait_until(lambda: delivered.count >= sum(ends.values()), query)
 
@@ -85,12 +85,12 @@ def test_a_recreated_topic_is_an_error(
     recreate(kafka, name)
     write(kafka, name, numbered("new", 7))
 
-    told = failure(kfetch(spark, kafka, subscribe=name), tmp_path)
+    message = failure(kfetch(spark, kafka, subscribe=name), tmp_path)
     lenient = drain(kfetch(spark, kafka, subscribe=name, failOnDataLoss="false"), tmp_path)
     again = drain(kfetch(spark, kafka, subscribe=name), tmp_path)
 
-    assert f"TopicRecreated: topic {name} was deleted and created again (its id was " in told
-    assert f"offset 5 of {name}-0 is of the old topic; set failOnDataLoss=false" in told
+    assert f"TopicRecreated: topic {name} was deleted and created again (its id was " in message
+    assert f"Offset 5 of {name}-0 belongs to the old topic. Set failOnDataLoss=false" in message
     assert numbered("new", 7) == lenient.values
     assert [] == again.rows
 
@@ -123,13 +123,13 @@ def test_expired_records_are_an_error(
     with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
         admin.delete_records({TopicPartition(name, 0): 7})
 
-    told = failure(kfetch(spark, kafka, subscribe=name), tmp_path)
+    message = failure(kfetch(spark, kafka, subscribe=name), tmp_path)
     lenient = drain(kfetch(spark, kafka, subscribe=name, failOnDataLoss="false"), tmp_path)
 
     assert (
-        f"RecordsExpired: {name}-0: offsets 4 to 7 have expired unread, the log starts at 7: "
-        "set failOnDataLoss=false"
-    ) in told
+        f"RecordsExpired: {name}-0: offsets 4 to 7 have expired unread. The log starts at 7. "
+        "Keep records longer (retention) to prevent this. Set failOnDataLoss=false"
+    ) in message
     assert [(0, 7), (0, 8), (0, 9), (1, 0)] == lenient.places
 
 
@@ -145,11 +145,11 @@ def test_a_deleted_topic_is_an_error(
     delete(kafka, gone)
     write(kafka, stays, ["c"])
 
-    told = failure(kfetch(spark, kafka, subscribe=both), tmp_path)
+    message = failure(kfetch(spark, kafka, subscribe=both), tmp_path)
     lenient = drain(kfetch(spark, kafka, subscribe=both, failOnDataLoss="false"), tmp_path)
 
-    assert f"PartitionGone: {gone}-0 no longer exists, or is not subscribed any more" in told
-    assert "and was read up to offset 1" in told
+    assert f"PartitionGone: {gone}-0 no longer exists, or is not subscribed any more" in message
+    assert "The next offset to read was 1" in message
     assert ["c"] == lenient.values
 
 
@@ -209,7 +209,7 @@ def delete(cluster: Cluster, topic: str) -> None:
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """What the user sees of a query that fails."""
+    """Return the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

@@ -1,4 +1,4 @@
-"""SIGKILL: whatever moment it strikes at, the table holds every record exactly once."""
+"""SIGKILL at any moment: the table holds every record exactly once."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def test_moving_leaders_cost_nothing(
         with arriving(cluster, name):
             wait_until(lambda: delivered.count > 1000, query)
             moves = move(cluster, name, seconds)
-            seen = delivered.count
-            wait_until(lambda: delivered.count > seen + 1000, query)
+            count_before = delivered.count
+            wait_until(lambda: delivered.count > count_before + 1000, query)
         ends = log_ends(cluster, name)
         wait_until(lambda: delivered.count >= sum(ends.values()), query)
 
@@ -53,18 +53,18 @@ def test_moving_leaders_cost_nothing(
 
 def move(cluster: Cluster, topic: str, seconds: float) -> int:
     """Rotate the preferred leaders, and elect them, every two seconds; how often."""
-    turn, until = 0, time.monotonic() + seconds
+    moves, until = 0, time.monotonic() + seconds
     with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
         while time.monotonic() < until:
             began = time.monotonic()
-            turn += 1
-            order = {p: [(p + turn + n) % 3 + 1 for n in range(3)] for p in range(PARTITIONS)}
+            moves += 1
+            order = {p: [(p + moves + n) % 3 + 1 for n in range(3)] for p in range(PARTITIONS)}
             admin.alter_partition_reassignments(
                 {TopicPartition(topic, p): replicas for p, replicas in order.items()}
             )
             admin.elect_leaders(0, {topic: list(order)}, raise_errors=False)
             time.sleep(max(0.0, began + 2.0 - time.monotonic()))
-    return turn
+    return moves
 
 
 class FailedTasks:

@@ -1,4 +1,4 @@
-"""Unclean leader elections: a log that is cut below the checkpoint and grows past it again."""
+"""Unclean leader elections: a log is truncated below the checkpoint and grows past it again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT, LOST, NEW = 10, 15, 40
 
 
 class Unclean:
-    """A topic of one partition on two of three nodes, and what befalls it."""
+    """A topic of one partition on two of three nodes, and its unclean election."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
@@ -34,9 +34,9 @@ class Unclean:
     def fill(self) -> None:
         """Records that both replicas have, then records that only the leader has."""
         write(self.cluster, self.topic, numbered("kept", KEPT))
-        found = self.described()
-        self.leader = int(found["leader_id"])
-        (self.follower,) = (int(n) for n in found["replica_nodes"] if n != self.leader)
+        partition = self.described()
+        self.leader = int(partition["leader_id"])
+        (self.follower,) = (int(n) for n in partition["replica_nodes"] if n != self.leader)
         self.cluster.node(self.follower).kill()
         wait_until(lambda: self.follower not in self.described()["isr_nodes"], what="a small ISR")
         write(self.cluster, self.topic, numbered("lost", LOST))
@@ -58,8 +58,8 @@ class Unclean:
             servers = [n.address for n in self.cluster.nodes if n.running]
             try:
                 with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-                    (told,) = admin.describe_topics([self.topic])
-                return dict(told["partitions"][0])
+                    (topic,) = admin.describe_topics([self.topic])
+                return dict(topic["partitions"][0])
             except KafkaError:
                 if time.monotonic() > deadline:
                     raise
@@ -99,7 +99,7 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
 
     assert numbered("kept", KEPT) + numbered("lost", LOST) == before.values
     assert f"LogTruncated: {unclean.topic}-0 was truncated at offset {KEPT} " in str(failed.value)
-    assert f"below offset {KEPT + LOST} that was reached under epoch" in str(failed.value)
+    assert f"The records up to offset {KEPT + LOST}, of leader epoch" in str(failed.value)
     assert numbered("new", NEW) == after.values
     assert [] == again.rows
 
@@ -108,7 +108,7 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
 def test_a_running_query_notices_a_truncation(
     spark: SparkSession, unclean: Unclean, tmp_path: Path, fail: bool
 ) -> None:
-    """While a query runs the watch finds the cut: an error, or every new record once."""
+    """The watch of a running query finds the truncation: an error, or every new record once."""
     options = {"failOnDataLoss": str(fail).lower(), "fetchOffset.numRetries": 10}
     source = kfetch(
         spark, unclean.cluster, subscribe=unclean.topic, startingOffsets="earliest", **options

@@ -46,12 +46,12 @@ def by_librdkafka(cluster: Cluster, topic: str) -> Iterator[tuple[int, dict[str,
         assert 0 == sender.flush(30)
     with closing(confluent_kafka.Consumer(server | {"group.id": "capture"})) as consumer:
         consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(len(CODECS))])
-        for found in consumer.consume(RECORDS * len(CODECS), timeout=30):
-            kind, time = found.timestamp()
-            headers = found.headers() or []
+        for message in consumer.consume(RECORDS * len(CODECS), timeout=30):
+            kind, time = message.timestamp()
+            headers = message.headers() or []
             yield (
-                found.partition(),
-                row(found.offset(), time, kind - 1, found.key(), found.value(), headers),
+                message.partition(),
+                row(message.offset(), time, kind - 1, message.key(), message.value(), headers),
             )
 
 
@@ -61,10 +61,10 @@ def by_kafka_python(cluster: Cluster, topic: str) -> Iterator[tuple[int, dict[st
         for partition, codec in enumerate(CODECS):
             with producer(cluster, compression_type=codec, linger_ms=50) as sender:
                 for n in range(RECORDS):
-                    given = content(n)
-                    if given["key"] is None and given["value"] is None:
-                        given["value"] = b""  # it refuses to send neither
-                    sender.send(topic, partition=partition, timestamp_ms=T0 + n, **given)
+                    fields = content(n)
+                    if fields["key"] is None and fields["value"] is None:
+                        fields["value"] = b""  # it refuses to send neither
+                    sender.send(topic, partition=partition, timestamp_ms=T0 + n, **fields)
         for r in consumed(cluster, topic):
             yield (
                 r.partition,
@@ -96,8 +96,8 @@ def main() -> None:
             admin.create_topics(dict.fromkeys(clients, asked), wait_for_metadata=True)
         for client, run in clients.items():
             rows: dict[int, list[str]] = {p: [] for p in range(len(CODECS))}
-            for partition, found in run(cluster, client):
-                rows[partition].append(json.dumps(found, ensure_ascii=False))
+            for partition, fields in run(cluster, client):
+                rows[partition].append(json.dumps(fields, ensure_ascii=False))
             target = VECTORS / client
             target.mkdir(exist_ok=True)
             for partition, codec in enumerate(CODECS):

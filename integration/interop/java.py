@@ -46,7 +46,7 @@ def lines(rows: Iterable[Row]) -> list[str]:
 
 def _line(row: Row) -> str:
     key, value, _, partition, offset, timestamp, kind, headers = row
-    named = ",".join(f"{name}:{_text(given)}" for name, given in headers or ())
+    named = ",".join(f"{name}:{_text(value)}" for name, value in headers or ())
     front = (f"{('CreateTime', 'LogAppendTime')[kind]}:{timestamp}", f"Partition:{partition}")
     fields = (*front, f"Offset:{offset}", named or "NO_HEADERS", _text(key), _text(value))
     return _BETWEEN.join(fields)

@@ -14,7 +14,7 @@ from integration.conftest import TopicFactory
 from integration.contract.content import CODECS, by_worker, every_codec
 from integration.interop.java import HERE, console_consumer, java, lines
 from integration.records import producer
-from kfetch.records.batch import walk
+from kfetch.records.batch import iter_batches
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -87,13 +87,13 @@ def test_a_segment_of_an_old_broker(
     for old in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
         old.unlink()
     mixed = memoryview((VECTORS / "mixed.bin").read_bytes())
-    end = next(batch.at for batch in walk(mixed) if batch.header.magic == 2)
+    end = next(batch.at for batch in iter_batches(mixed) if batch.header.magic == 2)
     (directory / "00000000000000000000.log").write_bytes(mixed[:end])
     node.start()
 
     delivered = by_worker(cluster, name)
 
-    written = [json.loads(each) for each in (VECTORS / "mixed.jsonl").read_text().splitlines()]
+    written = [json.loads(line) for line in (VECTORS / "mixed.jsonl").read_text().splitlines()]
     expected = [
         (row["offset"], row["timestamp"], row["type"], row["key"], row["value"])
         for row in written

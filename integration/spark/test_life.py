@@ -31,9 +31,9 @@ def test_an_idle_query_plans_nothing(
 
     with running(source, tmp_path) as (query, delivered):
         wait_until(lambda: delivered.rows and batches(tmp_path, "commits"), query)
-        seen = len(query.recentProgress)
-        wait_until(lambda: len(query.recentProgress) >= seen + 5, query)
-        idle = query.recentProgress[seen + 1 :]
+        count_before = len(query.recentProgress)
+        wait_until(lambda: len(query.recentProgress) >= count_before + 5, query)
+        idle = query.recentProgress[count_before + 1 :]
 
     assert [0] == batches(tmp_path, "offsets")
     assert {0} == {progress["numInputRows"] for progress in idle}

@@ -1,4 +1,4 @@
-"""Where a query starts, and where it goes on: startingOffsets and checkpoints."""
+"""Where a query starts and continues: startingOffsets and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_json_gives_each_partition_its_start(
 def test_a_restarted_query_delivers_only_what_is_new(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """On its checkpoint a query goes on where it ended, whatever startingOffsets says."""
+    """A query continues at its checkpoint, whatever startingOffsets says."""
     name = topic(2)
     source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest")
     write(kafka, name, ["a", "b"])
@@ -139,7 +139,7 @@ def test_a_checkpoint_of_sparks_connector_is_taken_over(
         forget_commit(tmp_path, 1)
     write(kafka, name, ["new"])
 
-    taken = drain(source, tmp_path)
+    read_on = drain(source, tmp_path)
 
     again = [] if committed else [(0, 2), (0, 3), (1, 2), (1, 3)]
-    assert sorted([*again, (0, 4)]) == taken.places
+    assert sorted([*again, (0, 4)]) == read_on.places

@@ -1,4 +1,4 @@
-"""What a user sees who asks for what can't be: the one clear sentence, within Spark's error."""
+"""Refused requests: the one clear sentence that a user sees within Spark's error."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_topic_that_does_not_exist_fails_the_query(
 
     assert (
         "NoSuchPartition: never-created: no such topic or partition at "
-        f"{kafka.bootstrap_servers}; create it, or mend the options subscribe or assign"
+        f"{kafka.bootstrap_servers}; create it, or correct the options subscribe or assign"
     ) in failure(source, tmp_path)
 
 
@@ -135,21 +135,21 @@ def test_a_topic_that_the_broker_denies(
     operation: str,
     asking: str,
 ) -> None:
-    """A rule of a real broker ends the query at its first word, with the topic and what to do."""
+    """An ACL of a real broker fails the query at once, with the topic and the remedy."""
     name = topic()
     deny(kafka, name, ACLOperation[operation])
     began = time.monotonic()
-    told = failure(kfetch(spark, kafka, subscribe=name, startingOffsets="earliest"), tmp_path)
+    message = failure(kfetch(spark, kafka, subscribe=name, startingOffsets="earliest"), tmp_path)
 
-    assert f"AccessRefused: {asking.format(name)}" in told
-    assert "TOPIC_AUTHORIZATION_FAILED (29)" in told
-    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in told
+    assert f"AccessRefused: {asking.format(name)}" in message
+    assert "TOPIC_AUTHORIZATION_FAILED (29)" in message
+    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in message
     assert time.monotonic() - began < PATIENCE_S / 3  # no look-up was tried again and again
-    assert Kind.AUTH is kind_of(error_from(RuntimeError(told), "failed", tmp_path))
+    assert Kind.AUTH is kind_of(error_from(RuntimeError(message), "failed", tmp_path))
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """What the user sees of a query that fails."""
+    """Return the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

@@ -1,4 +1,4 @@
-"""How much a micro-batch takes, and when it starts: the options of admission, Spark's triggers."""
+"""The size and start of a micro-batch: the options of admission and Spark's triggers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sizes(delivered: Delivered) -> list[int]:
 
 
 def wait_for_look_ups(query: StreamingQuery, count: int = 4) -> None:
-    """Wait until a talkative query has reported so many triggers that found nothing to do."""
+    """Wait until a query has reported ``count`` idle triggers."""
     seen = len(query.recentProgress)
     wait_until(lambda: len(query.recentProgress) >= seen + count, query, "idle triggers")
 
@@ -85,7 +85,7 @@ def test_the_delay_ends_the_wait(
 def test_least_and_most_together(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """At least 15 and at most 20: 55 records are 20, 20 and, 15 being enough, 15; 14 more wait."""
+    """With limits of 15 and 20, 55 records are batches of 20, 20 and 15. Then 14 more wait."""
     name = topic()
     limits = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20}
     source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest", **limits)
@@ -106,7 +106,7 @@ def test_least_and_most_together(
 def test_trigger_once_ignores_the_limits(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Trigger.Once takes all in one batch, more than the most; and less than the least, at once."""
+    """Trigger.Once reads all in one batch, above the maximum and below the minimum."""
     name = topic()
     limits = {"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 5}
     source = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest", **limits)
@@ -124,7 +124,7 @@ def test_trigger_once_ignores_the_limits(
 def test_available_now_reads_below_the_least(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """An AvailableNow query reads all that was there, though the rest is below the least."""
+    """An AvailableNow query reads to its end, though the last offsets are below the minimum."""
     name = topic()
     limits = {"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 5}
     write(kafka, name, numbered("v", 12))

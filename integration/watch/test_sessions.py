@@ -46,10 +46,10 @@ def test_a_stopped_query_leaves_no_session(
         wait_until(lambda: any(f.epoch > 0 for f in watched(broker, "stopped")), query)
     wait_until(lambda: watched(broker, "stopped")[-1].epoch == -1, what="the closing request")
 
-    seen = watched(broker, "stopped")
-    assert [3] == [f.partitions for f in seen if f.opens]
-    assert {0} == {f.partitions for f in seen if not f.opens}
-    assert seen[1].session == seen[-1].session
+    requests = watched(broker, "stopped")
+    assert [3] == [f.partitions for f in requests if f.opens]
+    assert {0} == {f.partitions for f in requests if not f.opens}
+    assert requests[1].session == requests[-1].session
 
 
 def test_a_killed_query_leaves_a_session_that_its_successor_closes(

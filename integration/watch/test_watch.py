@@ -34,7 +34,7 @@ def options(servers: str, topic: str) -> SourceOptions:
 
 @pytest.fixture
 def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
-    """Makes drivers, and closes them."""
+    """Make drivers, and close them after the test."""
     made: list[Driver] = []
 
     def make(chosen: SourceOptions) -> Driver:
@@ -46,11 +46,11 @@ def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
         driver.close()
 
 
-def look(driver: Driver, start: Offsets, seconds: float) -> Offsets:
+def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
     """Ask for the latest offset again and again, as Spark does, for some time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        start = driver.latest(start, None) or start
+        start = driver.next_end(start, None) or start
         time.sleep(0.01)
     return start
 
@@ -58,14 +58,14 @@ def look(driver: Driver, start: Offsets, seconds: float) -> Offsets:
 def test_a_thousand_idle_partitions_cost_nothing(
     tmp_path: Path, driving: Callable[[SourceOptions], Driver]
 ) -> None:
-    """While nothing arrives no offset is listed, fetches are 60 bytes and 40 back at most, and all
-    of it is less than 1,000 bytes a second."""
+    """An idle watch sends no ListOffsets. Fetches have at most 60 bytes and replies at most 40. All
+    of it is below 1,000 bytes a second."""
     with proxied(tmp_path / "kafka") as (_, proxy, address):
         create(address, "idle", PARTITIONS)
         driver = driving(options(address, "idle"))
-        start = look(driver, driver.initial(), 2.0)
+        start = follow_log_ends(driver, driver.initial_offsets(), 2.0)
         proxy.taken()
-        end = look(driver, start, SECONDS)
+        end = follow_log_ends(driver, start, SECONDS)
         counted = proxy.taken()
         driver.close()
 
@@ -81,14 +81,14 @@ def test_a_thousand_idle_partitions_cost_nothing(
 def test_an_open_transaction_keeps_the_long_poll(
     kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
 ) -> None:
-    """Under read_committed an open transaction makes no hot loop: polls stay at the long poll's
-    pace, other partitions go on, and what is committed is told at once."""
+    """Under read_committed an open transaction makes no hot loop: polls wait the long poll. Other
+    partitions continue, and committed records are known at once."""
     name = topic(2)
     held, free = TopicPartition(name, 0), TopicPartition(name, 1)
     chosen = options(kafka.bootstrap_servers, name)
     chosen = replace(chosen, fetch=replace(chosen.fetch, read_committed=True))
     driver = driving(chosen)
-    start = look(driver, driver.initial(), 1.0)
+    start = follow_log_ends(driver, driver.initial_offsets(), 1.0)
     servers = {"bootstrap_servers": kafka.bootstrap_servers}
     with (
         closing(KafkaProducer(transactional_id=name, **servers)) as transactional,
@@ -97,14 +97,14 @@ def test_an_open_transaction_keeps_the_long_poll(
         transactional.init_transactions()
         transactional.begin_transaction()
         transactional.send(name, b"open", partition=0).get(30)
-        start = look(driver, start, 1.0)
+        start = follow_log_ends(driver, start, 1.0)
         polls = driver._watch.stats().incremental_requests
-        start = look(driver, start, 4.0)
+        start = follow_log_ends(driver, start, 4.0)
         polls = driver._watch.stats().incremental_requests - polls
         plain.send(name, b"beside", partition=1).get(30)
-        beside = driver.latest(start, None)
+        beside = driver.next_end(start, None)
         transactional.commit_transaction()
-        committed = beside and driver.latest(beside, None)
+        committed = beside and driver.next_end(beside, None)
 
     assert polls <= 4.0 / 0.5 + 2
     assert beside is not None

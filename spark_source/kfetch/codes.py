@@ -1,7 +1,7 @@
-"""Broker error codes: their names, and what an error asks of us.
+"""Broker error codes: their names, and the recovery that each error needs.
 
-One predicate per recovery, so that the caller decides what to do and this file decides what the
-code means. The table of codes is kafka-python's.
+Each recovery has one predicate. The caller decides what to do, this module knows what a code means.
+The table of codes is kafka-python's.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ UNKNOWN_LEADER_EPOCH = 75
 UNKNOWN_TOPIC_ID = 100
 INCONSISTENT_TOPIC_ID = 103
 
-# Errors after which the topic itself must be looked up: deleted, created again, or not yet known
-# to a broker that was just started.
+# After these errors the caller looks up the topic: it was deleted or re-created, or a broker that
+# has just started does not know it yet.
 _TOPIC_CHANGED = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
 # KIP-320: the client's or the broker's leader epoch is behind.
 _EPOCH_BEHIND = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
@@ -34,20 +34,20 @@ _ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
 
 
 def name(code: int) -> str:
-    """The protocol's name of a code and its number, as brokers' logs have it."""
+    """Returns the protocol's name of a code and its number, as brokers log it."""
     return f"{for_code(code).message} ({code})"
 
 
 def retriable(code: int) -> bool:
-    """Whether the same request can succeed later, after a metadata refresh."""
+    """Returns whether the same request can succeed later, after a metadata refresh."""
     return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
 
 
-def error(code: int, what: str, **context: object) -> BrokerError:
-    """The exception for a code: ``what`` says which request to whom about what."""
+def error(code: int, request: str, **context: object) -> BrokerError:
+    """Returns the exception for a code. ``request``: words for the request and its receiver."""
     kind = AccessRefused if code in _ACCESS else BrokerError
     return kind(
-        f"{what}: the broker answered {name(code)}: {_meaning(code, context)}",
+        f"{request}: the broker answered {name(code)}: {_meaning(code, context)}",
         code=code,
         retriable=retriable(code),
         **context,

@@ -1,9 +1,9 @@
-"""Record batches to Arrow: two decoders behind one door.
+"""Record batches to Arrow: two decoders behind one function.
 
-``decode`` is the kernel unless KFETCH_RECORDS=reference says otherwise; both give the same rows and
-the same errors, and one test suite runs over both. Importing this module loads no compiled code.
-Every message format that brokers hold is read: v2, and v0 and v1 of segments older than Kafka 0.11.
-It refuses to guess: what is damaged is an error, or is left out and told.
+``decode`` uses the kernel unless KFETCH_RECORDS=reference. Both decoders give the same rows and the
+same errors, and one test suite runs over both. Importing this module loads no compiled code.
+The decoders read every message format that brokers hold: v2, and v0 and v1 of segments older than
+Kafka 0.11. Damaged data raises CorruptBatch; with ``on_corrupt``, ``decode`` skips and reports it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pyarrow as pa
 from kfetch.errors import CorruptBatch, KfetchError, OptionError
 from kfetch.records.arrow import Columns
 from kfetch.records.batch import Slice
-from kfetch.records.faults import Unsure
+from kfetch.records.faults import UnexplainedFault
 from kfetch.records.sections import OnCorrupt, Section, sections
 
-__all__ = ["IMPLEMENTATION", "Ready", "decode", "decoder", "load"]
+__all__ = ["IMPLEMENTATION", "CodeOrigin", "decode", "decoder", "load"]
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
-"""Which decoder ``decode`` uses: the only place where that is chosen."""
+"""The decoder that ``decode`` uses. Nothing else chooses one."""
 
 _MODULES = {"kernel": "kfetch.compiled.kernel", "reference": "kfetch.records.reference"}
 
@@ -37,41 +37,46 @@ NO_MORE_COLUMNS = Columns()
 
 
 class Decoder(Protocol):
-    """What ``reference`` and ``kernel`` both offer."""
+    """The signature that ``reference.decode`` and ``kernel.decode`` share."""
 
-    def __call__(self, found: Sequence[Section], /, *, columns: Columns) -> pa.RecordBatch | None:
-        """All wanted rows of all sections as one RecordBatch, or None if there are none."""
+    def __call__(
+        self, sections: Sequence[Section], /, *, columns: Columns
+    ) -> pa.RecordBatch | None:
+        """Returns the rows in range of all sections as one RecordBatch, None without rows."""
 
 
 def decoder(name: str) -> Decoder:
-    """The decoder of that name; the kernel's first use compiles it or loads it from its cache."""
+    """Returns the decoder of that name. The first use of the kernel compiles or loads it.
+
+    Raises KfetchError if the decoder cannot be loaded.
+    """
     try:
-        found: Decoder = import_module(_MODULES[name]).decode
-    except Exception as cause:  # a broken numba or llvmlite raises whatever it likes
-        # Never fall back in silence: a hundred times slower would look like a broken broker.
+        decode_sections: Decoder = import_module(_MODULES[name]).decode
+    except Exception as cause:  # a broken numba or llvmlite raises any exception
+        # Never use the reference silently: a hundred times slower would look like a broken broker.
         raise KfetchError(
             f"the {name} record decoder cannot be loaded ({cause}): repair numba, or set "
             "KFETCH_RECORDS=reference for the slow decoder in pure Python"
         ) from cause
-    return found
+    return decode_sections
 
 
-class Ready(NamedTuple):
-    """How a decoder came to be ready."""
+class CodeOrigin(NamedTuple):
+    """Where the decoder's code came from."""
 
     compiled: bool = False
     """Whether this process compiled it, which takes seconds."""
     directory: str = ""
-    """Where compiled code is kept; empty if nowhere."""
+    """The directory with the compiled code; empty if no directory has it."""
 
 
-def load() -> Ready:
-    """Load the decoder that ``decode`` uses."""
+def load() -> CodeOrigin:
+    """Loads the decoder that ``decode`` uses, and returns the origin of its code."""
     decoder(IMPLEMENTATION)
     if IMPLEMENTATION != "kernel":
-        return Ready()
+        return CodeOrigin()
     loops = import_module("kfetch.compiled.native").load()
-    return Ready(loops.compiled, loops.directory)
+    return CodeOrigin(loops.compiled, loops.directory)
 
 
 def decode(
@@ -81,38 +86,45 @@ def decode(
     check_crcs: bool = True,
     on_corrupt: OnCorrupt | None = None,
 ) -> pa.RecordBatch | None:
-    """The wanted rows of all slices, in their order, as one RecordBatch; None if there are none.
+    """Returns the rows in range of all slices, in order, as one RecordBatch; None without rows.
 
-    The bytes must not change until it returns; nothing of the result refers to them. A damaged
-    batch raises CorruptBatch. With ``on_corrupt`` it is left out instead, all of its records, and
-    told; that still raises where the place behind the batch is not known for sure.
+    The bytes must not change during the call. The result does not refer to them.
+    ``on_corrupt``: receives the error of each damaged batch, which is skipped with all its records.
+
+    Raises CorruptBatch for a damaged batch. With ``on_corrupt`` it raises only if the next offset
+    after the batch is not certain.
     """
-    use = decoder(IMPLEMENTATION)
+    decode_sections = decoder(IMPLEMENTATION)
     if IMPLEMENTATION == "kernel":
+        decode_slices = import_module(_MODULES["kernel"]).decode_slices
         checked = check_crcs or on_corrupt is not None
-        straight = import_module(_MODULES["kernel"]).decode_slices
-        with suppress(CorruptBatch, Unsure):  # what is wrong, and whose fault, is found out below
-            return straight(slices, columns=columns, check_crcs=checked)
-    found = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
-    if not found:
+        with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
+            batch: pa.RecordBatch | None = decode_slices(
+                slices, columns=columns, check_crcs=checked
+            )
+            return batch
+    in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
+    if not in_range:
         return None
     try:
-        return use(found, columns=columns)
+        return decode_sections(in_range, columns=columns)
     except CorruptBatch:
         if on_corrupt is None:
             raise
-    kept = _sound(found, use, on_corrupt)
-    return use(kept, columns=columns) if kept else None
+    decodable = _decodable(in_range, decode_sections, on_corrupt)
+    return decode_sections(decodable, columns=columns) if decodable else None
 
 
-def _sound(found: Sequence[Section], use: Decoder, on_corrupt: OnCorrupt) -> list[Section]:
-    """The sections whose records are, tried one by one."""
-    kept = []
-    for section in found:
+def _decodable(
+    candidates: Sequence[Section], decode_sections: Decoder, on_corrupt: OnCorrupt
+) -> list[Section]:
+    """Returns the sections without damaged records. It decodes each one alone."""
+    decodable = []
+    for section in candidates:
         try:
-            use([section], columns=NO_MORE_COLUMNS)
+            decode_sections([section], columns=NO_MORE_COLUMNS)
         except CorruptBatch as error:
             on_corrupt(error)
         else:
-            kept.append(section)
-    return kept
+            decodable.append(section)
+    return decodable

@@ -1,11 +1,12 @@
-"""How far a query is behind, from the progress that Spark reports; pure.
+"""The lag of a query, from the progress that Spark reports. Pure.
 
-Spark's progress has each source's end offset (where the micro-batch ends) and latest offset (where
-the log ended when it was planned). Their difference is the lag in offsets, an upper bound of the
-records. Progress holds no timestamps of records, so the lag in seconds is what the progress of the
-earlier micro-batches proves: when was the log's end last seen at or below the query's position,
-and since when is it seen above? It is as fine as the micro-batches. kfetch's offsets are
-understood, and those of Spark's own Kafka connector; sources of other kinds are passed over.
+Spark's progress has each source's end offset (the end of the micro-batch) and latest offset (the
+log end at planning). Their difference is the lag in offsets. It is an upper bound of the records.
+
+Progress holds no timestamps of records. So the lag in seconds follows from earlier progress: when
+the log end was last at or below the query's position, and since when it is above. It is as precise
+as the time between micro-batches. The module reads offsets of kfetch and of Spark's own Kafka
+connector. It skips other sources.
 """
 
 from __future__ import annotations
@@ -21,65 +22,65 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, from_json
 
 _SAMPLES_MAX = 64
-"""Log ends remembered per source; of more, the one with the closest neighbours is given up."""
+"""The most samples per source. Beyond it, the sample with the closest neighbours is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far one partition is behind its log end."""
+    """The lag of one partition."""
 
     offsets: int
     at_least_s: float = 0.0
-    """For so long the next offset has been waiting, provably."""
+    """The next offset has been waiting for at least this time."""
     at_most_s: float | None = 0.0
-    """It has not waited longer than this; None if it waited before the first progress was seen."""
+    """It has not waited longer than this. None if it waited before the first progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far one source of a query was behind when a micro-batch was planned, after that batch."""
+    """The lag of one source of a query after a micro-batch, against the log end at its planning."""
 
     query: str
-    """Its name, or its id if it has none."""
+    """The query's name, or its id if it has no name."""
     source: int
-    """Index of the source in the query."""
+    """The index of the source in the query."""
     timestamp: str
-    """The progress's own: the start of the trigger, ISO 8601."""
+    """The timestamp of the progress: the start of the trigger, ISO 8601."""
     partitions: Mapping[TopicPartition, PartitionLag]
 
     @property
     def offsets(self) -> int:
-        """Of all partitions together."""
+        """The lag in offsets of all partitions together."""
         return sum(lag.offsets for lag in self.partitions.values())
 
     @property
     def at_least_s(self) -> float:
-        """Of the partition that has been waiting longest."""
+        """The lower bound in seconds for the partition that has waited longest."""
         return max((lag.at_least_s for lag in self.partitions.values()), default=0.0)
 
     @property
     def at_most_s(self) -> float | None:
-        """Of the partition that may have been waiting longest; None if that is unknown."""
+        """The upper bound in seconds over all partitions. None if one is unknown."""
         bounds = [lag.at_most_s for lag in self.partitions.values()]
         known = [bound for bound in bounds if bound is not None]
         return max(known, default=0.0) if len(known) == len(bounds) else None
 
     def __str__(self) -> str:
         behind = {tp: lag.offsets for tp, lag in self.partitions.items() if lag.offsets}
-        told = f"{self.query}: {self.offsets} offsets behind"
+        summary = f"{self.query}: {self.offsets} offsets behind"
         if not behind:
-            return told
+            return summary
         worst = max(behind, key=lambda tp: behind[tp])
         bound = "unknown" if self.at_most_s is None else f"{self.at_most_s:.1f} s"
         return (
-            f"{told} in {len(behind)} of {len(self.partitions)} partitions, most in {worst} "
+            f"{summary} in {len(behind)} of {len(self.partitions)} partitions, most in {worst} "
             f"({behind[worst]}), for {self.at_least_s:.1f} s at least (at most: {bound})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Log ends as a micro-batch's planning saw them."""
+    """The log ends at the planning of a micro-batch."""
 
     at_s: float
     ends: Mapping[TopicPartition, int]
@@ -87,13 +88,13 @@ class _Sample:
 
 @dataclass(slots=True)
 class LagHistory:
-    """Turns the progress of queries into lag, and remembers what seconds need."""
+    """Computes the lag of queries, and remembers the log ends from which seconds follow."""
 
     _runs: dict[str, dict[int, list[_Sample]]] = field(default_factory=dict)
-    """Samples by run id and source, the oldest first."""
+    """Samples by run id and source index, the oldest first."""
 
     def lags(self, progress: Mapping[str, Any]) -> list[Lag]:
-        """The lag of each Kafka source of a progress: JSON parsed, or PySpark's own dict."""
+        """Return the lag of each Kafka source. ``progress`` is parsed JSON or PySpark's dict."""
         run = self._runs.setdefault(str(progress["runId"]), {})
         return [
             self._lag(progress, index, _ends(end), _ends(latest), run.setdefault(index, []))
@@ -101,7 +102,7 @@ class LagHistory:
         ]
 
     def forget(self, run_id: str) -> None:
-        """A run of a query has ended."""
+        """Drop the samples of a run that has ended."""
         self._runs.pop(run_id, None)
 
     def _lag(
@@ -127,12 +128,12 @@ class LagHistory:
 
 
 def lags(progress: Mapping[str, Any]) -> list[Lag]:
-    """The lag in offsets of each Kafka source of one progress, without a history for seconds."""
+    """Return the lag in offsets of each Kafka source. Without a history it has no seconds."""
     return LagHistory().lags(progress)
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offsets]]:
-    """Index, end and latest offset of the sources whose offsets are Kafka's."""
+    """Return the index, end offset and latest offset of each Kafka source."""
     for index, source in enumerate(progress["sources"]):
         end, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
         if end is not None and latest is not None:
@@ -140,7 +141,7 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offset
 
 
 def _parsed(offset: object) -> Offsets | None:
-    """Progress as JSON has offsets as objects, PySpark's dict has them as text."""
+    """Return the offsets, None if they are not Kafka's. PySpark's dict has them as text."""
     try:
         document = json.loads(offset) if isinstance(offset, str) else offset
         return from_json(document) if isinstance(document, Mapping) else None
@@ -155,7 +156,7 @@ def _ends(offsets: Offsets) -> dict[TopicPartition, int]:
 def _remember(
     samples: list[_Sample], sample: _Sample, position: Mapping[TopicPartition, int]
 ) -> None:
-    """Add a sample; give up those that no position can need any more, or that are too many."""
+    """Add a sample. Drop samples that no position needs any more, and one beyond the limit."""
     samples.append(sample)
     reached = [
         i
@@ -172,7 +173,7 @@ def _remember(
 def _partition_lag(
     tp: TopicPartition, position: int, end: int, samples: list[_Sample]
 ) -> PartitionLag:
-    """Go back to the newest sample whose log end the position has reached."""
+    """Return the lag, from the newest sample whose log end the position has reached."""
     now_s = since_s = samples[-1].at_s
     if end <= position:
         return PartitionLag(offsets=0)

@@ -1,7 +1,7 @@
-"""A listener that reports how far queries are behind, for ``spark.streams.addListener``.
+"""A listener that reports the lag of queries, for ``spark.streams.addListener``.
 
-Works for every query of the session that reads with kfetch or with Spark's own Kafka connector.
-Nothing is asked of Kafka: the lag is in the progress that Spark reports after each micro-batch.
+It works for every query of the session that reads with kfetch or with Spark's own Kafka connector.
+It sends no request to Kafka: the lag is in the progress that Spark reports after each micro-batch.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 
 class LagListener(StreamingQueryListener):
-    """Calls ``report`` with the Lag of each source after each micro-batch; logs it by default.
+    """Calls ``report`` with the Lag of each source after each micro-batch. The default logs it.
 
-    Spark calls it in a thread of its own, one event after the other. While a query is idle, or
-    waits for ``minOffsetsPerTrigger``, there is no progress and so no report.
+    Spark calls it in a thread of its own, one event after the other. While a query is idle or waits
+    for ``minOffsetsPerTrigger``, there is no progress and no report.
     """
 
     def __init__(self, report: Callable[[Lag], object] | None = None) -> None:
@@ -35,16 +35,16 @@ class LagListener(StreamingQueryListener):
         self._history = LagHistory()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to tell yet."""
+        """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A micro-batch is done."""
+        """Report the lag after a micro-batch."""
         for lag in self._history.lags(json.loads(event.progress.json)):
             self._report(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new, or held back: Spark does not say which."""
+        """Do nothing: Spark does not say whether new offsets wait."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The run is over."""
+        """Forget the run."""
         self._history.forget(str(event.runId))

@@ -1,7 +1,7 @@
-"""The nouns of kfetch, named as Kafka names them: plain frozen values without behaviour.
+"""The values of kfetch, with Kafka's names: frozen, and without behaviour.
 
-Everything else in kfetch speaks in these. Offsets are record offsets in a partition; an end
-offset is exclusive. Epochs are leader epochs; -1 means unknown, as on the wire.
+All other modules use them. Offsets are record offsets in a partition, and an end offset is
+exclusive. Epochs are leader epochs. -1 means unknown, as on the wire.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from uuid import UUID
 
 NO_EPOCH = -1
 NO_TOPIC_ID = UUID(int=0)  # brokers before 2.8 have no topic ids (KIP-516)
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, as requests carry them (KIP-98)."""
 
 
 class TopicPartition(NamedTuple):
@@ -27,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A broker's address, as Metadata gives it."""
+    """A broker's address from Metadata."""
 
     node_id: int
     host: str
@@ -40,54 +43,54 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:
-    """What a fetch session holds for one partition (FetchRequest's FetchPartition).
+    """A partition's entry in a fetch session (FetchRequest's FetchPartition).
 
-    Two positions are equal exactly when the broker need not be told of the newer one.
+    A request names a partition only if its new position differs from the last one.
     """
 
     topic_id: UUID = NO_TOPIC_ID
     offset: int
-    """First offset wanted."""
+    """The first offset to fetch."""
     max_bytes: int
-    """Soft limit of the bytes for this partition in one reply."""
+    """The soft limit of this partition's bytes in one reply."""
     leader_epoch: int = NO_EPOCH
-    """Epoch of the leader as the client knows it: fences requests to a stale leader (KIP-320)."""
+    """The leader's epoch as the client knows it. It fences requests to a stale leader (KIP-320)."""
     last_fetched_epoch: int = NO_EPOCH
-    """Epoch of the record batch before ``offset``; lets the broker detect divergence."""
+    """The epoch of the record batch before ``offset``. The broker detects divergence with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """A contiguous range of one partition for a task to read, with all that a retry needs."""
+    """A contiguous range of one partition for a task, with all values that a retry needs."""
 
     tp: TopicPartition
     topic_id: UUID
     start: int
-    """First offset."""
+    """The first offset."""
     end: int
-    """Exclusive."""
+    """The end offset, exclusive."""
     leader_epoch: int
-    """Epoch of ``leader`` at planning, -1 when the broker has none."""
+    """The epoch of ``leader`` at planning, -1 if the broker reports none."""
     leader: Broker
 
     @property
     def size(self) -> int:
-        """Number of offsets; an upper bound of the records (compaction, transactions)."""
+        """The number of offsets, an upper bound of the records (compaction, transactions)."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The ranges that one task reads, in order. All of them together are one Spark partition."""
+    """The ranges that one task reads, in order. They are one Spark partition."""
 
     query: str
-    """Identity of the running query: keeps the sessions of two queries apart."""
+    """The id of the running query. It keeps the sessions of two queries apart."""
     ranges: tuple[OffsetRange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who leads a partition, and since which epoch."""
+    """A partition's leader and its leader epoch."""
 
     broker: Broker
     epoch: int = NO_EPOCH
@@ -95,29 +98,29 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as Metadata tells it."""
+    """A topic from Metadata."""
 
     name: str
     topic_id: UUID
     internal: bool
     leaders: Mapping[int, Leader | None]
-    """Leader per partition; None while a partition has none (election, brokers down)."""
+    """The leader of each partition, None while there is none (election, brokers down)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What is known of a cluster at one moment: the brokers and the topics asked for."""
+    """A cluster's brokers and the requested topics, at one moment."""
 
     brokers: Mapping[int, Broker]
     topics: Mapping[str, Topic]
-    """Topics that exist; one that was asked for and is not here does not."""
+    """The requested topics that exist."""
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """The partition's leader, None if it has none or does not exist."""
+        """Return the partition's leader, None without a leader or a partition."""
         topic = self.topics.get(tp.topic)
         return topic.leaders.get(tp.partition) if topic else None
 
     def exists(self, tp: TopicPartition) -> bool:
-        """Whether the partition exists, with or without a leader."""
+        """Return whether the partition exists, with or without a leader."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.leaders

@@ -1,17 +1,19 @@
-"""The offset that Spark keeps in the checkpoint: positions with leader epochs and topic ids.
+"""The offsets that Spark keeps in the checkpoint: positions with leader epochs and topic ids.
 
     {"version": 1, "topics": {"clicks": {"id": "…", "partitions": {"0": [1200, 7]}}},
      "sessions": {"1": [837261, 41]}}
 
-``[next offset, leader epoch]``: the epoch of the leader under which the offset was known to be
-committed. ``sessions``: [id, epoch] of the driver's fetch session at each broker when data last
-moved, so that the next run can close what a crash left behind. Spark compares offsets as JSON text,
-so the order of keys is canonical: topics by name, partitions by number. The end of a query's first
-batch also carries ``from``, the positions it starts at, because Spark does not log the initial
-offset: after a crash in batch 0 it asks for it again, and with ``latest`` the new answer would lie
-past the logged end.
+A position is ``[next offset, leader epoch]``. The epoch is that of the leader under which the
+offset was known to be committed. ``sessions`` holds [id, epoch] of the driver's fetch session at
+each broker when data last moved. With it the next run closes sessions that a crash left open.
 
-The plain ``{"clicks": {"0": 1200}}`` of Spark's own connector is read too; a newer version is not.
+Spark compares offsets as JSON text, so the keys have one order: topics by name, partitions by
+number. The end of a query's first batch also carries ``from``, the positions where the batch
+starts. Spark does not log the initial offset and asks for it again after a crash in batch 0. With
+``latest`` the new answer would lie past the logged end.
+
+kfetch also reads the plain ``{"clicks": {"0": 1200}}`` of Spark's own connector. It does not read a
+newer version of its own format.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ VERSION = 1
 
 
 class Position(NamedTuple):
-    """Where a partition stands: the next offset to read, and the leader epoch it was seen under."""
+    """The next offset to read in a partition, and the leader epoch under which it was seen."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -37,37 +39,40 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """Positions of all partitions of a source at one moment."""
+    """The positions of all partitions of a source at one moment."""
 
     positions: Mapping[TopicPartition, Position]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """Ids of the topics; a topic that came without one (an old broker) is not in it."""
+    """The ids of the topics. Topics of brokers before Kafka 2.8 have none and are left out."""
     first_batch: Mapping[TopicPartition, Position] | None = None
-    """``from``: where batch 0 starts; only in the end of batch 0."""
+    """``from``: where batch 0 starts. Only the end of batch 0 has it."""
     sessions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """(id, epoch) of the watch session at each broker, by the broker's id."""
+    """(id, epoch) of the watch session at each broker, by broker id."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
-    """What ``to_json`` made; nobody may change it."""
+    """The result of ``to_json``, not to be changed."""
 
     def topic_id(self, topic: str) -> UUID:
-        """The topic's id, or the zero id where none is known."""
+        """Return the topic's id, or the zero id if it is unknown."""
         return self.topic_ids.get(topic, NO_TOPIC_ID)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object for Spark, its keys in canonical order; made once, not to be changed."""
+        """Return the JSON object for Spark, with its keys in order. The caller must not change it.
+
+        The object is built once.
+        """
         if self._document is None:
-            self._keep(self._with_extras(self._topics()))
+            self._set_document(self._topics())
         return self._document or {}
 
-    def only(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The same, of some partitions only; those that have no position are left out."""
-        known = self.positions
+    def restricted_to(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the offsets of these partitions, as far as they have a position."""
+        positions = self.positions
         return Offsets(
-            positions={tp: known[tp] for tp in partitions if tp in known},
+            positions={tp: positions[tp] for tp in partitions if tp in positions},
             topic_ids=self.topic_ids,
         )
 
-    def replaced(
+    def with_moved(
         self,
         moved: Mapping[TopicPartition, Position],
         *,
@@ -76,10 +81,10 @@ class Offsets:
         sessions: Mapping[int, tuple[int, int]],
         first_batch: Mapping[TopicPartition, Position] | None = None,
     ) -> Offsets:
-        """These offsets with some positions moved, added or gone.
+        """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
 
-        Where only positions move the work is O(moved), but for copies of dicts at C's speed: a
-        micro-batch that moves 10 of 10,000 partitions does not write 10,000 positions anew.
+        If positions only move, the work is O(moved), apart from copies of dicts at C's speed. A
+        micro-batch that moves 10 of 10,000 partitions does not build 10,000 positions again.
         """
         positions = {**self.positions, **moved}
         for tp in gone:
@@ -92,19 +97,16 @@ class Offsets:
             first_batch=first_batch,
         )
         if len(positions) == len(self.positions) and not gone and topic_ids == self.topic_ids:
-            after._keep(after._with_extras(_moved_topics(self.to_json()["topics"], moved)))
+            after._set_document(_moved_topics(self.to_json()["topics"], moved))
         return after
 
-    def _keep(self, document: dict[str, Any]) -> None:
-        object.__setattr__(self, "_document", document)
-
-    def _with_extras(self, topics: dict[str, Any]) -> dict[str, Any]:
+    def _set_document(self, topics: dict[str, Any]) -> None:
         document: dict[str, Any] = {"version": VERSION, "topics": topics}
         if self.first_batch is not None:
             document["from"] = _grouped(self.first_batch)
         if self.sessions:
             document["sessions"] = {str(n): list(pair) for n, pair in sorted(self.sessions.items())}
-        return document
+        object.__setattr__(self, "_document", document)
 
     def _topics(self) -> dict[str, Any]:
         return {
@@ -113,24 +115,25 @@ class Offsets:
         }
 
 
-class Documents:
-    """Offsets on their way from and to Spark, which hands the last ones back again and again.
+class DocumentCache:
+    """Converts offsets from and to Spark's JSON, and remembers the last ones.
 
-    Comparing a document with one that is remembered costs a twentieth of reading it.
+    Spark passes the same offsets several times. Comparing a document with a remembered one costs a
+    twentieth of parsing it.
     """
 
     def __init__(self) -> None:
         self._recent: deque[tuple[Mapping[str, Any], Offsets]] = deque(maxlen=3)
 
     def read(self, document: Mapping[str, Any]) -> Offsets:
-        """The offsets of a document; the same object as before for one that is remembered."""
+        """Return the offsets of a document, the same object again for a remembered document."""
         for known, offsets in self._recent:
             if known == document:
                 return offsets
         return self._remember(document, from_json(document))
 
     def write(self, offsets: Offsets) -> dict[str, Any]:
-        """The document of offsets."""
+        """Return the document of offsets."""
         document = offsets.to_json()
         self._remember(document, offsets)
         return document
@@ -141,9 +144,9 @@ class Documents:
 
 
 def from_json(document: Mapping[str, Any]) -> Offsets:
-    """Read an offset of the checkpoint, kfetch's or Spark's connector's.
+    """Return the offsets of a checkpoint's document, written by kfetch or by Spark's connector.
 
-    Raises CheckpointError for a newer version or a document that is neither.
+    Raises CheckpointError for a newer version and for any other document.
     """
     try:
         version = document.get("version")
@@ -221,7 +224,7 @@ def _grouped(positions: Mapping[TopicPartition, Position]) -> dict[str, dict[str
 def _moved_topics(
     topics: Mapping[str, Any], moved: Mapping[TopicPartition, Position]
 ) -> dict[str, Any]:
-    """The JSON of topics with some positions moved, none added: the order of keys stays."""
+    """Return the JSON of topics with moved positions, none added, so that keys keep their order."""
     after = dict(topics)
     for tp, position in moved.items():
         entry = after[tp.topic]

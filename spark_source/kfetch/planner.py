@@ -1,7 +1,7 @@
-"""Planning, pure: when a micro-batch starts, how much it admits, and which task reads what.
+"""Plans micro-batches: when one starts, its end offsets, and the ranges of each task. Pure.
 
-Admission gives end offsets; ranges between two offsets are cut as Spark's connector cuts them, and
-the small ones are packed together into splits, one per Spark task.
+Admission gives the end offsets. Ranges between two offsets are cut as Spark's connector cuts them.
+Small ranges are packed together into splits, one per Spark task.
 """
 
 from __future__ import annotations
@@ -15,39 +15,44 @@ from kfetch.errors import OptionError
 from kfetch.model import OffsetRange, TopicPartition
 
 MAX_SPLITS = 1_000_000
-"""More tasks than this in one micro-batch are a mistake in the options."""
+"""The most tasks of a micro-batch. More are a mistake in the options."""
 
 
 class TriggerDelay:
-    """``minOffsetsPerTrigger`` and ``maxTriggerDelay``: is the next micro-batch due?
+    """``minOffsetsPerTrigger`` and ``maxTriggerDelay``: decides when a micro-batch is due.
 
-    As in Spark's connector (``KafkaMicroBatchStream.delayBatch``), the first look-up of a query,
-    new or restarted, is due at once; later ones when ``least`` offsets wait, or ``patience_s``
-    seconds after the last that was due. A look-up that finds nothing does not count as the last
-    one: it may be repeated at once, and after a stand-still the first record does not wait again.
+    The rules are those of Spark's connector (``KafkaMicroBatchStream.delayBatch``). The first
+    micro-batch of a run is due at once. A later one is due when ``min_offsets`` offsets wait, or
+    ``delay_max_s`` seconds after the last due one. A planning without new offsets does not count as
+    the last one. So after an idle time the first record does not wait again.
     """
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
-        self._last_s: float | None = None
+    def __init__(self, delay_max_s: float) -> None:
+        self._delay_max_s = delay_max_s
+        self._last_due_s: float | None = None
 
-    def due(self, backlog: int, least: int, now_s: float) -> bool:
-        """Whether a micro-batch of ``backlog`` offsets starts now, by any steady clock."""
-        first = self._last_s is None
-        due = first or backlog >= least or now_s - (self._last_s or 0.0) >= self._patience_s
-        if first or (due and backlog):
-            self._last_s = now_s
+    def due(self, backlog: int, min_offsets: int, now_s: float) -> bool:
+        """Return whether a micro-batch of ``backlog`` offsets starts now.
+
+        ``now_s`` is the time in seconds of any steady clock.
+        """
+        if self._last_due_s is None:
+            self._last_due_s = now_s
+            return True
+        due = backlog >= min_offsets or now_s - self._last_due_s >= self._delay_max_s
+        if due and backlog:
+            self._last_due_s = now_s
         return due
 
 
 def admit(
     begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int | None
 ) -> dict[TopicPartition, int]:
-    """End offsets of a micro-batch: ``latest``, or about ``limit`` offsets in all.
+    """Return the end offsets of a micro-batch: ``latest``, or about ``limit`` offsets in total.
 
-    The limit is shared in proportion to backlog. A share below one offset is rounded up, so that
-    a small partition beside a huge one is not starved; the total may then exceed the limit by
-    less than the number of partitions. These are the rules of Spark's connector
+    Partitions share the limit in proportion to their backlog. A share below one offset is rounded
+    up, so that a small partition beside a huge one makes progress. The total may then exceed the
+    limit by less than the number of partitions. These are the rules of Spark's connector
     (``KafkaMicroBatchStream.rateLimit``).
     """
     backlog = {tp: max(0, end - begin[tp]) for tp, end in latest.items()}
@@ -58,8 +63,8 @@ def admit(
 
 
 def _share(size: int, total: int, limit: int) -> int:
-    # In whole numbers: the connector's doubles may come out one offset lower (29 of 100 at a
-    # limit of 100 is 28 there), and above 2**53 they would lose more.
+    # Integers are exact. The connector's doubles may give one offset less (29 of 100 at a limit of
+    # 100 is 28 there), and above 2**53 they would lose more.
     return max(size * limit // total, min(size, 1))
 
 
@@ -70,15 +75,15 @@ def plan_splits(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """What the tasks of a micro-batch read, the longest first.
+    """Return the ranges of each task of a micro-batch, the longest split first.
 
-    ``cut`` gives the connector's ranges, one task each there. Packing then spares tasks: up to
-    ``rows_per_split`` offsets, never more than ``max_records``, and never below
-    ``min_partitions`` splits if the connector's ranges are as many.
+    ``cut`` gives the connector's ranges, which are one task each there. Packing then saves tasks. A
+    packed split has up to ``rows_per_split`` offsets and never more than ``max_records``. There are
+    at least ``min_partitions`` splits if ``cut`` gives as many ranges.
     """
     pieces = cut(ranges, min_partitions=min_partitions, max_records=max_records)
-    most = rows_per_split if max_records is None else min(rows_per_split, max_records)
-    return pack(pieces, most, min_partitions or 1)
+    split_size = rows_per_split if max_records is None else min(rows_per_split, max_records)
+    return pack(pieces, split_size, min_partitions or 1)
 
 
 def cut(
@@ -87,57 +92,59 @@ def cut(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """The ranges of Spark's connector, in order (``KafkaOffsetRangeCalculator.getRanges``, 4.2).
+    """Return the ranges of Spark's connector (``KafkaOffsetRangeCalculator.getRanges``, 4.2).
 
-    Empty ranges are left out. First, ranges above ``max_records`` offsets are cut evenly. Then, if
-    these are fewer than ``min_partitions``, large ones are cut in proportion to size until there
-    are about as many; rounding may give some more or fewer. Raises OptionError if that would be
-    more than ``MAX_SPLITS``.
+    Empty ranges are left out. First, ranges above ``max_records`` offsets are cut evenly. If there
+    are then fewer than ``min_partitions``, large ranges are cut in proportion to their size.
+    Rounding may give some ranges more or fewer than ``min_partitions``. Raises OptionError for more
+    than ``MAX_SPLITS`` ranges.
     """
     pieces = [item for item in ranges if item.size > 0]
     if max_records is not None:
         counts = [-(-item.size // max_records) for item in pieces]
-        pieces = _divided(pieces, counts, f"maxRecordsPerPartition is {max_records}")
+        pieces = _cut_evenly(pieces, counts, f"maxRecordsPerPartition is {max_records}")
     if min_partitions is not None and min_partitions > len(pieces):
-        counts = _counts(pieces, min_partitions)
-        pieces = _divided(pieces, counts, f"minPartitions is {min_partitions}")
+        counts = _part_counts(pieces, min_partitions)
+        pieces = _cut_evenly(pieces, counts, f"minPartitions is {min_partitions}")
     return pieces
 
 
-def _counts(pieces: Sequence[OffsetRange], wanted: int) -> list[int]:
-    """Into how many parts each range is cut to make about ``wanted`` of all.
+def _part_counts(pieces: Sequence[OffsetRange], target: int) -> list[int]:
+    """Return the number of parts of each range, about ``target`` parts in total.
 
-    Ranges too small to be cut count as one part each, and the rest share what remains of
-    ``wanted`` (SPARK-36576). A partition of which one piece is too small is not cut at all.
+    Small ranges are one part each, and the other ranges share the rest of ``target``
+    (SPARK-36576). A partition with one small piece is not cut at all.
     """
     total = sum(item.size for item in pieces)
-    small = [item for item in pieces if _parts(item.size, total, wanted) == 1]
-    whole = {item.tp for item in small}
+    small = [item for item in pieces if _parts(item.size, total, target) == 1]
+    uncut = {item.tp for item in small}
     rest = total - sum(item.size for item in small)
-    left = max(wanted - len(small), 1)
-    return [1 if item.tp in whole else _parts(item.size, rest, left) for item in pieces]
+    rest_target = max(target - len(small), 1)
+    return [1 if item.tp in uncut else _parts(item.size, rest, rest_target) for item in pieces]
 
 
-def _parts(size: int, total: int, wanted: int) -> int:
+def _parts(size: int, total: int, target: int) -> int:
     # Doubles and round-half-up, as in the connector, so that the counts are its counts.
-    share = float(size) / float(total) * wanted
+    share = float(size) / float(total) * target
     whole = math.floor(share)
     return max(whole + (share - whole >= 0.5), 1)
 
 
-def _divided(pieces: Sequence[OffsetRange], counts: Sequence[int], why: str) -> list[OffsetRange]:
+def _cut_evenly(
+    pieces: Sequence[OffsetRange], counts: Sequence[int], setting: str
+) -> list[OffsetRange]:
     counts = [min(parts, item.size) for item, parts in zip(pieces, counts, strict=True)]
     if sum(counts) > MAX_SPLITS:
         raise OptionError(
-            f"option {why}, but the {sum(item.size for item in pieces)} offsets of this "
+            f"option {setting}, but the {sum(item.size for item in pieces)} offsets of this "
             f"micro-batch would be {sum(counts)} tasks, and {MAX_SPLITS} are the most: change it, "
-            "or bound the micro-batch with maxOffsetsPerTrigger"
+            "or limit the micro-batch with maxOffsetsPerTrigger"
         )
-    return [p for item, parts in zip(pieces, counts, strict=True) for p in _even(item, parts)]
+    return [p for item, parts in zip(pieces, counts, strict=True) for p in _even_parts(item, parts)]
 
 
-def _even(item: OffsetRange, parts: int) -> Iterable[OffsetRange]:
-    """Cut a range into even parts; those that are one offset longer stand last."""
+def _even_parts(item: OffsetRange, parts: int) -> Iterable[OffsetRange]:
+    """Cut a range into even parts. Parts that are one offset longer come last."""
     size, longer = divmod(item.size, parts)
     start = item.start
     for part in range(parts):
@@ -147,50 +154,52 @@ def _even(item: OffsetRange, parts: int) -> Iterable[OffsetRange]:
 
 
 def pack(
-    ranges: Iterable[OffsetRange], rows_per_split: int, least: int = 1
+    ranges: Iterable[OffsetRange], rows_per_split: int, min_splits: int = 1
 ) -> list[tuple[OffsetRange, ...]]:
     """Group ranges into splits, the longest split first.
 
-    A range of at least ``rows_per_split`` offsets stands alone, and so does each piece of a
-    partition that was cut. Smaller ones share a split up to that size, those of one broker side by
-    side, so that 1,000 trickling partitions are a handful of tasks; ``rows_per_split=0`` gives
-    every range its own split. Splits are smaller where there would be fewer than ``least`` (or
-    than ranges, if these are fewer still). Empty ranges are left out.
+    A range of at least ``rows_per_split`` offsets has its own split, and so has each piece of a cut
+    partition. Smaller ranges share a split up to that size, ranges of one broker side by side. So
+    1,000 partitions with few records are a handful of tasks. ``rows_per_split=0`` gives every range
+    its own split. Splits are smaller if there would be fewer than ``min_splits``. Empty ranges are
+    left out.
     """
-    given = [item for item in ranges if item.size > 0]
-    pieces = Counter(item.tp for item in given)
-    alone = sorted((item for item in given if pieces[item.tp] > 1), key=_place)
-    whole = [item for item in given if pieces[item.tp] == 1]
-    most = min(rows_per_split, _room([item.size for item in whole], least - len(alone)))
-    packed = [(item,) for item in alone] + _filled(sorted(whole, key=_place), most)
+    nonempty = [item for item in ranges if item.size > 0]
+    pieces = Counter(item.tp for item in nonempty)
+    cut_pieces = sorted((item for item in nonempty if pieces[item.tp] > 1), key=_broker_order)
+    uncut = [item for item in nonempty if pieces[item.tp] == 1]
+    size_for_min = _split_size([item.size for item in uncut], min_splits - len(cut_pieces))
+    split_size = min(rows_per_split, size_for_min)
+    filled = _filled_splits(sorted(uncut, key=_broker_order), split_size)
+    packed = [(item,) for item in cut_pieces] + filled
     # The task that takes longest starts first, so that it does not finish alone.
     return sorted(packed, key=lambda split: -sum(item.size for item in split))
 
 
-def _room(sizes: Iterable[int], least: int) -> int:
-    """How large splits may be so that ranges of these sizes fill at least ``least`` of them.
+def _split_size(sizes: Iterable[int], min_splits: int) -> int:
+    """Return the largest split size at which ranges of these sizes fill ``min_splits`` splits.
 
-    An even share of all, less what stands alone because it is larger than its share.
+    It is an even share of all offsets, without ranges that are larger than their share.
     """
-    sizes, wanted = sorted(sizes, reverse=True), max(least, 1)
+    sizes, splits = sorted(sizes, reverse=True), max(min_splits, 1)
     total = sum(sizes)
     for size in sizes:
-        if wanted == 1 or size * wanted < total:
+        if splits == 1 or size * splits < total:
             break
-        total, wanted = total - size, wanted - 1
-    return total // wanted
+        total, splits = total - size, splits - 1
+    return total // splits
 
 
-def _filled(ranges: Iterable[OffsetRange], most: int) -> list[tuple[OffsetRange, ...]]:
-    """Splits of neighbours up to ``most`` offsets; a larger range has its own."""
+def _filled_splits(ranges: Iterable[OffsetRange], split_size: int) -> list[tuple[OffsetRange, ...]]:
+    """Group neighbours into splits of up to ``split_size`` offsets. A larger range has its own."""
     splits: list[tuple[OffsetRange, ...]] = []
     packed: list[OffsetRange] = []
     rows = 0
     for item in ranges:
-        if item.size >= most:
+        if item.size >= split_size:
             splits.append((item,))
             continue
-        if rows + item.size > most:
+        if rows + item.size > split_size:
             splits.append(tuple(packed))
             packed, rows = [], 0
         packed.append(item)
@@ -198,5 +207,5 @@ def _filled(ranges: Iterable[OffsetRange], most: int) -> list[tuple[OffsetRange,
     return [*splits, tuple(packed)] if packed else splits
 
 
-def _place(item: OffsetRange) -> tuple[int, TopicPartition, int]:
+def _broker_order(item: OffsetRange) -> tuple[int, TopicPartition, int]:
     return item.leader.node_id, item.tp, item.start

@@ -1,4 +1,4 @@
-"""What a Fetch reply says: plain frozen values, which the wire layer reads from bytes.
+"""The content of a Fetch reply: plain frozen values, which the wire layer reads from bytes.
 
 References: KIP-227 (sessions), KIP-320 (diverging epochs), KIP-951 (new leaders in the reply).
 """
@@ -19,25 +19,25 @@ class PartitionReply:
     """One partition of a Fetch reply."""
 
     key: ReplyKey
-    """(topic name, partition), from version 13 on (topic id, partition)."""
+    """(topic name, partition) up to version 12, (topic id, partition) from version 13 on."""
     error: int
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     diverging: tuple[int, int] | None
-    """(epoch, end offset) where our history leaves the broker's; None if it does not."""
+    """(epoch, end offset) where the client's log leaves the broker's; None if they agree."""
     leader: tuple[int, int] | None
-    """(broker id, leader epoch) of the new leader, when the broker is none (v16+)."""
+    """(broker id, leader epoch) of the new leader, if the broker is not the leader (v16+)."""
     aborted: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions; only under read_committed."""
     preferred_read_replica: int
     records: memoryview
-    """Record batches, whole ones and perhaps a cut one; a view into the frame."""
+    """Complete record batches, and perhaps a partial one at the end: a view into the frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReply:
-    """A Fetch reply; its views live as long as the frame's memory is not received into again."""
+    """A Fetch reply. Its views are valid until the next reply uses the frame's memory."""
 
     version: int
     throttle_ms: int
@@ -48,7 +48,7 @@ class FetchReply:
     """Addresses of the new leaders that ``partitions`` name (v16+)."""
 
     def for_session(self) -> SessionReply:
-        """What the session needs to know of the reply."""
+        """Returns the session's part of the reply."""
         return SessionReply(
             error=self.error,
             session_id=self.session_id,

@@ -1,10 +1,9 @@
-"""``format("kfetch")``: what Spark calls, and nothing else.
+"""``format("kfetch")``: the classes that Spark calls.
 
-Spark makes the reader twice, once in the driver's long-lived source process and once in a planning
-process that pickles it for the executors, so the constructor only keeps options. Options are
-checked in the DataSource: an error of the reader's constructor would reach the user as
-UnboundLocalError.
-The contract is pyspark.sql.datasource's, of Spark 4.2.
+Spark creates the reader twice: in the driver's long-lived source process, and in a planning process
+that pickles it for the executors. So the constructor only keeps options. The DataSource checks the
+options, because an error of the reader's constructor would reach the user as UnboundLocalError.
+The contract is that of pyspark.sql.datasource in Spark 4.2.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ from pyspark.sql.types import (
 )
 
 from kfetch import options as parsing
-from kfetch.catalogue import no_effect
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import Split
-from kfetch.offsets import Documents
+from kfetch.offsets import DocumentCache
+from kfetch.options.catalogue import no_effect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +61,7 @@ _READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
 _SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 
 _CLOSED_WITHIN_S = 3.0
-"""Sessions are given a second to close; a process that has not left then is stuck."""
+"""Closing sessions takes a second at most. A process that runs longer is stuck and is killed."""
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = [
@@ -77,7 +76,7 @@ _COLUMNS = [
 
 
 def schema(options: SourceOptions) -> StructType:
-    """The columns of Spark's Kafka connector, then those asked for, all of them nullable."""
+    """Return the columns of Spark's Kafka connector, then the optional ones, all nullable."""
     fields = [*_COLUMNS]
     if options.include_headers:
         fields.append(StructField("headers", ArrayType(_HEADER)))
@@ -90,7 +89,7 @@ def schema(options: SourceOptions) -> StructType:
 
 
 class KfetchDataSource(DataSource):
-    """The data source. Checks the options; connects to nothing."""
+    """The data source. It checks the options and connects to no broker."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -98,30 +97,30 @@ class KfetchDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
+        """Return the name for ``format``."""
         return "kfetch"
 
     def schema(self) -> StructType:
-        """The source's fixed schema."""
+        """Return the fixed schema."""
         return schema(self._options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Batch reads: refused until they are built."""
+        """Raise NotBuilt: kfetch has no batch reads yet."""
         raise NotBuilt(
             'spark.read.format("kfetch") is not built yet: use spark.readStream, with '
             "trigger(availableNow=True) for a bounded read"
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Batch writes: refused."""
+        """Raise NotBuilt: kfetch does not write."""
         raise NotBuilt(_READS_ONLY)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Streaming writes: refused."""
+        """Raise NotBuilt: kfetch does not write."""
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The stream reader; a schema of the user's own is refused, as in the connector."""
+        """Return the stream reader. A user's schema is an OptionError, as in the connector."""
         if schema != self.schema():
             raise OptionError(
                 "Kafka source has a fixed schema and cannot be set with a custom one: remove "
@@ -131,7 +130,7 @@ class KfetchDataSource(DataSource):
 
 
 class KfetchSplit(InputPartition):
-    """A split on its way from the driver to a task."""
+    """A split that Spark sends from the driver to a task."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
@@ -143,55 +142,57 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: Driver | None = None
-        self._documents = Documents()
+        self._offset_cache = DocumentCache()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts."""
-        return self._documents.write(self._planner().initial())
+        """Return the offsets at which a new query starts."""
+        return self._offset_cache.write(self._planner().initial_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
+        """Return ``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
 
-        A limit of both has no Python class, nor has a delay: ``latestOffset`` adds the options'
-        minimum to any limit that is not ReadAllAvailable, which is Trigger.Once's.
+        Python has no class for both limits together, or for a delay. So ``latestOffset`` adds the
+        options' minimum to every limit but ReadAllAvailable, which is Trigger.Once's.
         """
-        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
-        if most is not None:
-            return ReadMaxRows(most)
-        return ReadAllAvailable() if least is None else ReadMinRows(least)
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch; ``start`` itself, byte for byte, if nothing is new."""
+        """Return the end of the next micro-batch. Without new records it is ``start`` itself."""
         once = isinstance(limit, ReadAllAvailable)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        least = None if once else self._options.min_offsets_per_trigger
-        end = self._planner().latest(self._documents.read(start), most, least)
-        return start if end is None else self._documents.write(end)
+        max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        min_offsets = None if once else self._options.min_offsets_per_trigger
+        end = self._planner().next_end(self._offset_cache.read(start), max_offsets, min_offsets)
+        return start if end is None else self._offset_cache.write(end)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends at what is there at the first look-up."""
+        """End the query at the log ends of the first planning."""
         self._planner().prepare_available_now()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The log ends as last seen, for Spark's progress; asks nobody."""
-        known = self._planner().last_known()
-        return None if known is None else known.to_json()
+        """Return the last known log ends for Spark's progress, without a request."""
+        log_ends = self._planner().known_log_ends()
+        return None if log_ends is None else log_ends.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
-        """The splits between two offsets."""
-        splits = self._planner().splits(self._documents.read(start), self._documents.read(end))
-        return [KfetchSplit(split) for split in splits]
+        """Return the splits between two offsets."""
+        read = self._offset_cache.read
+        return [KfetchSplit(split) for split in self._planner().splits(read(start), read(end))]
 
-    # Spark gives back the splits that ``partitions`` made.
+    # Spark passes the splits that ``partitions`` returned.
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        """A split's records; runs in an executor's Python worker."""
+        """Return a split's records. Runs in an executor's Python worker."""
         from kfetch import worker
 
         return worker.read(partition.value, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Progress lives in Spark's checkpoint alone; but it tells that the query is busy."""
-        self._planner().committed()
+        """Note that a micro-batch begins. Only Spark's checkpoint holds the progress."""
+        self._planner().note_commit()
 
     def stop(self) -> None:
         """Close the driver's sessions and connections."""
@@ -200,7 +201,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Driver:
         if self._driver is None:
-            if _in_sources_process():
+            if _is_source_process():
                 from kfetch.wire import lean
 
                 lean.defer_clients()
@@ -213,25 +214,25 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
 
-def _in_sources_process() -> bool:
-    """Whether this process is the one that Spark starts for a stream's source."""
+def _is_source_process() -> bool:
+    """Return whether Spark started this process for a stream's source."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return getattr(spec, "name", "") == _SOURCE_PROCESS
 
 
 def _close_on_sigterm(driver: Driver) -> None:
-    """Close the sessions when Spark ends the query: it sends SIGTERM and does not call ``stop``."""
-    if not _in_sources_process():
-        return  # somebody else's process, to whom the signal belongs
+    """Close the sessions on SIGTERM: Spark ends a query by that signal, without ``stop``."""
+    if not _is_source_process():
+        return  # the signal belongs to the process that imported kfetch
 
-    def end(number: int, frame: object) -> None:
+    def close_and_exit(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # Spark sends it twice
-        # What this has interrupted may hold a lock that closing needs: then SIGALRM is the end.
+        # The interrupted code may hold a lock that closing needs. Then SIGALRM ends the process.
         signal.setitimer(signal.ITIMER_REAL, _CLOSED_WITHIN_S)
         try:
             driver.close()
         finally:
-            os._exit(128 + number)  # an exit of Python's own would tell the JVM of an error
+            os._exit(128 + number)  # Python's own exit would report an error to the JVM
 
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGTERM, close_and_exit)

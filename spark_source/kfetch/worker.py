@@ -1,7 +1,7 @@
-"""The executor's half, as light as it can be: from a split to Arrow batches.
+"""The executor's entry point: reads a split as Arrow batches.
 
-Spark imports this in every Python worker, so importing it loads neither sockets nor numba; the
-first read does, and with ``kfetch.agent=process`` only the agent does.
+Spark imports this module in every Python worker, so the import loads neither sockets nor numba.
+The first read loads them. With ``kfetch.agent=process`` only the agent loads numba.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a split as Arrow batches of Spark's Kafka schema.
+    """Return the records of a split as Arrow batches of Spark's Kafka schema.
 
-    Raises errors below KfetchError; Spark then retries the task.
+    Raises errors below KfetchError. Spark then retries the task.
     """
     if options.agent == "process":
         from kfetch.agent import client

@@ -38,51 +38,51 @@ OFFSETS = [
 def test_offsets(query: str, expected: list[tuple[int, int]], as_text: bool) -> None:
     """The lag of each partition is its log end less the batch's end, in JSON or as PySpark has it;
     the total is the sum."""
-    found = []
+    reported = []
     for progress in recorded(query):
         source = progress["sources"][0]
         offsets = {k: json.dumps(v) if as_text else v for k, v in source.items()}
         (lag,) = lags({**progress, "sources": [offsets]})
-        found.append(tuple(p.offsets for p in lag.partitions.values()))
-        assert sum(found[-1]) == lag.offsets
+        reported.append(tuple(p.offsets for p in lag.partitions.values()))
+        assert sum(reported[-1]) == lag.offsets
         assert query == lag.query
 
-    assert expected == found
+    assert expected == reported
 
 
 def test_the_connectors_own_metric() -> None:
     """The largest lag of a partition is the connector's maxOffsetsBehindLatest."""
     for progress in recorded("run_kafka"):
         (lag,) = lags(progress)
-        told = int(progress["sources"][0]["metrics"]["maxOffsetsBehindLatest"])
-        assert told == max(p.offsets for p in lag.partitions.values())
+        behind_latest = int(progress["sources"][0]["metrics"]["maxOffsetsBehindLatest"])
+        assert behind_latest == max(p.offsets for p in lag.partitions.values())
 
 
 def test_recorded_seconds() -> None:
     """A backlog from before the first progress has no upper bound; a later one has the time since
     the query last stood at the log's end."""
     history = LagHistory()
-    found = [lag for progress in recorded("run_kfetch") for lag in history.lags(progress)]
+    reported = [lag for progress in recorded("run_kfetch") for lag in history.lags(progress)]
 
-    assert [0.0, 0.653, 0.0, 0.0, 0.0] == [round(lag.at_least_s, 3) for lag in found]
+    assert [0.0, 0.653, 0.0, 0.0, 0.0] == [round(lag.at_least_s, 3) for lag in reported]
     assert [None, None, 0.0, 3.913, 0.0] == [
-        None if lag.at_most_s is None else round(lag.at_most_s, 3) for lag in found
+        None if lag.at_most_s is None else round(lag.at_most_s, 3) for lag in reported
     ]
     assert (
         "run_kfetch: 2 offsets behind in 1 of 2 partitions, most in clicks-1 (2), for 0.0 s at "
         "least (at most: 3.9 s)"
-    ) == str(found[3])
+    ) == str(reported[3])
 
 
 def progress(at_s: float, end: Mapping[int, int], latest: Mapping[int, int]) -> dict[str, Any]:
-    """A progress at so many seconds, with the connector's offsets of topic t."""
+    """Return a progress at ``at_s`` seconds, with the connector's offsets of topic t."""
     when = datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
     offsets = {"endOffset": {"t": end}, "latestOffset": {"t": latest}}
     keyed = json.loads(json.dumps(offsets))
     return {"id": "i", "runId": "r", "name": None, "timestamp": when, "sources": [keyed]}
 
 
-def seen(*reports: dict[str, Any]) -> Lag:
+def last_lag(*reports: dict[str, Any]) -> Lag:
     """The lag of the last report, after the others."""
     history = LagHistory()
     for report in reports:
@@ -91,9 +91,9 @@ def seen(*reports: dict[str, Any]) -> Lag:
 
 
 def test_seconds_of_a_backlog_that_is_worked_off() -> None:
-    """What is next in line came after the log's end was last seen below it, and before it was first
-    seen above it."""
-    lag = seen(
+    """The next record arrived after the last progress with a lower log end. It arrived before the
+    first progress with a higher one."""
+    lag = last_lag(
         progress(10, {0: 5}, {0: 5}),
         progress(20, {0: 6}, {0: 9}),  # 6 to 8 came between 10 and 20
         progress(30, {0: 7}, {0: 20}),
@@ -106,8 +106,8 @@ def test_seconds_of_a_backlog_that_is_worked_off() -> None:
 
 
 def test_each_partition_has_its_own_seconds() -> None:
-    """The query is behind as long as its worst partition."""
-    lag = seen(
+    """The lag of a query in seconds is that of its worst partition."""
+    lag = last_lag(
         progress(0, {0: 1, 1: 1}, {0: 1, 1: 1}),
         progress(7, {0: 1, 1: 2}, {0: 3, 1: 2}),
         progress(9, {0: 1, 1: 2}, {0: 3, 1: 4}),
@@ -122,7 +122,7 @@ def test_each_partition_has_its_own_seconds() -> None:
 
 def test_a_partition_seen_first_with_a_backlog() -> None:
     """A new partition's backlog may be of any age."""
-    lag = seen(progress(0, {0: 1}, {0: 1}), progress(5, {0: 1, 1: 0}, {0: 1, 1: 3}))
+    lag = last_lag(progress(0, {0: 1}, {0: 1}), progress(5, {0: 1, 1: 0}, {0: 1, 1: 3}))
 
     assert PartitionLag(offsets=3, at_least_s=0.0, at_most_s=None) == lag.partitions[B]
     assert lag.at_most_s is None
@@ -155,24 +155,24 @@ def test_history_is_bounded() -> None:
     ],
 )
 def test_other_sources_are_passed_over(source: dict[str, Any]) -> None:
-    """A source whose offsets are not Kafka's, or not known yet, has no lag; the others have."""
-    told = progress(0, {0: 1}, {0: 3})
-    told["sources"].insert(0, source)
+    """A source without Kafka offsets, or without known ones, has no lag. The others have one."""
+    report = progress(0, {0: 1}, {0: 3})
+    report["sources"].insert(0, source)
 
-    assert [(1, 2)] == [(lag.source, lag.offsets) for lag in lags(told)]
+    assert [(1, 2)] == [(lag.source, lag.offsets) for lag in lags(report)]
 
 
-def event(told: dict[str, Any]) -> Any:
+def event(report: dict[str, Any]) -> Any:
     """Spark's event of a progress."""
-    return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
+    return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(report)))
 
 
 def test_listener_reports_each_progress() -> None:
     """The listener passes the lag of each progress on, and forgets a run that has ended."""
     reported: list[Lag] = []
     listener = LagListener(reported.append)
-    for told in recorded("run_kafka"):
-        listener.onQueryProgress(event(told))
+    for report in recorded("run_kafka"):
+        listener.onQueryProgress(event(report))
     run = RECORDED[-1]["runId"]
     held = run in listener._history._runs
     listener.onQueryTerminated(SimpleNamespace(runId=run))  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_listener_reports_each_progress() -> None:
 
 
 def test_listener_logs_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a function of the user's, the lag is logged."""
+    """Without a user's function, the listener logs the lag."""
     with caplog.at_level(logging.INFO):
         LagListener().onQueryProgress(event(RECORDED[0]))
 

@@ -1,4 +1,4 @@
-"""Offsets as Spark keeps them: one text for one meaning, two formats in, nothing else."""
+"""Offsets as Spark keeps them: one JSON text for each value, and two formats to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfetch.errors import CheckpointError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
-from kfetch.offsets import Documents, Offsets, Position, from_json
+from kfetch.offsets import DocumentCache, Offsets, Position, from_json
 
 ID = UUID(int=7)
 T0, T1, T10, U0 = (
@@ -40,49 +40,49 @@ def offsets(draw: st.DrawFn) -> Offsets:
     ids = {topic: draw(st.uuids()) for topic in named if draw(st.booleans())}
     return Offsets(
         positions=placed,
-        topic_ids={topic: found for topic, found in ids.items() if found != NO_TOPIC_ID},
+        topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID},
         first_batch=draw(st.none() | positions),
         sessions=draw(st.dictionaries(st.integers(0, 2**31 - 1), sessions, max_size=3)),
     )
 
 
-def text(found: Offsets) -> str:
-    """What Spark compares and logs."""
-    return json.dumps(found.to_json())
+def text(known_offsets: Offsets) -> str:
+    """Return the text that Spark compares and logs."""
+    return json.dumps(known_offsets.to_json())
 
 
 @given(offsets())
-def test_round_trip(found: Offsets) -> None:
-    """What was written is read back, ids, epochs and ``from`` included."""
-    assert found == from_json(json.loads(text(found)))
+def test_round_trip(known_offsets: Offsets) -> None:
+    """Written offsets are read back, with ids, epochs and ``from``."""
+    assert known_offsets == from_json(json.loads(text(known_offsets)))
 
 
 @given(offsets(), st.randoms())
-def test_text_is_canonical(found: Offsets, random: Any) -> None:
-    """The JSON text does not depend on the order in which positions were found."""
-    pairs = list(found.positions.items())
+def test_text_is_canonical(known_offsets: Offsets, random: Any) -> None:
+    """The JSON text does not depend on the order of positions."""
+    pairs = list(known_offsets.positions.items())
     random.shuffle(pairs)
-    start = list((found.first_batch or {}).items())
+    start = list((known_offsets.first_batch or {}).items())
     random.shuffle(start)
     again = Offsets(
         positions=dict(pairs),
-        topic_ids=dict(reversed(found.topic_ids.items())),
-        first_batch=None if found.first_batch is None else dict(start),
-        sessions=dict(reversed(found.sessions.items())),
+        topic_ids=dict(reversed(known_offsets.topic_ids.items())),
+        first_batch=None if known_offsets.first_batch is None else dict(start),
+        sessions=dict(reversed(known_offsets.sessions.items())),
     )
 
-    assert text(found) == text(again)
+    assert text(known_offsets) == text(again)
 
 
 @given(offsets())
-def test_reading_and_writing_keeps_the_text(found: Offsets) -> None:
+def test_reading_and_writing_keeps_the_text(known_offsets: Offsets) -> None:
     """A text that went through Spark's log comes out byte for byte."""
-    assert text(found) == text(from_json(json.loads(text(found))))
+    assert text(known_offsets) == text(from_json(json.loads(text(known_offsets))))
 
 
 def test_text_of_an_offset() -> None:
     """Topics by name, partitions by number, ids as hex, position and epoch as a pair."""
-    found = Offsets(
+    known_offsets = Offsets(
         positions={U0: Position(1), T10: Position(2, 3), T1: Position(4, 5)},
         topic_ids={"t": ID},
         first_batch={T1: Position(0, -1)},
@@ -94,7 +94,7 @@ def test_text_of_an_offset() -> None:
         '"partitions": {"1": [4, 5], "10": [2, 3]}}, '
         '"u": {"id": "00000000000000000000000000000000", "partitions": {"0": [1, -1]}}}, '
         '"from": {"t": {"1": [0, -1]}}}'
-    ) == text(found)
+    ) == text(known_offsets)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_text_of_an_offset() -> None:
 )
 def test_connector_format(document: dict[str, Any], expected: dict[TopicPartition, Any]) -> None:
     """The plain form of Spark's connector is read, without epochs or ids."""
-    found = from_json(document)
+    known_offsets = from_json(document)
 
-    assert expected == found.positions
-    assert {} == found.topic_ids
-    assert found.first_batch is None
+    assert expected == known_offsets.positions
+    assert {} == known_offsets.topic_ids
+    assert known_offsets.first_batch is None
 
 
 @pytest.mark.parametrize("version", [2, 99, 0, -1])
@@ -181,7 +181,7 @@ def _with(pair: Any) -> dict[str, Any]:
     ids=lambda document: str(document)[:60],
 )
 def test_garbage(document: Any) -> None:
-    """What is neither format is a CheckpointError that shows the text, never another error."""
+    """A document of neither format is a CheckpointError that shows the text."""
     with pytest.raises(CheckpointError, match="neither kfetch's nor Spark's Kafka connector's"):
         from_json(document)
 
@@ -204,10 +204,10 @@ json_values = st.recursive(
 def test_any_json(document: Any) -> None:
     """Any JSON at all is an offset or a CheckpointError."""
     try:
-        found = from_json(document)
+        known_offsets = from_json(document)
     except CheckpointError:
         return
-    assert found == from_json(found.to_json())
+    assert known_offsets == from_json(known_offsets.to_json())
 
 
 @pytest.mark.parametrize(
@@ -221,43 +221,44 @@ def test_any_json(document: Any) -> None:
     ],
 )
 def test_comparing(one: dict[str, Any], two: dict[str, Any], same: bool) -> None:
-    """Two offsets are the same when every partition stands at the same place, case included."""
+    """Two offsets are equal if all positions are equal; topic names are case-sensitive."""
     assert same is (from_json(one) == from_json(two))
 
 
 def test_topic_without_id() -> None:
     """A topic of an old broker has the zero id, in the JSON and after reading it."""
-    found = from_json(Offsets(positions={T0: Position(1)}).to_json())
+    known_offsets = from_json(Offsets(positions={T0: Position(1)}).to_json())
 
-    assert {} == found.topic_ids
-    assert NO_TOPIC_ID == found.topic_id("t")
+    assert {} == known_offsets.topic_ids
+    assert NO_TOPIC_ID == known_offsets.topic_id("t")
 
 
 @given(offsets(), st.data())
-def test_replaced_is_the_same_as_made_anew(found: Offsets, data: st.DataObject) -> None:
-    """Positions that are replaced give the JSON that all positions together would give, and the
-    document that was there before stays as it was."""
-    before = text(found)
-    known = sorted(found.positions)
+def test_moved_offsets_equal_new_ones(known_offsets: Offsets, data: st.DataObject) -> None:
+    """Moved offsets have the JSON of newly built offsets. The earlier document does not change."""
+    before = text(known_offsets)
+    known = sorted(known_offsets.positions)
     some = st.lists(st.sampled_from(known), unique=True) if known else st.just([])
     moved = {tp: data.draw(st.just(Position(7, 3))) for tp in data.draw(some)}
     moved |= data.draw(st.just({}) | positions)
     gone = [tp for tp in data.draw(some) if tp not in moved]
-    after = found.replaced(moved, gone=gone, topic_ids=found.topic_ids, sessions={1: (5, 2)})
-    left = {tp: p for tp, p in found.positions.items() if tp not in gone} | moved
-    anew = Offsets(positions=left, topic_ids=found.topic_ids, sessions={1: (5, 2)})
+    after = known_offsets.with_moved(
+        moved, gone=gone, topic_ids=known_offsets.topic_ids, sessions={1: (5, 2)}
+    )
+    expected = {tp: p for tp, p in known_offsets.positions.items() if tp not in gone} | moved
+    anew = Offsets(positions=expected, topic_ids=known_offsets.topic_ids, sessions={1: (5, 2)})
 
     assert text(anew) == text(after)
-    assert before == text(found)
+    assert before == text(known_offsets)
 
 
-def test_documents_know_what_they_have_seen() -> None:
-    """The documents that went to Spark come back as the very offsets that they were."""
-    documents = Documents()
-    found = Offsets(positions={T0: Position(1, 0)}, topic_ids={"t": ID})
-    sent = documents.write(found)
+def test_cache_know_what_they_have_seen() -> None:
+    """A document that comes back from Spark gives the same offsets object."""
+    cache = DocumentCache()
+    known_offsets = Offsets(positions={T0: Position(1, 0)}, topic_ids={"t": ID})
+    sent = cache.write(known_offsets)
     plain = {"t": {"0": 1}}
 
-    assert documents.read(json.loads(json.dumps(sent))) is found
-    assert documents.read(plain) is documents.read(dict(plain)) is not found
-    assert documents.read({"t": {"0": 2}}).positions == {T0: Position(2)}
+    assert cache.read(json.loads(json.dumps(sent))) is known_offsets
+    assert cache.read(plain) is cache.read(dict(plain)) is not known_offsets
+    assert cache.read({"t": {"0": 2}}).positions == {T0: Position(2)}

@@ -35,14 +35,14 @@ def _admitted(
 
 @given(backlogs, limits)
 def test_admits_within_the_log(backlog: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
-    """A micro-batch never ends past the log's end nor before its own beginning."""
+    """A micro-batch ends at or before the log end, and never before its start."""
     for tp, size in _admitted(backlog, limit).items():
         assert 0 <= size <= backlog[tp][1]
 
 
 @given(backlogs, limits)
 def test_admits_about_the_limit(backlog: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
-    """The total exceeds the limit by less than the partitions, and is all if that is less."""
+    """The total exceeds the limit by less than the number of partitions, and never the backlog."""
     total = sum(size for _, size in backlog.values())
     admitted = sum(_admitted(backlog, limit).values())
 
@@ -54,7 +54,7 @@ def test_admits_about_the_limit(backlog: dict[TopicPartition, tuple[int, int]], 
 
 @given(backlogs, limits)
 def test_nobody_starves(backlog: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
-    """Every partition that has anything gets at least one offset of every micro-batch."""
+    """Every partition with a backlog gets at least one offset of every micro-batch."""
     for tp, size in _admitted(backlog, limit).items():
         assert (size > 0) is (backlog[tp][1] > 0)
 
@@ -67,7 +67,7 @@ def test_no_limit_admits_all(backlog: dict[TopicPartition, tuple[int, int]]) -> 
 
 @given(offset, st.integers(1, 2**62), st.none() | limits)
 def test_log_behind_the_beginning(begin: int, behind: int, limit: int | None) -> None:
-    """A log that ends before the position moves nothing, and nothing backwards."""
+    """A log that ends before the position does not move the position back."""
     assert {A: begin} == admit({A: begin}, {A: begin - behind}, limit)
 
 
@@ -114,7 +114,7 @@ sizes = st.integers(0, 100)
 
 @given(ranges, sizes)
 def test_packs_every_range_once(items: list[OffsetRange], rows: int) -> None:
-    """Every range that is not empty is in exactly one split."""
+    """Every nonempty range is in exactly one split."""
     packed = [item for split in pack(items, rows) for item in split]
 
     assert sorted(str(i) for i in items if i.size > 0) == sorted(str(i) for i in packed)
@@ -130,7 +130,7 @@ def test_splits_have_a_size(items: list[OffsetRange], rows: int) -> None:
 
 @given(ranges, sizes)
 def test_longest_split_first(items: list[OffsetRange], rows: int) -> None:
-    """The splits stand in the order of their sizes, the longest first."""
+    """The splits are sorted by size, the longest first."""
     totals = [sum(item.size for item in split) for split in pack(items, rows)]
 
     assert sorted(totals, reverse=True) == totals
@@ -138,7 +138,7 @@ def test_longest_split_first(items: list[OffsetRange], rows: int) -> None:
 
 @given(ranges, sizes)
 def test_brokers_side_by_side(items: list[OffsetRange], rows: int) -> None:
-    """Within a split ranges stand by broker, topic and partition."""
+    """Within a split, ranges are sorted by broker, topic and partition."""
     for split in pack(items, rows):
         places = [(item.leader.node_id, item.tp) for item in split]
         assert sorted(places) == places

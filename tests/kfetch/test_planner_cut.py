@@ -77,28 +77,31 @@ CASES: list[tuple[int | None, int | None, list[tuple[str, int, int]], Bounds]] =
 ]
 
 
-@pytest.mark.parametrize(("least", "most", "given", "bounds"), CASES)
+@pytest.mark.parametrize(("min_partitions", "max_records", "uncut", "bounds"), CASES)
 def test_figures_of_the_connector(
-    least: int | None, most: int | None, given: list[tuple[str, int, int]], bounds: Bounds
+    min_partitions: int | None,
+    max_records: int | None,
+    uncut: list[tuple[str, int, int]],
+    bounds: Bounds,
 ) -> None:
     """Ranges are cut where Spark's connector cuts them, for both options alone and together."""
-    items = [offset_range(topic, 1, start, end - start) for topic, start, end in given]
-    found = cut(items, min_partitions=least, max_records=most)
+    items = [offset_range(topic, 1, start, end - start) for topic, start, end in uncut]
+    found = cut(items, min_partitions=min_partitions, max_records=max_records)
     expected = [(topic, start, end) for topic, at in bounds for start, end in pairwise(at)]
 
     assert expected == [(item.tp.topic, item.start, item.end) for item in found]
 
 
-leasts = st.none() | st.integers(1, 40)
-mosts = st.none() | st.integers(1000, 10**5)
+minimums = st.none() | st.integers(1, 40)
+maximums = st.none() | st.integers(1000, 10**5)
 
 
-@given(ranges, leasts, mosts)
+@given(ranges, minimums, maximums)
 def test_cutting_keeps_every_offset(
-    items: list[OffsetRange], least: int | None, most: int | None
+    items: list[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> None:
     """The pieces of a range, put together, are the range; each keeps its leader and epoch."""
-    pieces = cut(items, min_partitions=least, max_records=most)
+    pieces = cut(items, min_partitions=min_partitions, max_records=max_records)
     joined: list[OffsetRange] = []
     for piece in pieces:
         before = joined[-1] if joined else None
@@ -118,21 +121,23 @@ def joined_up(left: OffsetRange, right: OffsetRange) -> OffsetRange:
 
 
 @given(ranges, st.integers(1, 10**5))
-def test_no_task_reads_more_than_it_may(items: list[OffsetRange], most: int) -> None:
+def test_no_task_reads_more_than_it_may(items: list[OffsetRange], max_records: int) -> None:
     """``maxRecordsPerPartition`` bounds every task, packed ones too."""
-    most = max(most, sum(item.size for item in items) // 1000)
-    for split in plan_splits(items, 10**9, max_records=most):
-        assert sum(item.size for item in split) <= most
+    max_records = max(max_records, sum(item.size for item in items) // 1000)
+    for split in plan_splits(items, 10**9, max_records=max_records):
+        assert sum(item.size for item in split) <= max_records
 
 
 @given(ranges, st.integers(1, 40), st.sampled_from([0, 50, 10**9]))
-def test_packing_keeps_to_the_least(items: list[OffsetRange], least: int, rows: int) -> None:
-    """Packing makes no fewer tasks than ``minPartitions``, if the connector's ranges are as many;
-    without packing they are the connector's."""
-    pieces = cut(items, min_partitions=least)
-    splits = plan_splits(items, rows, min_partitions=least)
+def test_packing_keeps_min_partitions(
+    items: list[OffsetRange], min_partitions: int, rows: int
+) -> None:
+    """Packing makes at least ``minPartitions`` tasks, if the connector has as many ranges. Without
+    packing, the tasks are the connector's ranges."""
+    pieces = cut(items, min_partitions=min_partitions)
+    splits = plan_splits(items, rows, min_partitions=min_partitions)
 
-    assert min(least, len(pieces)) <= len(splits) <= len(pieces)
+    assert min(min_partitions, len(pieces)) <= len(splits) <= len(pieces)
     assert sorted(map(str, pieces)) == sorted(str(item) for split in splits for item in split)
     if rows == 0:
         assert len(pieces) == len(splits)
@@ -140,10 +145,10 @@ def test_packing_keeps_to_the_least(items: list[OffsetRange], least: int, rows: 
 
 @given(ranges, st.integers(1, 40), st.integers(1000, 10**5))
 def test_pieces_of_a_partition_have_tasks_of_their_own(
-    items: list[OffsetRange], least: int, most: int
+    items: list[OffsetRange], min_partitions: int, max_records: int
 ) -> None:
     """No task reads two pieces of one partition: a fetch session has one position for it."""
-    for split in plan_splits(items, 10**9, min_partitions=least, max_records=most):
+    for split in plan_splits(items, 10**9, min_partitions=min_partitions, max_records=max_records):
         assert len(split) == len({item.tp for item in split})
 
 
@@ -172,15 +177,15 @@ def test_pieces_count_among_the_least() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"max_records": 1}, "option maxRecordsPerPartition is 1, but the 5000000000 offsets"),
         ({"min_partitions": 2**31 - 1}, "option minPartitions is 2147483647, but the 5000000000"),
     ],
 )
-def test_too_many_tasks(given: dict[str, int], told: str) -> None:
+def test_too_many_tasks(options: dict[str, int], message: str) -> None:
     """Options that would make more than a million tasks are an error that says so at once."""
-    with pytest.raises(OptionError, match=told):
-        cut([offset_range("t", 0, 0, 5 * 10**9)], **given)
+    with pytest.raises(OptionError, match=message):
+        cut([offset_range("t", 0, 0, 5 * 10**9)], **options)
 
     assert 10**6 == MAX_SPLITS

@@ -1,4 +1,4 @@
-"""``format("kfetch")`` without Spark's JVM: what Spark is given, and what it may pickle."""
+"""``format("kfetch")`` without Spark's JVM: the values that Spark gets and pickles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kfetch.source import KfetchDataSource, KfetchSplit, KfetchStreamReader, sch
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
-LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 COLUMNS = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
     "timestamp:timestamp,timestampType:int"
@@ -67,7 +67,7 @@ START = {"subscribe": "t", "startingOffsets": "earliest", "kfetch.agent": "inlin
 
 
 def stream_reader(options: dict[str, str]) -> Any:
-    """What Spark makes of options."""
+    """Return the options as Spark passes them."""
     source = KfetchDataSource(options)
     return source.streamReader(source.schema())
 
@@ -87,22 +87,22 @@ def test_found_by_name() -> None:
 )
 def test_schema(headers: bool, expected: str) -> None:
     """The columns are those of Spark's Kafka connector, all nullable."""
-    found = KfetchDataSource({**LEAST, "includeHeaders": str(headers)}).schema()
+    columns = KfetchDataSource({**REQUIRED, "includeHeaders": str(headers)}).schema()
 
-    assert expected == found.simpleString()
-    assert all(field.nullable for field in found)
+    assert expected == columns.simpleString()
+    assert all(field.nullable for field in columns)
 
 
-@pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=3)))
-def test_schema_of_the_batches(wanted: tuple[bool, bool, bool]) -> None:
+@pytest.mark.parametrize("optional", list(itertools.product([False, True], repeat=3)))
+def test_schema_of_the_batches(optional: tuple[bool, bool, bool]) -> None:
     """The Arrow batches have exactly the schema that Spark derives from the columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     names = ("includeHeaders", "includeLeaderEpoch", "includeSerializedSizes")
-    given = {name: str(each) for name, each in zip(names, wanted, strict=True)}
-    derived = to_arrow_schema(schema(parse({**LEAST, **given})), timezone="UTC")
+    given = {name: str(each) for name, each in zip(names, optional, strict=True)}
+    derived = to_arrow_schema(schema(parse({**REQUIRED, **given})), timezone="UTC")
 
-    assert derived.equals(records.schema_of(records.Columns(*wanted)))
+    assert derived.equals(records.schema_of(records.Columns(*optional)))
 
 
 def test_bad_options_fail_at_once() -> None:
@@ -116,16 +116,16 @@ def test_custom_schema() -> None:
     with pytest.raises(
         OptionError, match="Kafka source has a fixed schema and cannot be set with a custom one"
     ):
-        KfetchDataSource(LEAST).streamReader(StructType([]))
+        KfetchDataSource(REQUIRED).streamReader(StructType([]))
 
 
 def test_batch_reads() -> None:
     """``spark.read`` is refused with what to do instead."""
     with pytest.raises(NotBuilt, match=r"use spark\.readStream"):
-        KfetchDataSource(LEAST).reader(schema(parse(LEAST)))
+        KfetchDataSource(REQUIRED).reader(schema(parse(REQUIRED)))
 
 
-LEAST_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}
+REQUIRED_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}
 
 
 @pytest.mark.parametrize(
@@ -133,18 +133,18 @@ LEAST_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}
     [
         ({}, ReadAllAvailable()),
         (MOST_9, ReadMaxRows(9)),
-        (LEAST_7, ReadMinRows(7)),
-        ({**LEAST_7, **MOST_9}, ReadMaxRows(9)),
+        (REQUIRED_7, ReadMinRows(7)),
+        ({**REQUIRED_7, **MOST_9}, ReadMaxRows(9)),
     ],
 )
 def test_default_read_limit(given: dict[str, str], limit: ReadLimit) -> None:
-    """The options are the read limit, by which Spark's own Trigger.Once can be told."""
-    assert limit == stream_reader({**LEAST, **given}).getDefaultReadLimit()
+    """The options give the read limit, so that ``latestOffset`` recognises Trigger.Once."""
+    assert limit == stream_reader({**REQUIRED, **given}).getDefaultReadLimit()
 
 
 def test_reader_is_picklable() -> None:
     """A reader goes to executors with its options, and connects to nobody on the way."""
-    sent = stream_reader({**LEAST, "kafka.client.id": "etl"})
+    sent = stream_reader({**REQUIRED, "kafka.client.id": "etl"})
     arrived = cloudpickle.loads(cloudpickle.dumps(sent))
 
     assert isinstance(arrived, KfetchStreamReader)
@@ -186,7 +186,7 @@ def test_idle_returns_the_start_itself(kafka: LittleKafka, reader: Any) -> None:
 
 
 def test_limit_of_the_trigger(kafka: LittleKafka, reader: Any) -> None:
-    """A limit bounds the batch; Trigger.Once's lack of one reads all."""
+    """A limit bounds the batch. Trigger.Once has no limit and reads all."""
     start = reader.initialOffset()
     few = reader.latestOffset(start, ReadMaxRows(1))
 
@@ -209,7 +209,7 @@ def test_least_of_the_trigger(kafka: LittleKafka, most: dict[str, str]) -> None:
 
 
 def test_available_now(kafka: LittleKafka, reader: Any) -> None:
-    """AvailableNow's snapshot is prepared through Spark's mixin."""
+    """Spark's mixin prepares AvailableNow."""
     reader.prepareForTriggerAvailableNow()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     kafka.log(T0).append(b"later")
@@ -218,7 +218,7 @@ def test_available_now(kafka: LittleKafka, reader: Any) -> None:
 
 
 def test_reported_latest_offset(kafka: LittleKafka, reader: Any) -> None:
-    """Spark's progress is told the log ends, once they are known."""
+    """The source reports the log ends for Spark's progress, once they are known."""
     assert reader.reportLatestOffset() is None
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
 
@@ -227,7 +227,7 @@ def test_reported_latest_offset(kafka: LittleKafka, reader: Any) -> None:
 
 def test_stop_without_a_start() -> None:
     """A reader that never planned anything can be stopped."""
-    stream_reader(LEAST).stop()
+    stream_reader(REQUIRED).stop()
 
 
 STUCK = """
@@ -240,7 +240,7 @@ class Driver:
 
 lock = threading.Lock()
 lock.acquire()
-source._in_sources_process = lambda: True
+source._is_source_process = lambda: True
 source._CLOSED_WITHIN_S = 0.1
 source._close_on_sigterm(Driver())
 os.kill(os.getpid(), signal.SIGTERM)
@@ -248,8 +248,8 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_sigterm_ends_the_sources_process_whatever_it_does() -> None:
-    """The handler may have interrupted the holder of a lock that closing needs: nobody would ever
-    give it back, so the process is ended from outside of Python."""
+    """The signal may interrupt the holder of a lock that closing needs. Then SIGALRM ends the
+    process."""
     stuck = subprocess.run([sys.executable, "-c", STUCK], check=False, timeout=60)
 
     assert -signal.SIGALRM == stuck.returncode
@@ -266,6 +266,6 @@ def test_ignored_options_are_told_once(
         made.initialOffset()
     made.stop()
 
-    told = [r.message for r in caplog.records if "no effect" in r.message]
+    warnings = [r.message for r in caplog.records if "no effect" in r.message]
     why = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
-    assert [f"kfetch: {why}"] == told
+    assert [f"kfetch: {why}"] == warnings

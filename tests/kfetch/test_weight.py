@@ -29,7 +29,7 @@ def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
     """A fresh interpreter that imports the module has loaded nothing that can wait."""
     code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
 
-    assert [] == told_by(code).split()
+    assert [] == output_of(code).split()
 
 
 def test_a_planning_process_does_without_clients() -> None:
@@ -38,24 +38,24 @@ def test_a_planning_process_does_without_clients() -> None:
     code += "import kfetch.watch.driver\n"
     code += f"print(*(m for m in {CLIENTS!r} if m in sys.modules))"
 
-    assert [] == told_by(code).split()
+    assert [] == output_of(code).split()
 
 
 @pytest.mark.parametrize("before", ["import kafka", "import kfetch.wire.messages", "pass"])
 def test_the_clients_of_kafka_python_are_there(before: str) -> None:
-    """Whoever shares a process that defers them finds all of kafka-python, whether it was imported
-    first or later."""
+    """Code in a process that defers the clients can use all of kafka-python, imported before or
+    after."""
     code = f"{before}\nfrom kfetch.wire import lean\nlean.defer_clients()\n"
     code += "import kfetch.wire.messages, kafka.errors, kafka\n"
     code += "from kafka import KafkaAdminClient, errors\n"
     code += "print(kafka.KafkaConsumer.__name__, KafkaAdminClient.__name__, kafka.__title__)\n"
     code += "print(errors is kafka.errors, kafka.__file__ == kafka.__spec__.origin)"
 
-    assert "KafkaConsumer KafkaAdminClient kafka True True" == " ".join(told_by(code).split())
+    assert "KafkaConsumer KafkaAdminClient kafka True True" == " ".join(output_of(code).split())
 
 
-def told_by(code: str) -> str:
-    """What a fresh interpreter prints."""
+def output_of(code: str) -> str:
+    """Returns the output of a fresh interpreter."""
     command = [sys.executable, "-W", "ignore", "-c", code]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
 

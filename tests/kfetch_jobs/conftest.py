@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kfetch.watch import log as kafka_log
-from kfetch.watch import loss
+from kfetch.watch import lookups, position_check
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, offset, planned
 from tests.kfetch_jobs.commands import Told
@@ -48,8 +47,8 @@ def shop(kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafka]:
     """clicks-0 with ten records, a millisecond apart from T0 on, clicks-1 with four; and a job that
     has read 6 and 4 of them by micro-batch 7."""
-    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(kafka_log, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
     with LittleKafka(2) as running:
         first, second = running.create("clicks", 2)
         first.append(*[b"a"] * 10)

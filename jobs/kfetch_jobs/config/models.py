@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from kfetch.catalogue import STRATEGIES
+from kfetch.options.catalogue import STRATEGIES
 from kfetch_jobs.config.ddl import mistake as ddl_mistake
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Options, SparkSettings

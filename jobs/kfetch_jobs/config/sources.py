@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kfetch.catalogue import no_effect
 from kfetch.errors import OptionError
 from kfetch.options import parse
+from kfetch.options.catalogue import no_effect
 
 if TYPE_CHECKING:
     from kfetch_jobs.config.models import JobFile

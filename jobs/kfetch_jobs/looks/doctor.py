@@ -155,7 +155,7 @@ def decoder() -> Finding:
             text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
             advice = "unset KFETCH_RECORDS"
             return Finding(state=State.WARN, subject="decoder", text=text, advice=advice)
-        directory = native.kept()
+        directory = native.cache_directory()
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
         text = f"can't be loaded ({cause})"

@@ -153,7 +153,7 @@ def _topics(checkpoint: Checkpoint, source: int) -> set[str]:
 
 
 def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
-    return any(subscription.wants(topic) for topic in topics)
+    return any(subscription.includes(topic) for topic in topics)
 
 
 def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> SourceReport:

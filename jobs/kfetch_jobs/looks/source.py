@@ -15,9 +15,9 @@ from kfetch.errors import DataLoss, NoSuchPartition
 from kfetch.model import ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
-from kfetch.watch.log import Log
-from kfetch.watch.loss import LossPolicy
-from kfetch.watch.starting import starting_positions
+from kfetch.watch.initial_positions import initial_positions
+from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.position_check import PositionCheck
 
 __all__ = ["LOOKUP_TIMEOUT_S", "KafkaReport", "Partition", "query_kafka", "with_short_timeouts"]
 
@@ -81,7 +81,7 @@ def query_kafka(
     ``planned`` is the end of a micro-batch that must run again. It must fit the log too.
     Raises KfetchError if brokers can't be reached, or if a topic of a new job doesn't exist.
     """
-    with closing(Log(with_short_timeouts(options))) as log:
+    with closing(OffsetLookup(with_short_timeouts(options))) as log:
         return (
             _from_beginning(options, log)
             if start is None
@@ -98,45 +98,45 @@ def with_short_timeouts(options: SourceOptions) -> SourceOptions:
     return replace(options, lookup_retries=0, network=network)
 
 
-def _from_beginning(options: SourceOptions, log: Log) -> KafkaReport:
-    view = log.view()
+def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
+    view = log.cluster_view()
     log.check_subscription(view)
-    positions = starting_positions(options.starting, log, view)
-    starts, ends = log.starts(positions), log.ends(positions)
+    positions = initial_positions(options.starting, log, view)
+    starts, ends = log.log_starts(positions), log.log_ends(positions)
     return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
     )
 
 
-def _from_checkpoint(log: Log, start: Offsets, planned: Offsets | None) -> KafkaReport:
-    view = log.settled_view(start.positions)
+def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> KafkaReport:
+    view = log.view_including(start.positions)
     missing = _missing(log, view)
-    here = log.partitions(view)
-    led = [tp for tp in here if view.leader(tp) is not None]
-    starts, ends = log.starts(led), log.ends(led)
+    subscribed = log.subscribed_partitions(view)
+    led = [tp for tp in subscribed if view.leader(tp) is not None]
+    starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
-    seen = _LogSnapshot(view=view, here=frozenset(here), starts=starts)
-    policy = LossPolicy(log, seen, fail=False, tell=losses.append)
+    snapshot = _LogSnapshot(view=view, existing=frozenset(subscribed), starts=starts)
+    check = PositionCheck(log, snapshot, fail=False, on_loss=losses.append)
     if planned is not None:
-        ends = policy.ends(ends, policy.sound(planned))
-    sound = policy.sound(start)
-    ends = policy.ends(ends, sound)
+        ends = check.valid_log_ends(ends, check.valid_offsets(planned))
+    valid = check.valid_offsets(start)
+    ends = check.valid_log_ends(ends, valid)
     new = [tp for tp in led if tp not in start.positions]
-    fresh = frozenset(new)
-    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
+    new_set = frozenset(new)
+    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in valid.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
-    begin |= policy.new_partitions(new)
-    partitions = _partitions(view, here, begin, starts, ends)
+    begin |= check.new_partition_starts(new)
+    partitions = _partitions(view, subscribed, begin, starts, ends)
     return KafkaReport(
-        partitions=tuple(replace(p, new=p.tp in fresh, lost=p.tp in lost) for p in partitions),
+        partitions=tuple(replace(p, new=p.tp in new_set, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
         missing=missing,
     )
 
 
-def _missing(log: Log, view: ClusterView) -> str:
+def _missing(log: OffsetLookup, view: ClusterView) -> str:
     try:
         log.check_subscription(view)
     except NoSuchPartition as missing:
@@ -146,10 +146,10 @@ def _missing(log: Log, view: ClusterView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogSnapshot:
-    """The part of a watch that the loss policy needs, from one set of look-ups."""
+    """The KnownPartitions that PositionCheck needs, from one set of look-ups."""
 
     view: ClusterView
-    here: frozenset[TopicPartition]
+    existing: frozenset[TopicPartition]
     starts: Mapping[TopicPartition, Position]
     topic_ids: Mapping[str, UUID] = field(init=False)
 
@@ -157,7 +157,7 @@ class _LogSnapshot:
         object.__setattr__(self, "topic_ids", _ids(self.view))
 
     def exists(self, tp: TopicPartition) -> bool:
-        return tp in self.here
+        return tp in self.existing
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         return self.view.leader(tp)
@@ -168,7 +168,7 @@ class _LogSnapshot:
 
 def _partitions(
     view: ClusterView,
-    here: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
     positions: Mapping[TopicPartition, Position],
     starts: Mapping[TopicPartition, Position],
     ends: Mapping[TopicPartition, Position],
@@ -181,7 +181,7 @@ def _partitions(
             position=_offset(positions, tp),
             leader=leader.broker.node_id if (leader := view.leader(tp)) else None,
         )
-        for tp in sorted(here)
+        for tp in sorted(subscribed)
     )
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.checkpoints.backup import Range
 from kfetch_jobs.checkpoints.files import Checkpoint
 from kfetch_jobs.config import Job
@@ -207,11 +207,13 @@ class _Marks:
     def of(
         cls, source: SourceReport, target: Target, partitions: Sequence[TopicPartition]
     ) -> _Marks:
-        with closing(Log(with_short_timeouts(source.options))) as log:
+        with closing(OffsetLookup(with_short_timeouts(source.options))) as log:
             return cls(
-                starts=log.starts(partitions),
-                ends=log.ends(partitions),
-                times=log.at(partitions, target.ms) if isinstance(target, Timed) else {},
+                starts=log.log_starts(partitions),
+                ends=log.log_ends(partitions),
+                times=log.offsets_at_time(partitions, target.ms)
+                if isinstance(target, Timed)
+                else {},
             )
 
     def stand(self, partition: Partition, source: SourceReport) -> Stand:

@@ -15,7 +15,7 @@ from uuid import UUID
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
-from kfetch.records import extent, tail
+from kfetch.records import batches_from, extent
 from kfetch.replies import PartitionReply
 
 
@@ -49,7 +49,7 @@ class Leftovers:
         if topic_id == NO_TOPIC_ID or progress.leader_epoch == NO_EPOCH:
             return
         # An aborted transaction ends with its marker, which lies before the tail perhaps.
-        spare = partition.records if partition.aborted else tail(partition.records, end)
+        spare = partition.records if partition.aborted else batches_from(partition.records, end)
         reach = extent(spare, end).next_offset
         if reach <= end or self._budget.short:
             return

@@ -1,6 +1,6 @@
-"""The fast record decoder: loops that numba compiles, and the machine code that is kept of them.
+"""The fast record decoder: loops that numba compiles, and the machine code made of them.
 
-``kernel`` decodes, with ``table`` (a row per record batch) and ``loops`` (compiled, with
-``grammar``, ``listing``, ``crc`` and ``pointers``; ``layout`` has their numbers). ``native`` links
-the machine code, ``code_cache`` keeps it in files, ``cpu`` names the processor it is made for.
+``kernel`` decodes. ``table`` has a row for each record batch. ``loops`` is compiled, with
+``grammar``, ``listing``, ``crc`` and ``pointers``; ``layout`` has their numbers. ``native`` links
+the machine code, ``code_cache`` keeps it in files, and ``cpu`` names the processor for it.
 """

@@ -1,8 +1,8 @@
-"""Where compiled code is kept between processes, and whether a file there may be trusted.
+"""Files with compiled code, kept between processes, and the checks that make them trustworthy.
 
-What it gives back is run as machine code: so only directories and files count that nobody but this
-user or root can write, and only bytes whose digest is right. What was used longest ago makes way.
-It refuses to fail: without such a place every process compiles anew.
+The process runs these bytes as machine code. So it uses only directories and files that nobody but
+this user or root can write, and only bytes with the right digest. The least recently used files are
+deleted. Nothing here fails: without a usable directory every process compiles anew.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["read", "write"]
 
 _OTHERS_MAY_WRITE = 0o022
 _DIGEST_BYTES = 32
-_CODE_BYTES_MAX = 16 << 20  # it has some 20 KB
-_FILES_MAX = 16  # a home directory may serve several releases, Pythons and kinds of CPU at once
+_CODE_BYTES_MAX = 16 << 20  # the code has about 20 KB
+_FILES_MAX = 16  # several releases, Pythons and CPUs may share a home directory
 _SUFFIX, _UNFINISHED = ".o", ".new"
-_UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: this one was killed
+_UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: an older file is of a killed process
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -36,7 +36,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_private(state: os.stat_result) -> bool:
-    """Nobody but this user writes there; or root, who made the image."""
+    """Returns whether only this user can write there, or root, who built the image."""
     return state.st_uid in (os.getuid(), 0) and not state.st_mode & _OTHERS_MAY_WRITE
 
 
@@ -49,7 +49,7 @@ def _is_trusted(path: Path) -> bool:
 
 
 def read(name: str, environ: Mapping[str, str]) -> tuple[bytes, Path] | None:
-    """The code of that name and the directory where it was; None if there is none to be trusted."""
+    """Returns the code of that name and its directory; None if no trusted directory has it."""
     for directory in _candidates(environ):
         if _is_trusted(directory) and _is_trusted(directory / "code"):
             code = _checked(directory / "code" / name)
@@ -61,17 +61,17 @@ def read(name: str, environ: Mapping[str, str]) -> tuple[bytes, Path] | None:
 def _checked(path: Path) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            found = file.read(_CODE_BYTES_MAX) if _is_private(os.fstat(file.fileno())) else b""
+            content = file.read(_CODE_BYTES_MAX) if _is_private(os.fstat(file.fileno())) else b""
             with suppress(OSError):  # root's, or a read-only file system
                 os.utime(file.fileno())
     except OSError:
         return None
-    digest, code = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+    digest, code = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     return code if code and digest == hashlib.sha256(code).digest() else None
 
 
 def write(name: str, code: bytes, environ: Mapping[str, str]) -> Path | None:
-    """Keep code in the first place that can be written; the directory, None if there is none."""
+    """Writes code to the first usable directory and returns it; None if there is none."""
     for candidate in _candidates(environ):
         directory = candidate / "code"
         with suppress(OSError):
@@ -85,11 +85,11 @@ def write(name: str, code: bytes, environ: Mapping[str, str]) -> Path | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All of the file or none of it: processes start side by side."""
+    """Writes all of the file or none of it: several processes may start at the same time."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=_UNFINISHED)
     try:
         with open(handle, "wb") as file:
-            os.fchmod(handle, 0o644)  # an image is built by root and runs as somebody else
+            os.fchmod(handle, 0o644)  # root builds an image, and another user runs it
             file.write(data)
         Path(temporary).replace(path)
     except OSError:
@@ -98,16 +98,16 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _prune(directory: Path, newest: Path) -> None:
-    """Keep as many files as there may be, this one among them: those that were used last.
+    """Deletes the least recently used files beyond the maximum, never ``newest``.
 
-    Whoever is reading a file that goes has its bytes; whoever comes too late compiles anew.
+    A process that is reading a deleted file keeps its bytes. A later one compiles anew.
     """
     now = _used_at(newest)
-    kept = [path for path in directory.iterdir() if path.suffix == _SUFFIX and path != newest]
-    gone = sorted(kept, key=_used_at, reverse=True)[_FILES_MAX - 1 :]
+    others = [path for path in directory.iterdir() if path.suffix == _SUFFIX and path != newest]
+    deleted = sorted(others, key=_used_at, reverse=True)[_FILES_MAX - 1 :]
     unfinished = directory.glob(f"*{_UNFINISHED}")
-    gone += [path for path in unfinished if now - _used_at(path) > _UNFINISHED_S_MAX]
-    for path in gone:
+    deleted += [path for path in unfinished if now - _used_at(path) > _UNFINISHED_S_MAX]
+    for path in deleted:
         with suppress(OSError):
             path.unlink()
 

@@ -1,6 +1,6 @@
-"""The CPU that machine code is made for: numba's choice, and its variables.
+"""The CPU for which machine code is made: numba's choice, with numba's environment variables.
 
-It refuses to guess: a CPU whose instructions LLVM can't tell has none of the special ones.
+If LLVM does not know the CPU's instructions, kfetch uses none of the special ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["crc_lanes", "name_and_features"]
 
 
 def name_and_features() -> tuple[str, str]:
-    """As LLVM spells them: ``znver4`` and ``+sse4.2,-sha512,…``."""
+    """Returns the CPU's name and features in LLVM's spelling: ``znver4``, ``+sse4.2,-sha512,…``."""
     name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
     if "NUMBA_CPU_FEATURES" in os.environ:
         return name, os.environ["NUMBA_CPU_FEATURES"]
@@ -21,10 +21,10 @@ def name_and_features() -> tuple[str, str]:
 
 
 def crc_lanes() -> int:
-    """How many 64-bit numbers are multiplied without carries at once, for CRCs; 0 if it can't."""
-    found = set(name_and_features()[1].split(","))
-    if not {"+sse4.2", "+pclmul"} <= found:
+    """Returns how many 64-bit numbers the CPU multiplies without carries at once; 0 if it can't."""
+    features = set(name_and_features()[1].split(","))
+    if not {"+sse4.2", "+pclmul"} <= features:
         return 0
-    if {"+avx512f", "+vpclmulqdq"} <= found:
+    if {"+avx512f", "+vpclmulqdq"} <= features:
         return 8
-    return 4 if {"+avx2", "+vpclmulqdq"} <= found else 2
+    return 4 if {"+avx2", "+vpclmulqdq"} <= features else 2

@@ -1,9 +1,10 @@
 """CRC-32C for the compiled loops, at the speed of memory: carry-less multiplication, compiled.
 
-Kafka's check of every v2 batch. A block of four vectors is folded onto the next one by multiplying
-with powers of x, until one block with the same remainder is left; the CPU's own CRC instruction
-does that block and the rest (Gopal et al., Fast CRC Computation Using PCLMULQDQ, Intel 2009).
-For x86 CPUs that have both; elsewhere the package crc32c checks batches, before the loops run.
+Kafka checks every v2 batch with it. The code folds a block of four vectors onto the next block: it
+multiplies them with powers of x. One block with the same remainder is left. The CPU's own CRC
+instruction does that block and the rest (Gopal et al., Fast CRC Computation Using PCLMULQDQ, Intel
+2009). Both instructions exist on x86 only. Elsewhere the package crc32c checks batches, before the
+loops run.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ _BYTES = types.CPointer(types.uint8)
 
 
 def power(exponent: int) -> int:
-    """x to the power, modulo the polynomial, bits reversed as CRC-32C has them."""
-    rest = 1
+    """Returns x to the power ``exponent`` modulo the polynomial, with CRC-32C's reversed bits."""
+    remainder = 1
     for _ in range(exponent):
-        rest <<= 1
-        rest ^= _POLYNOMIAL if rest >> 32 else 0
-    return int(f"{rest:032b}"[::-1], 2)
+        remainder <<= 1
+        remainder ^= _POLYNOMIAL if remainder >> 32 else 0
+    return int(f"{remainder:032b}"[::-1], 2)
 
 
 @intrinsic
 def _step(typing: Any, state: Any, number: Any) -> Any:
-    """The CPU's instruction: the state after eight more bytes."""
+    """Returns the state after eight more bytes, by the CPU's instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
@@ -52,17 +53,17 @@ def _step(typing: Any, state: Any, number: Any) -> Any:
 
 @intrinsic
 def _word(typing: Any, data: Any, at: Any) -> Any:
-    """Eight bytes at any position."""
+    """Returns eight bytes at any position as a number."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.gep(args[0], [args[1]])
-        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        pointer = builder.gep(args[0], [args[1]])
+        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(_BYTES, types.int64), generate
 
 
 def _fold(builder: Any, vector: Any, fresh: Any) -> Any:
-    """A vector moved one block on, onto fresh bytes: both halves of each 128-bit lane."""
+    """Returns ``vector`` folded onto the bytes one block further: both halves of each lane."""
     bits = _BLOCK * 8
     # Reversed bits: a product of two 64-bit numbers stands one bit too low, hence the -1.
     pair = [power(bits + 63) << 32, power(bits - 1) << 32]
@@ -79,32 +80,33 @@ def _fold(builder: Any, vector: Any, fresh: Any) -> Any:
 
 @intrinsic
 def _folded(typing: Any, state: Any, data: Any, blocks: Any, out: Any) -> Any:
-    """Write the block that leaves from 0 the state that all blocks leave from this one.
+    """Writes one block to ``out`` that has the same remainder as all blocks together.
 
-    At least one block. The state is added to the first bytes.
+    The CRC of ``out`` from state 0 is the CRC of all blocks from ``state``. There is at least one
+    block. The state is added to the first bytes.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         state, data, blocks, out = args
         kind = ir.VectorType(ir.IntType(64), _LANES)
 
-        def place(start: Any, block: Any, number: int) -> Any:
+        def pointer(start: Any, block: Any, number: int) -> Any:
             at = builder.mul(block, ir.Constant(block.type, _BLOCK))
             at = builder.add(at, ir.Constant(block.type, number * _LANES * 8))
             return builder.bitcast(builder.gep(start, [at]), kind.as_pointer())
 
         zero = ir.Constant(blocks.type, 0)
-        first = [builder.load(place(data, zero, i), align=1) for i in range(_VECTORS)]
-        nothing = ir.Constant(kind, [0] * _LANES)
-        added = builder.insert_element(nothing, state, ir.Constant(ir.IntType(32), 0))
+        first = [builder.load(pointer(data, zero, i), align=1) for i in range(_VECTORS)]
+        zeros = ir.Constant(kind, [0] * _LANES)
+        added = builder.insert_element(zeros, state, ir.Constant(ir.IntType(32), 0))
         first[0] = builder.xor(first[0], added)
-        vectors = [cgutils.alloca_once_value(builder, each) for each in first]
+        vectors = [cgutils.alloca_once_value(builder, vector) for vector in first]
         with cgutils.for_range(builder, blocks, start=ir.Constant(blocks.type, 1)) as loop:
             for i, vector in enumerate(vectors):
-                fresh = builder.load(place(data, loop.index, i), align=1)
+                fresh = builder.load(pointer(data, loop.index, i), align=1)
                 builder.store(_fold(builder, builder.load(vector), fresh), vector)
         for i, vector in enumerate(vectors):
-            builder.store(builder.load(vector), place(out, zero, i), align=1)
+            builder.store(builder.load(vector), pointer(out, zero, i), align=1)
         return context.get_dummy_value()
 
     return types.void(types.uint64, _BYTES, types.int64, _BYTES), generate
@@ -112,7 +114,7 @@ def _folded(typing: Any, state: Any, data: Any, blocks: Any, out: Any) -> Any:
 
 @intrinsic
 def _scratch(typing: Any) -> Any:
-    """A block's bytes on the stack."""
+    """Returns the memory of one block on the stack."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.ArrayType(ir.IntType(8), _BLOCK)
@@ -135,12 +137,12 @@ def _plain(state: Any, data: Any, at: int, end: int) -> Any:
 
 
 START = np.uint64(0xFFFFFFFF)
-"""The state before the first byte; and what the last state is to be combined with."""
+"""The state before the first byte. The checksum is the last state xor this one."""
 
 
 @njit
 def _more(state: Any, data: Any, at: int, end: int) -> Any:
-    """The state after the bytes between two positions."""
+    """Returns the state after the bytes between two positions."""
     if end - at >= 2 * _BLOCK:
         block, blocks = _scratch(), (end - at) // _BLOCK
         _folded(state, bytes_from(data, at), blocks, block)
@@ -150,14 +152,14 @@ def _more(state: Any, data: Any, at: int, end: int) -> Any:
 
 
 @njit
-def _unknown(state: Any, data: Any, at: int, end: int) -> Any:
+def _unsupported(state: Any, data: Any, at: int, end: int) -> Any:
     return state
 
 
-more = _more if _LANES else _unknown  # which is never called where it doesn't know
+more = _more if _LANES else _unsupported  # without lanes the loops check no CRC
 
 
 @njit
 def crc32c(data: Any, size: int) -> Any:
-    """The checksum of so many bytes."""
+    """Returns the checksum of the first ``size`` bytes."""
     return np.int64(more(START, data, 0, size) ^ START)

@@ -1,7 +1,7 @@
 """The compiled grammar of a v2 record (kafka.apache.org/documentation/#record): varints, fields.
 
-Whatever is used once for every record is inlined: a call costs as much as reading a short record.
-It refuses to trust a length; only ``sound_varint`` does, for bytes that have passed.
+Every function that runs once for each record is inlined: a call costs as much as a short record.
+They check every length. Only ``checked_varint`` trusts its bytes, because they have passed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kfetch.compiled.layout import (
     VALUE_LENGTH,
 )
 
-__all__ = ["read_record", "sound_varint"]
+__all__ = ["checked_varint", "read_record"]
 
 
 @njit
@@ -45,29 +45,29 @@ def _long_varint(data: Any, at: int, end: int, bits: int) -> Any:
     # The last byte may carry bits above the type's: 4 of them fit into 32 bits, 1 into 64.
     if (bits == 32 and raw > np.uint64(0xFFFFFFFF)) or (shift == 63 and byte > np.uint64(1)):
         return OVERLONG, -1
-    return _unfolded(raw), at
+    return _unzigzagged(raw), at
 
 
 @njit(forceinline=True)
-def _unfolded(raw: Any) -> Any:
-    """The signed number that zigzag made this one of."""
+def _unzigzagged(raw: Any) -> Any:
+    """Returns the signed number behind a zigzag number."""
     return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))
 
 
 @njit(forceinline=True)
 def _varint(data: Any, at: int, end: int, bits: int) -> Any:
-    """The value and the position after it; or a fault, and -1 for the position."""
+    """Returns the value and the position after it; or a fault and -1."""
     if at < end and data[at] < 0x80:  # nearly always
-        return _unfolded(np.uint64(data[at])), at + 1
+        return _unzigzagged(np.uint64(data[at])), at + 1
     if at + 1 < end and data[at + 1] < 0x80:  # most of the others
         low = np.uint64(data[at]) & np.uint64(0x7F)
-        return _unfolded(low | np.uint64(data[at + 1]) << np.uint64(7)), at + 2
+        return _unzigzagged(low | np.uint64(data[at + 1]) << np.uint64(7)), at + 2
     return _long_varint(data, at, end, bits)
 
 
 @njit(forceinline=True)
-def sound_varint(data: Any, at: int) -> Any:
-    """The same without checks, for bytes that have passed them."""
+def checked_varint(data: Any, at: int) -> Any:
+    """Returns the same without any check, for bytes that have passed ``read_record``."""
     byte = np.uint64(data[at])
     at += 1
     raw = byte & np.uint64(0x7F)
@@ -77,36 +77,39 @@ def sound_varint(data: Any, at: int) -> Any:
         at += 1
         raw |= (byte & np.uint64(0x7F)) << shift
         shift += np.uint64(7)
-    return _unfolded(raw), at
+    return _unzigzagged(raw), at
 
 
 @njit(forceinline=True)
-def _bad_headers(code: int) -> Any:
+def _headers_fault(code: int) -> Any:
     return code, (0, 0, 0), -1
 
 
 @njit(forceinline=True)
 def _measure_headers(data: Any, at: int, end: int) -> Any:
-    """Check one record's headers: their number; the bytes of their keys, of their values, and how
-    many values are null; the position after them. Or a fault, with position -1."""
+    """Checks one record's headers.
+
+    Returns their number; the bytes of their keys, the bytes of their values and the number of null
+    values; and the position after them. Or a fault, zeros and -1.
+    """
     count, at = _varint(data, at, end, 32)
     if at < 0:
-        return _bad_headers(count)
+        return _headers_fault(count)
     if count < 0:
-        return _bad_headers(HEADER_COUNT)
+        return _headers_fault(HEADER_COUNT)
     key_bytes = value_bytes = nulls = 0
     for _ in range(count):
         size, at = _varint(data, at, end, 32)
         if at < 0:
-            return _bad_headers(size)
+            return _headers_fault(size)
         if size < 0 or size > end - at:
-            return _bad_headers(HEADER_KEY_LENGTH)
+            return _headers_fault(HEADER_KEY_LENGTH)
         key_bytes += size
         size, at = _varint(data, at + size, end, 32)
         if at < 0:
-            return _bad_headers(size)
+            return _headers_fault(size)
         if size < -1 or size > end - at:
-            return _bad_headers(HEADER_VALUE_LENGTH)
+            return _headers_fault(HEADER_VALUE_LENGTH)
         nulls += size < 0
         value_bytes += max(size, 0)
         at += max(size, 0)
@@ -120,8 +123,11 @@ def _fault(code: int) -> Any:
 
 @njit(forceinline=True)
 def read_record(data: Any, at: int, size: int, last_delta: int) -> Any:  # noqa: C901
-    """Check one record. Position after it, time and offset delta, size and place of key and value,
-    number of headers and the sums over them; or -1 and a fault."""
+    """Checks one record.
+
+    Returns the position after it, time delta, offset delta, size and position of the key, size and
+    position of the value, number of headers and their sums. Or -1 and a fault.
+    """
     if at == size:
         return _fault(MISSING)
     length, at = _varint(data, at, size, 32)

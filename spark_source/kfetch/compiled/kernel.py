@@ -1,8 +1,8 @@
-"""Records to Arrow, compiled: the same answers as ``reference``, millions of rows a second.
+"""Records to Arrow, compiled: the same rows as ``records.reference``, millions of them a second.
 
-``table`` has the records, this file makes the buffers, ``loops`` fills them, and the
-buffers become columns without a copy. Importing it loads the machine code (``native``). It refuses
-to word what is wrong with a record: ``loops`` gives a number, and ``faults`` has the sentence.
+``table`` has the records. This module allocates the buffers, ``loops`` fills them, and the buffers
+become columns without a copy. Importing it loads the machine code (``native``). ``loops`` returns
+the number of a fault, and ``records.faults`` has the sentence.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.compiled.layout import (
-    COUNT,
-    EPOCH,
     FAULT_RECORD,
     FAULT_SECTION,
-    HEADED_ROWS,
     HEADER_KEY_BYTES,
     HEADER_VALUE_BYTES,
     HEADER_VALUE_NULLS,
     HEADERS,
     KEY_BYTES,
     KEY_NULLS,
-    RECORD_BYTES_MIN,
+    LEADER_EPOCH,
+    RECORD_COUNT,
     ROWS,
+    ROWS_WITH_HEADERS,
+    ROWS_WRITTEN,
     SIZE,
     SLACK,
     TOPIC_BYTES,
-    TOTALS,
+    TOTALS_WIDTH,
     VALUE_BYTES,
     VALUE_NULLS,
-    WANTED,
 )
-from kfetch.compiled.table import LOOPS, Table, of_sections, of_slices
+from kfetch.compiled.table import LOOPS, SectionTable, table_of_sections, table_of_slices
 from kfetch.model import NO_EPOCH
 from kfetch.records import arrow, reference
-from kfetch.records.arrow import SCHEMA, Columns, Memory
+from kfetch.records.arrow import SCHEMA, ColumnBuffers, Columns
 from kfetch.records.batch import Slice
-from kfetch.records.faults import Fault, Unsure, failure
+from kfetch.records.faults import Fault, UnexplainedFault, failure
+from kfetch.records.format import (
+    RECORD_BYTES_MIN,
+)
 from kfetch.records.sections import Section
 
 __all__ = ["decode", "decode_slices"]
@@ -50,84 +52,87 @@ __all__ = ["decode", "decode_slices"]
 Array = np.ndarray[Any, Any]
 
 TIMESTAMP = SCHEMA.field("timestamp").type
-PLACES = -1  # of headers: the last of what ``fill_rows`` writes, and no column
+HEADER_POSITIONS = -1  # the last buffer that ``fill_rows`` writes; it is no column
 
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
-    """All wanted rows of all sections as one RecordBatch, or None if there are none."""
-    return _decode(of_sections(sections), columns, sections)
+    """Returns the rows in range of all sections as one RecordBatch, None if there are none."""
+    return _decode(table_of_sections(sections), columns, sections)
 
 
 def decode_slices(
     slices: Sequence[Slice], *, columns: Columns, check_crcs: bool
 ) -> pa.RecordBatch | None:
-    """The same from the slices themselves, without a look at each batch in Python.
+    """Returns the same from slices. Plain batches cost no Python.
 
-    Raises CorruptBatch or Unsure where anything is wrong, in no order: ``sections`` tells what.
+    Raises CorruptBatch or UnexplainedFault for damaged data, not always for the first damage.
+    ``records.sections`` and ``decode`` name the first.
     """
-    return _decode(of_slices(slices, check_crcs=check_crcs), columns, ())
+    return _decode(table_of_slices(slices, check_crcs=check_crcs), columns, ())
 
 
-def _decode(table: Table, columns: Columns, sections: Sequence[Section]) -> pa.RecordBatch | None:
-    """With the sections, the table's, a fault is worded; without them it is Unsure."""
-    memory, totals = _room_for(table.rows), array("q", bytes(8 * TOTALS))
-    where = totals.buffer_info()[0]
-    code = LOOPS.fill_rows(*table.sections, table.slices, where, *memory.addresses)
+def _decode(
+    table: SectionTable, columns: Columns, sections: Sequence[Section]
+) -> pa.RecordBatch | None:
+    """Names a fault if ``sections`` are those of the table, else raises UnexplainedFault."""
+    buffers, totals = _row_buffers(table.rows), array("q", bytes(8 * TOTALS_WIDTH))
+    arguments = *table.sections, table.slices_address, totals.buffer_info()[0]
+    code = LOOPS.fill_rows(*arguments, *buffers.addresses)
     if code and not sections:
-        raise Unsure
+        raise UnexplainedFault
     if code:
         raise _failure(Fault(code), sections[totals[FAULT_SECTION]], totals[FAULT_RECORD])
     counts = totals.tolist()
     if not counts[ROWS]:
         return None
     _check_size(counts, columns)
-    key, value, *numbers = _columns(memory, counts)
-    topic, partition, time_type = _constants(table, counts)
-    listed = [key, value, topic, partition, *numbers, time_type]
+    key, value, *numbers = _columns(buffers, counts)
+    topic, partition, timestamp_type = _constants(table, counts)
+    arrays = [key, value, topic, partition, *numbers, timestamp_type]
     if columns.headers:
-        listed.append(_headers_column(table, memory.addresses[PLACES], counts))
+        arrays.append(_headers_column(table, buffers.addresses[HEADER_POSITIONS], counts))
     if columns.leader_epoch:
-        listed.append(_epochs(table.rows))
+        arrays.append(_leader_epochs(table.rows))
     if columns.serialized_sizes:
-        listed += [_sizes(key), _sizes(value)]
-    return pa.RecordBatch.from_arrays(listed, schema=arrow.schema_of(columns))
+        arrays += [_sizes(key), _sizes(value)]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow.schema_of(columns))
 
 
-def _failure(fault: Fault, bad: Section, record: int) -> Exception:
-    if fault is Fault.TIMESTAMP:  # whose sentence names the record's offset and time
-        reference.decode([bad], columns=Columns())
-    return failure(fault, bad.tp, bad.header.base_offset, record)
+def _failure(fault: Fault, section: Section, record: int) -> Exception:
+    if fault is Fault.TIMESTAMP:  # the reference names the record's offset and time
+        reference.decode([section], columns=Columns())
+    return failure(fault, section.tp, section.header.base_offset, record)
 
 
 def _bytes_of_bits(count: int) -> int:
     return (count + 7) // 8
 
 
-def _room_for(table: Array) -> Memory:
-    """What ``fill_rows`` writes, in its order, large enough for whatever the sections may hold."""
-    size, count = table[:, [SIZE, COUNT]].sum(axis=0).tolist()
+def _row_buffers(table: Array) -> ColumnBuffers:
+    """Returns the buffers of ``fill_rows``, in its order, large enough for all records."""
+    size, count = table[:, [SIZE, RECORD_COUNT]].sum(axis=0).tolist()
     arrow.check_bytes(size)
-    # A count that the bytes can't hold is a fault, but not yet found.
+    # ``fill_rows`` raises for a count that the bytes can't hold.
     rows = min(count, size // RECORD_BYTES_MIN + len(table))
     data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
-    return Memory(*data, *data, 8 * rows, 8 * rows, 8 * rows)
+    return ColumnBuffers(*data, *data, 8 * rows, 8 * rows, 8 * rows)
 
 
-def _columns(memory: Memory, counts: list[int]) -> list[pa.Array]:
-    """Key, value, offset and timestamp of the rows that were written."""
+def _columns(buffers: ColumnBuffers, counts: list[int]) -> list[pa.Array[Any]]:
+    """Returns the columns key, value, offset and timestamp."""
     rows = counts[ROWS]
     ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
     sizes = (ends, counts[KEY_BYTES], bits), (ends, counts[VALUE_BYTES], bits), (numbers, numbers)
-    found = memory.buffers(*chain.from_iterable(sizes))
+    written = buffers.written(*chain.from_iterable(sizes))
     return [
-        _binary(pa.binary(), rows, found[:3], counts[KEY_NULLS]),
-        _binary(pa.binary(), rows, found[3:6], counts[VALUE_NULLS]),
-        arrow.column(pa.int64(), rows, None, found[6]),
-        arrow.column(TIMESTAMP, rows, None, found[7]),
+        _binary(pa.binary(), rows, written[:3], counts[KEY_NULLS]),
+        _binary(pa.binary(), rows, written[3:6], counts[VALUE_NULLS]),
+        arrow.column(pa.int64(), rows, None, written[6]),
+        arrow.column(TIMESTAMP, rows, None, written[7]),
     ]
 
 
-def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array:
+def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array[Any]:
     ends, data, valid = buffers
     return arrow.column(kind, rows, valid if nulls else None, ends, data, nulls=nulls)
 
@@ -140,47 +145,53 @@ def _check_size(counts: list[int], columns: Columns) -> None:
     arrow.check_size(rows=counts[ROWS], headers=headers, data_bytes=size)
 
 
-def _constants(table: Table, counts: list[int]) -> list[pa.Array]:
-    """Topic, partition and timestamp type, which are the same for all records of a batch."""
+def _constants(table: SectionTable, counts: list[int]) -> list[pa.Array[Any]]:
+    """Returns the columns topic, partition and timestamp type: equal for all records of a batch."""
     rows = counts[ROWS]
     sizes = 4 * rows + 4, counts[TOPIC_BYTES], 4 * rows, 4 * rows
-    memory = Memory(*sizes)
-    LOOPS.fill_constants(*table.sections, table.slices, *memory.addresses)
-    ends, data, partitions, time_types = memory.buffers(*sizes)
+    buffers = ColumnBuffers(*sizes)
+    LOOPS.fill_constants(*table.sections, table.slices_address, *buffers.addresses)
+    ends, data, partitions, timestamp_types = buffers.written(*sizes)
     return [
         arrow.column(pa.string(), rows, None, ends, data),
         arrow.column(pa.int32(), rows, None, partitions),
-        arrow.column(pa.int32(), rows, None, time_types),
+        arrow.column(pa.int32(), rows, None, timestamp_types),
     ]
 
 
-def _epochs(table: Array) -> pa.Array:
-    each = np.repeat(table[:, EPOCH].astype(np.int32), table[:, WANTED])
-    known = each != NO_EPOCH  # pa.array(each, mask) would import pandas, for a second
-    nulls = len(each) - int(known.sum())
-    valid = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
-    return arrow.column(pa.int32(), len(each), valid, pa.py_buffer(each), nulls=nulls)
+def _leader_epochs(table: Array) -> pa.Array[Any]:
+    epochs = np.repeat(table[:, LEADER_EPOCH].astype(np.int32), table[:, ROWS_WRITTEN])
+    known = epochs != NO_EPOCH  # pa.array(epochs, mask) imports pandas, which takes a second
+    nulls = len(epochs) - int(known.sum())
+    valid = _buffer_of(np.packbits(known, bitorder="little")) if nulls else None
+    return arrow.column(pa.int32(), len(epochs), valid, _buffer_of(epochs), nulls=nulls)
 
 
-def _sizes(column: pa.Array) -> pa.Array:
-    """The bytes of each value; null for a null."""
-    valid, ends, _ = column.buffers()
-    sizes = pa.py_buffer(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
+def _buffer_of(numbers: Any) -> pa.Buffer:
+    return pa.py_buffer(numbers)
+
+
+def _sizes(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Returns the bytes of each value; null for a null."""
+    buffers: Any = column.buffers()
+    valid, ends, _ = buffers
+    sizes = _buffer_of(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
     return arrow.column(pa.int32(), len(column), valid, sizes, nulls=column.null_count)
 
 
-def _headers_column(table: Table, places: int, counts: list[int]) -> pa.Array:
+def _headers_column(table: SectionTable, positions: int, counts: list[int]) -> pa.Array[Any]:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
-        return pa.nulls(rows, arrow.SCHEMA_WITH_HEADERS.field("headers").type)
+        no_headers: pa.Array[Any] = pa.nulls(rows, arrow.HEADERS_TYPE)
+        return no_headers
     ends, bits = 4 * total + 4, _bytes_of_bits(total)
     sizes = [4 * rows + 4, _bytes_of_bits(rows)]
     sizes += [ends, counts[HEADER_KEY_BYTES], ends, counts[HEADER_VALUE_BYTES], bits]
-    memory = Memory(*(size + SLACK for size in sizes))
-    LOOPS.fill_headers(*table.sections, places, *memory.addresses)
-    lists, valid, *key, value_ends, value_data, value_valid = memory.buffers(*sizes)
+    buffers = ColumnBuffers(*(size + SLACK for size in sizes))
+    LOOPS.fill_headers(*table.sections, positions, *buffers.addresses)
+    lists, valid, *key, value_ends, value_data, value_valid = buffers.written(*sizes)
     keys = arrow.utf8_keys(arrow.column(pa.string(), total, None, *key))
     value = [value_ends, value_data, value_valid]
     values = _binary(pa.binary(), total, value, counts[HEADER_VALUE_NULLS])
-    nulls = rows - counts[HEADED_ROWS]
+    nulls = rows - counts[ROWS_WITH_HEADERS]
     return arrow.headers_list(rows, [valid if nulls else None, lists], nulls, [keys, values])

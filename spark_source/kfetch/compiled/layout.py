@@ -1,69 +1,68 @@
-"""Numbers that the compiled loops and their caller share: the table of sections, the sums, faults.
+"""Numbers that the compiled loops and their callers share: columns of tables, sums, faults.
 
-Free of numba, so that a process which finds compiled code in its cache needs none. It refuses to
-import: what is compiled depends on the files that ``native`` names, and the cache on their bytes.
+Without numba, so that a process with compiled code in its cache does not import it. This module
+imports nothing: the key of the code cache is the bytes of the files that ``native`` names.
+The numbers of Kafka's formats are in ``records.format``.
 """
 
-# Columns of the table of sections, one row each. CRC: what the batch's bytes must have, or CHECKED;
-# SLICE: whose it is; WANTED is written: the rows that were.
-ADDRESS, SIZE, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, LATE = 0, 1, 2, 3, 4, 5, 6, 7
-START, END, CRC, SLICE, TIME_TYPE, EPOCH, WANTED, WIDTH = 8, 9, 10, 11, 12, 13, 14, 15
+# The table of sections: one row for each section of records, that is for each batch. CRC is the
+# expected one, or CHECKED. SLICE_NUMBER is the section's row in the table of slices. The loops
+# write ROWS_WRITTEN.
+ADDRESS, SIZE, RECORD_COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME = 0, 1, 2, 3, 4, 5, 6
+IS_LOG_APPEND, START, END, CRC, SLICE_NUMBER, TIMESTAMP_TYPE, LEADER_EPOCH = 7, 8, 9, 10, 11, 12, 13
+ROWS_WRITTEN, SECTION_WIDTH = 14, 15
 
 CHECKED = -1
 
-# A walk over the batches of a slice, and where it stands: the next batch's position, the last
-# offset before it, the rows of the table that are taken.
-AT, BEFORE, TAKEN, WALK = 0, 1, 2, 3
-DONE, FULL, UNSURE = 0, 1, 2
-"""How a walk ends: at the end, for want of rows, or before a batch that needs a closer look."""
+# The cursor of ``list_batches``: the position of the next batch, the last offset before it, and the
+# number of rows in the table of sections.
+NEXT_AT, LAST_OFFSET, ROWS_LISTED, CURSOR_WIDTH = 0, 1, 2, 3
+LISTED_ALL, TABLE_FULL, NOT_PLAIN = 0, 1, 2
+"""The results of ``list_batches``. NOT_PLAIN: ``records.sections`` must read the slice."""
 
-# A v2 batch header: positions, sizes, attribute bits (kafka.apache.org/documentation/#recordbatch).
-LENGTH_AT, EPOCH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT = 8, 12, 16, 17, 21, 23
-BASE_TIME_AT, MAX_TIME_AT, COUNT_AT, PREFIX_BYTES, HEADER_BYTES = 27, 35, 57, 12, 61
-CODEC, LOG_APPEND_TIME, CONTROL = 0x07, 0x08, 0x20
-MAGIC = 2
-OFFSET_MAX = 2**63 - 2  # its successor must fit too
+# The table of slices: address and bytes of the topic's name, and the partition.
+TOPIC_ADDRESS, TOPIC_NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
 
-# The table of slices: where the topic's name lies, its bytes, the partition.
-NAME, NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
-
-# What is counted; then, for a fault, the section and the record where it is.
+# The totals of ``fill_rows``. The last two say where a fault is.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, TOPIC_BYTES = 0, 1, 2, 3, 4, 5
-HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, HEADED_ROWS = 6, 7, 8, 9, 10
-FAULT_SECTION, FAULT_RECORD, TOTALS = 11, 12, 13
+HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADER_VALUE_NULLS, ROWS_WITH_HEADERS = (
+    6,
+    7,
+    8,
+    9,
+    10,
+)
+FAULT_SECTION, FAULT_RECORD, TOTALS_WIDTH = 11, 12, 13
 
-# Fault's numbers, as far as they concern records.
+# The numbers of ``records.faults.Fault`` that concern records. A test compares them.
 MISSING, LEFTOVER, ENDS_EARLY, OVERLONG, RECORD_LENGTH, KEY_LENGTH = 1, 2, 3, 4, 5, 6
 VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH, HEADER_VALUE_LENGTH = 7, 8, 9, 10
 RECORD_SIZE, OFFSET_DELTA, TIMESTAMP = 11, 12, 13
-BAD_CRC = 25
+CRC_FAULT = 25
 
-MILLISECONDS_MAX = (2**63 - 1) // 1000
+SLACK = 64  # the loops copy a field in steps of this many bytes
 
-RECORD_BYTES_MIN = 7  # length, attributes, time, offset, key, value, headers: a byte each
-SLACK = 64  # fields are copied as so many bytes at once
-
-# The compiled functions and their parameters, in C's words; each gives back an int64.
+# The compiled functions and their parameters, with C's type names. Each returns an int64.
 PARAMETERS = {
     "list_batches": (
         *("uint8*", "int64", "int64", "int64"),  # a slice's data, its size, start and end
-        *("int64", "int64", "int64*"),  # its number, whether to check CRCs, the walk
-        *("int64*", "int64"),  # table, how many rows it can hold
+        *("int64", "int64", "int64*"),  # its number, whether to check CRCs, the cursor
+        *("int64*", "int64"),  # table of sections, how many rows fit
     ),
     "fill_rows": (
-        *("int64*", "int64", "int64*", "int64*"),  # table, its rows, slices, totals
-        *("int32*", "uint8*", "uint8*"),  # keys: ends, data, valid
+        *("int64*", "int64", "int64*", "int64*"),  # table of sections, its rows, slices, totals
+        *("int32*", "uint8*", "uint8*"),  # keys: ends, data, validity
         *("int32*", "uint8*", "uint8*"),  # values
-        *("int64*", "int64*", "int64*"),  # offsets, times, places of headers
+        *("int64*", "int64*", "int64*"),  # offsets, times, positions of headers
     ),
     "fill_constants": (
-        *("int64*", "int64", "int64*"),  # table, its rows, slices
+        *("int64*", "int64", "int64*"),  # table of sections, its rows, slices
         *("int32*", "uint8*"),  # topics: ends, data
         *("int32*", "int32*"),  # partitions, types of timestamp
     ),
     "fill_headers": (
-        *("int64*", "int64", "int64*"),  # table, its rows, places of headers
-        *("int32*", "uint8*"),  # lists: ends, valid
+        *("int64*", "int64", "int64*"),  # table of sections, its rows, positions of headers
+        *("int32*", "uint8*"),  # lists: ends, validity
         *("int32*", "uint8*"),  # keys: ends, data
         *("int32*", "uint8*", "uint8*"),  # values
     ),

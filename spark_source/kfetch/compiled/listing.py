@@ -1,7 +1,7 @@
-"""The compiled walk over a slice's batches: a row of the table for each, and no Python for any.
+"""The compiled walk over a slice's batches: it writes a row of the table for each plain batch.
 
-It refuses to judge: before a batch that has anything special or wrong it stops, and ``sections``
-goes over the whole slice instead.
+It stops before a batch that has anything special or wrong. Then ``records.sections`` reads the
+whole slice instead.
 """
 
 from __future__ import annotations
@@ -14,53 +14,55 @@ from numba import njit
 from kfetch.compiled.crc import crc32c
 from kfetch.compiled.layout import (
     ADDRESS,
-    AT,
-    ATTRIBUTES_AT,
     BASE_OFFSET,
     BASE_TIME,
-    BASE_TIME_AT,
-    BEFORE,
     CHECKED,
+    CRC,
+    END,
+    IS_LOG_APPEND,
+    LAST_DELTA,
+    LAST_OFFSET,
+    LEADER_EPOCH,
+    LISTED_ALL,
+    MAX_TIME,
+    NEXT_AT,
+    NOT_PLAIN,
+    RECORD_COUNT,
+    ROWS_LISTED,
+    ROWS_WRITTEN,
+    SECTION_WIDTH,
+    SIZE,
+    SLICE_NUMBER,
+    START,
+    TABLE_FULL,
+    TIMESTAMP_TYPE,
+)
+from kfetch.compiled.pointers import address_of, bytes_from, row_of
+from kfetch.records.format import (
+    ATTRIBUTES_AT,
+    BASE_TIME_AT,
     CODEC,
     CONTROL,
-    COUNT,
     COUNT_AT,
-    CRC,
     CRC_AT,
-    DONE,
-    END,
-    EPOCH,
-    EPOCH_AT,
-    FULL,
     HEADER_BYTES,
-    LAST_DELTA,
     LAST_DELTA_AT,
-    LATE,
+    LEADER_EPOCH_AT,
     LENGTH_AT,
     LOG_APPEND_TIME,
-    MAGIC,
     MAGIC_AT,
-    MAX_TIME,
+    MAGIC_V2,
     MAX_TIME_AT,
     OFFSET_MAX,
     PREFIX_BYTES,
-    SIZE,
-    SLICE,
-    START,
-    TAKEN,
-    TIME_TYPE,
-    UNSURE,
-    WANTED,
-    WIDTH,
 )
-from kfetch.compiled.pointers import address_of, bytes_from, row_of
 
 __all__ = ["list_batches"]
 
 
 @njit
-def _number(data: Any, at: int, size: int) -> Any:
-    """A signed big-endian number."""
+def _int_at(data: Any, at: int, size: int) -> Any:
+    """Returns the signed big-endian number of ``size`` bytes."""
     number = np.int64(data[at])
     number = number - 256 if number >= 128 else number
     for i in range(1, size):
@@ -69,33 +71,36 @@ def _number(data: Any, at: int, size: int) -> Any:
 
 
 @njit
-def _sound(data: Any, size: int) -> Any:
-    """Whether a batch's CRC is right."""
-    crc = _number(data, CRC_AT, 4) & 0xFFFFFFFF
+def _crc_matches(data: Any, size: int) -> Any:
+    """Returns whether a batch's CRC matches its bytes."""
+    crc = _int_at(data, CRC_AT, 4) & 0xFFFFFFFF
     return crc == crc32c(bytes_from(data, ATTRIBUTES_AT), size - ATTRIBUTES_AT)
 
 
 @njit
-def _is_plain(data: Any, size: int, before: int) -> Any:
-    """Whether a batch is v2, uncompressed, and has no fault in its header, as ``batch`` sees it."""
-    if size < HEADER_BYTES or data[MAGIC_AT] != MAGIC or data[ATTRIBUTES_AT + 1] & CODEC:
+def _is_plain(data: Any, size: int, last_offset: int) -> Any:
+    """Returns whether a batch is v2, uncompressed, and without a fault in its header.
+
+    ``records.batch`` checks the same.
+    """
+    if size < HEADER_BYTES or data[MAGIC_AT] != MAGIC_V2 or data[ATTRIBUTES_AT + 1] & CODEC:
         return False
-    base, last_delta = _number(data, 0, 8), _number(data, LAST_DELTA_AT, 4)
+    base, last_delta = _int_at(data, 0, 8), _int_at(data, LAST_DELTA_AT, 4)
     if base < 0 or last_delta < 0 or base > OFFSET_MAX - last_delta:
         return False
-    return base > before and _number(data, COUNT_AT, 4) >= 0
+    return base > last_offset and _int_at(data, COUNT_AT, 4) >= 0
 
 
 @njit
-def _list_batch(row: Any, data: Any, size: int, start: int, end: int, part: int) -> None:
+def _write_row(row: Any, data: Any, size: int, start: int, end: int, slice_number: int) -> None:
     attributes = data[ATTRIBUTES_AT + 1]
     row[ADDRESS], row[SIZE] = address_of(data) + HEADER_BYTES, size - HEADER_BYTES
-    row[COUNT], row[BASE_OFFSET] = _number(data, COUNT_AT, 4), _number(data, 0, 8)
-    row[LAST_DELTA] = _number(data, LAST_DELTA_AT, 4)
-    row[BASE_TIME], row[MAX_TIME] = _number(data, BASE_TIME_AT, 8), _number(data, MAX_TIME_AT, 8)
-    row[LATE] = row[TIME_TYPE] = 1 if attributes & LOG_APPEND_TIME else 0
-    row[START], row[END], row[SLICE], row[WANTED] = start, end, part, 0
-    row[EPOCH], row[CRC] = _number(data, EPOCH_AT, 4), CHECKED
+    row[RECORD_COUNT], row[BASE_OFFSET] = _int_at(data, COUNT_AT, 4), _int_at(data, 0, 8)
+    row[LAST_DELTA] = _int_at(data, LAST_DELTA_AT, 4)
+    row[BASE_TIME], row[MAX_TIME] = _int_at(data, BASE_TIME_AT, 8), _int_at(data, MAX_TIME_AT, 8)
+    row[IS_LOG_APPEND] = row[TIMESTAMP_TYPE] = 1 if attributes & LOG_APPEND_TIME else 0
+    row[START], row[END], row[SLICE_NUMBER], row[ROWS_WRITTEN] = start, end, slice_number, 0
+    row[LEADER_EPOCH], row[CRC] = _int_at(data, LEADER_EPOCH_AT, 4), CHECKED
 
 
 def list_batches(
@@ -103,42 +108,42 @@ def list_batches(
     size: int,
     start: int,
     end: int,
-    part: int,
-    check: int,
-    walk: Any,
+    slice_number: int,
+    check_crcs: int,
+    cursor: Any,
     table: Any,
-    room: int,
+    capacity: int,
 ) -> int:
-    """Add the batches of a slice from the walk's position on to the table.
+    """Adds the batches of a slice to the table, from the cursor's position on.
 
-    Returns DONE, FULL (go on with a larger table), or UNSURE: a batch that only ``sections`` can
-    judge or open. A batch that gets a row is checked with its records, while it is in the CPU's
-    cache; the others here.
+    Returns LISTED_ALL, TABLE_FULL (call again with a larger table), or NOT_PLAIN before a batch
+    that only ``records.sections`` can judge or open. ``fill_rows`` checks the CRC of a batch with a
+    row, while its records are in the CPU's cache. The CRC of any other batch is checked here.
     """
-    while walk[AT] + PREFIX_BYTES <= size:
-        batch = bytes_from(data, walk[AT])
-        length = _number(batch, LENGTH_AT, 4) + PREFIX_BYTES
-        if walk[AT] + length > size:
-            return DONE
-        if not _is_plain(batch, length, walk[BEFORE]):
-            return UNSURE
-        base = _number(batch, 0, 8)
-        last = base + _number(batch, LAST_DELTA_AT, 4)
+    while cursor[NEXT_AT] + PREFIX_BYTES <= size:
+        batch = bytes_from(data, cursor[NEXT_AT])
+        length = _int_at(batch, LENGTH_AT, 4) + PREFIX_BYTES
+        if cursor[NEXT_AT] + length > size:
+            return LISTED_ALL
+        if not _is_plain(batch, length, cursor[LAST_OFFSET]):
+            return NOT_PLAIN
+        base = _int_at(batch, 0, 8)
+        batch_last = base + _int_at(batch, LAST_DELTA_AT, 4)
         if base >= end:
-            return DONE
-        if batch[ATTRIBUTES_AT + 1] & CONTROL or last < start:
-            if check and not _sound(batch, length):
-                return UNSURE
-        elif walk[TAKEN] == room:
-            return FULL
+            return LISTED_ALL
+        if batch[ATTRIBUTES_AT + 1] & CONTROL or batch_last < start:
+            if check_crcs and not _crc_matches(batch, length):
+                return NOT_PLAIN
+        elif cursor[ROWS_LISTED] == capacity:
+            return TABLE_FULL
         else:
-            row = row_of(table, walk[TAKEN], WIDTH)
-            _list_batch(row, batch, length, start, end, part)
-            if check:
-                row[CRC] = _number(batch, CRC_AT, 4) & 0xFFFFFFFF
-            walk[TAKEN] += 1
-        walk[AT] += length
-        walk[BEFORE] = last
-        if last >= end - 1:
-            return DONE
-    return DONE
+            row = row_of(table, cursor[ROWS_LISTED], SECTION_WIDTH)
+            _write_row(row, batch, length, start, end, slice_number)
+            if check_crcs:
+                row[CRC] = _int_at(batch, CRC_AT, 4) & 0xFFFFFFFF
+            cursor[ROWS_LISTED] += 1
+        cursor[NEXT_AT] += length
+        cursor[LAST_OFFSET] = batch_last
+        if batch_last >= end - 1:
+            return LISTED_ALL
+    return LISTED_ALL

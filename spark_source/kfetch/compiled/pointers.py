@@ -1,6 +1,6 @@
-"""C pointers for the compiled loops: what numba's arrays would do with checks and reference counts.
+"""C pointers for the compiled loops, without the checks and reference counts of numba's arrays.
 
-They refuse nothing: whoever uses them has checked the position.
+The functions check nothing: the caller has checked the position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["address_of", "bytes_at", "bytes_from", "copy", "row_of"]
 
 @intrinsic
 def bytes_at(typing: Any, address: Any) -> Any:
-    """The bytes at an address: sections lie in many buffers, and one call reads them all."""
+    """Returns the bytes at an address. Sections lie in many buffers; one call reads them all."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
@@ -26,7 +26,7 @@ def bytes_at(typing: Any, address: Any) -> Any:
 
 @intrinsic
 def row_of(typing: Any, table: Any, number: Any, width: Any) -> Any:
-    """A row of a table that has so many columns."""
+    """Returns a row of a table that has ``width`` columns."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [builder.mul(*args[1:])])
@@ -36,7 +36,7 @@ def row_of(typing: Any, table: Any, number: Any, width: Any) -> Any:
 
 @intrinsic
 def bytes_from(typing: Any, data: Any, at: Any) -> Any:
-    """The bytes from a position on."""
+    """Returns the bytes from a position on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -46,7 +46,7 @@ def bytes_from(typing: Any, data: Any, at: Any) -> Any:
 
 @intrinsic
 def address_of(typing: Any, data: Any) -> Any:
-    """Where bytes lie."""
+    """Returns the address of bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ptrtoint(args[0], context.get_value_type(signature.return_type))
@@ -56,7 +56,7 @@ def address_of(typing: Any, data: Any) -> Any:
 
 @intrinsic
 def copy(typing: Any, to: Any, to_at: Any, data: Any, at: Any, size: Any) -> Any:
-    """memcpy: filling the columns takes an eighth of the time that a loop over bytes takes."""
+    """Copies with memcpy, which fills the columns eight times as fast as a loop over bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target = builder.gep(args[0], [args[1]])

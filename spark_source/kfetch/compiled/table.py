@@ -1,7 +1,7 @@
-"""The kernel's table: one row of numbers for the records of each batch (columns: ``layout``).
+"""The kernel's table: a row of numbers for the records of each batch (columns: ``layout``).
 
-Batches without anything special get their row from the compiled walk (``listing``), which costs
-nothing of Python's; the slices of all others go through ``sections``. It refuses to judge a batch.
+The compiled walk (``listing``) writes the row of a plain batch, without Python's cost. If a slice
+holds any other batch, ``records.sections`` reads the whole slice.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from kfetch.compiled import cpu, layout, native
 from kfetch.model import TopicPartition
-from kfetch.records.arrow import room
+from kfetch.records.arrow import empty_array
 from kfetch.records.batch import Slice
 from kfetch.records.codecs import address_of
-from kfetch.records.sections import Opener, Section
+from kfetch.records.sections import Section, SectionReader
 
-__all__ = ["Table", "of_sections", "of_slices"]
+__all__ = ["SectionTable", "table_of_sections", "table_of_slices"]
 
 Array = np.ndarray[Any, Any]
 
@@ -28,112 +28,121 @@ LOOPS = native.load()
 _CHECKS_CRCS = cpu.crc_lanes() > 0
 
 
-class Table(NamedTuple):
-    """Where records lie and what is needed to read them."""
+class SectionTable(NamedTuple):
+    """Where the records of each batch lie, and the numbers that are needed to read them."""
 
     rows: Array
-    """int64, one row a section."""
-    names: array[int]
-    """Topic and partition of each whose sections these are, as ``layout`` has it."""
-    kept: tuple[object, ...]
-    """Keep what was decompressed, and the topics' bytes, alive."""
+    """int64, one row for each section."""
+    slices: array[int]
+    """One row for each slice: its topic and partition."""
+    owners: tuple[object, ...]
+    """The decompressed bytes and the topics' names, which must live as long as the table."""
 
     @property
     def sections(self) -> tuple[int, int]:
-        """Where the rows lie, and how many they are."""
+        """The address of the rows, and their number."""
         return address_of(self.rows), len(self.rows)
 
     @property
-    def slices(self) -> int:
-        """Where the names lie."""
-        return self.names.buffer_info()[0]
+    def slices_address(self) -> int:
+        """The address of the table of slices."""
+        return self.slices.buffer_info()[0]
 
 
-def _table(rows: Array, tps: Sequence[TopicPartition], kept: Sequence[Section]) -> Table:
-    topics, names = {tp.topic: pa.py_buffer(tp.topic.encode()) for tp in tps}, array("q")
+def _table(rows: Array, tps: Sequence[TopicPartition], sections: Sequence[Section]) -> SectionTable:
+    topics = {tp.topic: pa.py_buffer(tp.topic.encode()) for tp in tps}
+    slices = array("q")
     for topic, partition in tps:
-        names.extend((topics[topic].address, topics[topic].size, partition))
-    return Table(rows, names, (kept, topics))
+        slices.extend((topics[topic].address, topics[topic].size, partition))
+    return SectionTable(rows, slices, (sections, topics))
 
 
-def of_sections(found: Sequence[Section]) -> Table:
-    """A row for each section; its number is its SLICE too."""
-    rows = _rows(found, range(len(found)))
-    return _table(rows, [section.tp for section in found], found)
+def table_of_sections(sections: Sequence[Section]) -> SectionTable:
+    """Returns a table with a row for each section. Each section is a slice of its own."""
+    rows = _rows(sections, range(len(sections)))
+    return _table(rows, [section.tp for section in sections], sections)
 
 
-def _rows(found: Sequence[Section], slices: Sequence[int]) -> Array:
+def _rows(sections: Sequence[Section], slice_numbers: Sequence[int]) -> Array:
     numbers = array("q")
-    for part, (_, start, end, header, late, kind, data, address) in zip(slices, found, strict=True):
-        numbers.extend((address, len(data), header.record_count, header.base_offset))
-        numbers.extend((header.last_offset_delta, header.base_timestamp, header.max_timestamp))
-        numbers.extend((late, start, end, layout.CHECKED, part, kind, header.leader_epoch, 0))
-    return np.frombuffer(numbers, np.int64).reshape(-1, layout.WIDTH)
+    for slice_number, section in zip(slice_numbers, sections, strict=True):
+        header = section.header
+        numbers.extend((section.address, len(section.data), header.record_count))
+        numbers.extend((header.base_offset, header.last_offset_delta))
+        numbers.extend((header.base_timestamp, header.max_timestamp))
+        numbers.extend((section.is_log_append, section.start, section.end, layout.CHECKED))
+        numbers.extend((slice_number, section.timestamp_type, header.leader_epoch, 0))
+    return np.frombuffer(numbers, np.int64).reshape(-1, layout.SECTION_WIDTH)
 
 
-def of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> Table:
-    """A row for each batch that may hold wanted rows, in order. Raises CorruptBatch.
+def table_of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> SectionTable:
+    """Returns a table with a row for each batch that may hold rows in range, in order.
 
-    The CRCs of plain batches are left to ``fill_rows``.
+    ``fill_rows`` checks the CRCs of plain batches later. Raises CorruptBatch.
     """
-    size = sum(len(part.data) for part in slices)
-    opener, listing = Opener(size, check_crcs), _Listing(size, check_crcs)
-    kept: list[Section] = []
-    for number, part in enumerate(slices):
-        if not listing.walk(part, number):
-            found = list(opener.sections(part))
-            listing.extend(_rows(found, [number] * len(found)))
-            kept += found
-    return _table(listing.rows, [part.tp for part in slices], kept)
+    size = sum(len(slice_.data) for slice_ in slices)
+    reader, table = SectionReader(size, check_crcs), _GrowingTable(size, check_crcs)
+    sections: list[Section] = []
+    for number, slice_ in enumerate(slices):
+        if not table.add_slice(slice_, number):
+            more = list(reader.sections(slice_))
+            table.add_rows(_rows(more, [number] * len(more)))
+            sections += more
+    return _table(table.rows, [slice_.tp for slice_ in slices], sections)
 
 
-class _Listing:
-    """A table that grows."""
+class _GrowingTable:
+    """The rows of a table whose size is not known yet."""
 
     def __init__(self, size: int, check_crcs: bool) -> None:
-        self._check = check_crcs
-        self._taken = 0
-        self._table = _empty(size // 4096 + 64)
-        self._walk = array("q", bytes(8 * layout.WALK))
+        self._check_crcs = check_crcs
+        self._row_count = 0
+        self._table = _empty_table(size // 4096 + 64)
+        self._cursor = array("q", bytes(8 * layout.CURSOR_WIDTH))
 
     @property
     def rows(self) -> Array:
-        return self._table[: self._taken]
+        return self._table[: self._row_count]
 
-    def walk(self, part: Slice, number: int) -> bool:
-        """Add a slice's batches; false, and nothing added, if they need a closer look."""
-        if part.aborted or (self._check and not _CHECKS_CRCS):
+    def add_slice(self, slice_: Slice, number: int) -> bool:
+        """Adds a row for each batch of a slice.
+
+        Returns False, and adds none, if ``records.sections`` must read the slice.
+        """
+        if slice_.aborted or (self._check_crcs and not _CHECKS_CRCS):
             return False
-        if not part.data:
+        if not slice_.data:
             return True
-        walk = self._walk
-        walk[layout.AT], walk[layout.BEFORE], walk[layout.TAKEN] = 0, -1, self._taken
-        data = pa.py_buffer(part.data)
-        given = data.address, data.size, part.start, part.end, number, self._check
-        where = walk.buffer_info()[0]
+        cursor = self._cursor
+        cursor[layout.NEXT_AT], cursor[layout.LAST_OFFSET] = 0, -1
+        cursor[layout.ROWS_LISTED] = self._row_count
+        data = pa.py_buffer(slice_.data)
+        range_ = data.address, data.size, slice_.start, slice_.end, number, self._check_crcs
+        cursor_address = cursor.buffer_info()[0]
         while True:
-            room = address_of(self._table), len(self._table)
-            ended = LOOPS.list_batches(*given, where, *room)
-            if ended != layout.FULL:
+            table = address_of(self._table), len(self._table)
+            result = LOOPS.list_batches(*range_, cursor_address, *table)
+            if result != layout.TABLE_FULL:
                 break
-            self._grow(walk[layout.TAKEN], 2 * len(self._table))
-        if ended == layout.DONE:
-            self._taken = walk[layout.TAKEN]
-        return ended == layout.DONE
+            self._grow(cursor[layout.ROWS_LISTED], 2 * len(self._table))
+        if result == layout.LISTED_ALL:
+            self._row_count = cursor[layout.ROWS_LISTED]
+        return result == layout.LISTED_ALL
 
-    def extend(self, rows: Array) -> None:
-        """Add ready rows."""
-        needed = self._taken + len(rows)
-        if needed > len(self._table):
-            self._grow(self._taken, 2 * needed)
-        self._table[self._taken : needed] = rows
-        self._taken = needed
+    def add_rows(self, rows: Array) -> None:
+        """Adds the rows of sections."""
+        row_count = self._row_count + len(rows)
+        if row_count > len(self._table):
+            self._grow(self._row_count, 2 * row_count)
+        self._table[self._row_count : row_count] = rows
+        self._row_count = row_count
 
-    def _grow(self, taken: int, rows: int) -> None:
-        larger = _empty(rows)
-        larger[:taken] = self._table[:taken]
+    def _grow(self, row_count: int, capacity: int) -> None:
+        larger = _empty_table(capacity)
+        larger[:row_count] = self._table[:row_count]
         self._table = larger
 
 
-def _empty(rows: int) -> Array:
-    return room(rows * layout.WIDTH, np.int64).reshape(-1, layout.WIDTH)
+def _empty_table(capacity: int) -> Array:
+    width = layout.SECTION_WIDTH
+    return empty_array(capacity * width, np.int64).reshape(-1, width)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kfetch.model import Broker
-from kfetch.session.transitions import Event
+from kfetch.session.transitions import SessionEvent
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SessionMoved:
     """A reply, or its absence, did this to the fetch session."""
 
     broker: Broker
-    event: Event
+    event: SessionEvent
     session_id: int
     """Id for the next request, or the one that is over; 0 if there was none."""
     partitions: int

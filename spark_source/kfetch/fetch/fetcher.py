@@ -20,7 +20,7 @@ from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.session.session import FetchSession
-from kfetch.session.transitions import Event
+from kfetch.session.transitions import SessionEvent
 from kfetch.session.values import FetchPlan, Outcome
 from kfetch.wire import fetch
 from kfetch.wire.connection import Allocate, Connection, ReplyBuffer
@@ -256,7 +256,10 @@ class Fetcher:
 
     def _tell_move(self, plan: FetchPlan, outcome: Outcome) -> None:
         """A request that was answered as usual is no news of the session."""
-        if self._session is None or outcome.event in (Event.CONTINUED, Event.SESSIONLESS):
+        if self._session is None or outcome.event in (
+            SessionEvent.CONTINUED,
+            SessionEvent.SESSIONLESS,
+        ):
             return
         fact = events.SessionMoved(
             broker=self.broker,

@@ -1,26 +1,20 @@
-"""What an error of one partition asks for: another leader, another position, or the truth.
+"""Answers an error of one partition: another leader, another position, or a data loss.
 
-Loss is never silent. A position that the log no longer has becomes one of the errors below
-DataLoss, or with ``failOnDataLoss=false`` a warning and the next offset that can be read, with
-nothing twice.
+Loss is never silent. ``losses`` says whether the log still has a position. A lost position is an
+error below DataLoss. With ``failOnDataLoss=false`` it is a warning, and reading continues at the
+next offset that exists, without reading a record twice.
 """
 
 from __future__ import annotations
 
 import logging
 
-from kfetch import codes
-from kfetch.errors import (
-    BrokerError,
-    DataLoss,
-    LogTruncated,
-    OffsetBeyondLog,
-    PartitionGone,
-    RecordsExpired,
-    TopicRecreated,
-)
+from kfetch import codes, losses
+from kfetch.errors import BrokerError
 from kfetch.fetch.progress import RangeProgress
-from kfetch.model import NO_EPOCH, NO_TOPIC_ID, ClusterView
+from kfetch.losses import LogAnswer, ReadPosition, find_loss
+from kfetch.model import NO_EPOCH, ClusterView
+from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.wire.cluster import Cluster
@@ -28,10 +22,6 @@ from kfetch.wire.cluster import Cluster
 log = logging.getLogger(__name__)
 
 _MISSING_MAX = 3  # looks at the metadata that find no such partition, before it is gone
-
-_ADVICE = (
-    "set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint"
-)
 
 
 def relocate(progress: RangeProgress, view: ClusterView, *, fail: bool) -> bool:
@@ -41,14 +31,14 @@ def relocate(progress: RangeProgress, view: ClusterView, *, fail: bool) -> bool:
     """
     topic = view.topics.get(progress.tp.topic)
     if topic is None or progress.tp.partition not in topic.leaders:
-        # A broker that was just started may not have heard of it yet: ask again, with a pause.
+        # A broker that has just started may not know the partition yet: ask again after a pause.
         progress.missing += 1
-        return progress.missing >= _MISSING_MAX and _over(progress, _gone(progress), fail=fail)
+        if progress.missing < _MISSING_MAX:
+            return False
+        return _end_if_lost(progress, LogAnswer(exists=False), fail=fail)
     progress.missing = 0
-    if NO_TOPIC_ID not in (topic.topic_id, progress.range.topic_id) and (
-        topic.topic_id != progress.range.topic_id
-    ):
-        return _over(progress, _recreated(progress, str(topic.topic_id)), fail=fail)
+    if _end_if_lost(progress, LogAnswer(topic_id=topic.topic_id), fail=fail):
+        return True
     leader = topic.leaders[progress.tp.partition]
     if leader is None:
         return False
@@ -63,15 +53,12 @@ def reposition(progress: RangeProgress, cluster: Cluster, deadline: float, *, fa
     Raises RecordsExpired, OffsetBeyondLog.
     """
     earliest = cluster.offsets({progress.tp: EARLIEST}, deadline)[progress.tp].offset
-    if progress.offset < earliest:
-        report(_expired(progress, earliest), fail=fail)
+    if _is_lost(progress, LogAnswer(log_start=earliest), fail=fail):
         progress.offset = min(earliest, progress.end)
         progress.last_fetched_epoch = NO_EPOCH  # of a record that is not before the position now
         return True
     latest = cluster.offsets({progress.tp: LATEST}, deadline)[progress.tp].offset
-    if progress.offset > latest:
-        report(_beyond(progress, latest), fail=fail)
-        progress.end = progress.offset
+    if _end_if_lost(progress, LogAnswer(log_end=latest), fail=fail):
         return True
     return _epoch_unknown(progress, cluster, deadline, earliest, fail=fail)
 
@@ -92,7 +79,8 @@ def _epoch_unknown(
     if end is None or end.end_offset >= progress.offset:
         return False
     progress.last_fetched_epoch = epoch
-    diverged(progress, end.leader_epoch, max(end.end_offset, earliest), fail=fail)
+    history_end = losses.diverging_position(end.leader_epoch, end.end_offset, earliest)
+    diverged(progress, history_end.leader_epoch, history_end.offset, fail=fail)
     return True
 
 
@@ -113,7 +101,10 @@ def refused(progress: RangeProgress, code: int) -> BrokerError:
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
-        **_where(progress),
+        topic=progress.tp.topic,
+        partition=progress.tp.partition,
+        offset=progress.offset,
+        leader_epoch=progress.leader_epoch,
     )
 
 
@@ -128,74 +119,36 @@ def diverged(progress: RangeProgress, epoch: int, end_offset: int, *, fail: bool
         # The same answer to its own epoch would go on for ever: then ask without one.
         progress.last_fetched_epoch = epoch if progress.last_fetched_epoch != epoch else NO_EPOCH
         return
-    report(_truncated(progress, epoch, end_offset), fail=fail)
-    # The driver finds the cut too, and goes on from it: what is read here would come twice.
-    progress.end = progress.offset
+    # The driver finds the truncation too and continues from it, so the range ends here. Otherwise
+    # its records would come twice.
+    _end_if_lost(progress, LogAnswer(diverging=Position(end_offset, epoch)), fail=fail)
 
 
-def report(loss: DataLoss, *, fail: bool) -> None:
-    """Raise a loss, or log it and let the caller go on."""
+def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
+    """Return whether the log no longer has the position; such a range ends at its position."""
+    lost = _is_lost(progress, answer, fail=fail)
+    if lost:
+        progress.end = progress.offset
+    return lost
+
+
+def _is_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
+    """Return whether the log no longer has the position; raise the loss, or log it."""
+    loss = find_loss(_position(progress, answer), answer)
+    if loss is None:
+        return False
     if fail:
         raise loss
-    what, _, _ = loss.message.partition(_ADVICE)
-    log.warning("%s (failOnDataLoss=false: going on)", what.rstrip(" :;"))
-
-
-def _over(progress: RangeProgress, loss: DataLoss, *, fail: bool) -> bool:
-    report(loss, fail=fail)
-    progress.end = progress.offset
+    log.warning("%s", losses.warning(loss))
     return True
 
 
-def _gone(progress: RangeProgress) -> PartitionGone:
-    return PartitionGone(
-        f"{progress.tp} no longer exists, but offsets {progress.offset} to {progress.end} of it "
-        f"were to be read: {_ADVICE}",
-        **_where(progress),
+def _position(progress: RangeProgress, answer: LogAnswer) -> ReadPosition:
+    """Return the range's position; beside a divergence, under the epoch of its last record."""
+    return ReadPosition(
+        progress.tp,
+        progress.offset,
+        progress.leader_epoch if answer.diverging is None else progress.last_fetched_epoch,
+        topic_id=progress.range.topic_id,
+        end=progress.end,
     )
-
-
-def _recreated(progress: RangeProgress, now: str) -> TopicRecreated:
-    return TopicRecreated(
-        f"topic {progress.tp.topic} was deleted and created again: its id was "
-        f"{progress.range.topic_id} and is {now}, so offsets {progress.offset} to {progress.end} "
-        f"of {progress.tp} are other records now: {_ADVICE}",
-        **_where(progress),
-    )
-
-
-def _expired(progress: RangeProgress, earliest: int) -> RecordsExpired:
-    return RecordsExpired(
-        f"{progress.tp}: offsets {progress.offset} to {min(earliest, progress.end)} have expired, "
-        f"the log starts at {earliest}: {_ADVICE}, or keep records longer (retention)",
-        log_start_offset=earliest,
-        **_where(progress),
-    )
-
-
-def _beyond(progress: RangeProgress, latest: int) -> OffsetBeyondLog:
-    return OffsetBeyondLog(
-        f"{progress.tp}: offset {progress.offset} is to be read, but the log ends at {latest}: it "
-        f"was truncated, or the topic was created again: {_ADVICE}",
-        high_watermark=latest,
-        **_where(progress),
-    )
-
-
-def _truncated(progress: RangeProgress, epoch: int, end_offset: int) -> LogTruncated:
-    return LogTruncated(
-        f"{progress.tp} was truncated at offset {end_offset} (leader epoch {epoch}), below offset "
-        f"{progress.offset} that has been read (epoch {progress.last_fetched_epoch}): {_ADVICE}",
-        end_offset=end_offset,
-        diverging_epoch=epoch,
-        **_where(progress),
-    )
-
-
-def _where(progress: RangeProgress) -> dict[str, object]:
-    return {
-        "topic": progress.tp.topic,
-        "partition": progress.tp.partition,
-        "offset": progress.offset,
-        "leader_epoch": progress.leader_epoch,
-    }

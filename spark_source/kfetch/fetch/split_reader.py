@@ -28,8 +28,8 @@ from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.records import Columns, Slice
-from kfetch.wire.backoff import Backoff
 from kfetch.wire.cluster import Cluster
+from kfetch.wire.retry import RetryPauses
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class SplitReader:
         self._unplaced: dict[int, RangeProgress] = {}
         self._retry_at = float("inf")
         self._first_cause: KfetchError | None = None
-        self._backoff = Backoff(options.network)
+        self._backoff = RetryPauses(options.network)
         self._deadline = 0.0
         self._held_s = 0.0
 
@@ -243,7 +243,7 @@ class SplitReader:
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             self._held_s = 0.0
-            self._backoff = Backoff(self._options.network)
+            self._backoff = RetryPauses(self._options.network)
             self._first_cause = None
 
     def _mend(self, arrival: Arrival) -> None:
@@ -276,7 +276,7 @@ class SplitReader:
         log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
         self._first_cause = self._first_cause or cause
         if not self._unplaced:
-            self._retry_at = time.monotonic() + self._backoff.pause_s()
+            self._retry_at = time.monotonic() + self._backoff.next_pause_s()
         self._unplaced[progress.index] = progress
 
     def _find_leaders(self) -> None:
@@ -289,7 +289,7 @@ class SplitReader:
             if recovery.relocate(progress, view, fail=self._fail):
                 del self._unplaced[index]
                 self._resume(progress)
-        self._retry_at = time.monotonic() + self._backoff.pause_s()
+        self._retry_at = time.monotonic() + self._backoff.next_pause_s()
         if not self._unplaced:
             self._retry_at = float("inf")
 

@@ -26,7 +26,7 @@ from kfetch.fetch.events import (
     Skipped,
     Starved,
 )
-from kfetch.session.transitions import Event
+from kfetch.session.transitions import SessionEvent
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class SessionStatus:
 
     broker: str
     state: str
-    """Of ``kfetch.session.transitions.State``."""
+    """Of ``kfetch.session.transitions.SessionState``."""
     session_id: int
     epoch: int
     """Both for the next request."""
@@ -82,10 +82,10 @@ class SessionStatus:
 
 
 _MOVES = {
-    Event.OPENED: "sessions_opened",
-    Event.LOST: "sessions_lost",
-    Event.REFUSED: "sessions_refused",
-    Event.CLOSED: "sessions_closed",
+    SessionEvent.OPENED: "sessions_opened",
+    SessionEvent.LOST: "sessions_lost",
+    SessionEvent.REFUSED: "sessions_refused",
+    SessionEvent.CLOSED: "sessions_closed",
 }
 
 

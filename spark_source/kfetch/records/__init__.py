@@ -1,14 +1,15 @@
 """Record batches, as Kafka writes them, in pure Python: no file, clock, socket or machine code.
 
-``batch`` reads headers, ``sections`` checks and decompresses, ``reference`` is the slow and obvious
-decoder. ``kfetch.compiled`` has the fast one, and ``kfetch.decoding`` chooses.
+``format`` has the numbers of the formats. ``batch`` reads headers, ``sections`` checks and
+decompresses, and ``reference`` is the slow and obvious decoder. ``kfetch.compiled`` has the fast
+decoder, and ``kfetch.decoding`` chooses between them.
 Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 """
 
 from __future__ import annotations
 
 from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
-from kfetch.records.batch import Extent, Slice, extent, tail
+from kfetch.records.batch import Extent, Slice, batches_from, extent
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
     "Extent",
     "OnCorrupt",
     "Slice",
+    "batches_from",
     "extent",
     "schema_of",
-    "tail",
 ]

@@ -1,8 +1,7 @@
-"""The headers of record batches and messages: their layout, the walk over a reply, the checks.
+"""The headers of record batches and messages: reading, walking and checking them.
 
-Everything that ``extent`` and ``sections`` need before anybody looks at a record. Formats v0 and v1
-have no batches: a message is a batch of one, a compressed one a batch whose offset is its last
-record's. It refuses to open anything.
+Nothing here reads or decompresses a record. Formats v0 and v1 have no batches: here a plain message
+is a batch of one record. A compressed message is a batch whose offset is that of its last record.
 Layout: kafka.apache.org/documentation/#recordbatch.
 """
 
@@ -16,61 +15,66 @@ from typing import NamedTuple
 
 from kfetch.model import NO_EPOCH, TopicPartition
 from kfetch.records.faults import Fault
-from kfetch.records.legacy import LENGTH_MIN
+from kfetch.records.format import (
+    CODEC,
+    CRC_FROM,
+    HEADER_BYTES,
+    LEGACY_CRC_FROM,
+    LEGACY_LENGTH_MIN,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    OFFSET_MAX,
+    PREFIX_BYTES,
+)
 
-__all__ = ["Batch", "Extent", "Header", "Slice", "extent", "follows", "sound", "walk"]
+__all__ = [
+    "Batch",
+    "Extent",
+    "Header",
+    "Slice",
+    "batches_from",
+    "crc_matches",
+    "extent",
+    "iter_batches",
+    "next_offset_is_certain",
+]
 
-PREFIX_BYTES = 12  # base offset and length; the length counts what follows them
-HEADER_BYTES = 61
 _HEADER = Struct(">qiibIhiqqqhii")
-_LEGACY = Struct(">qiIbbq")  # offset, length, CRC, magic, attributes, timestamp (v1 only)
-_MAGIC_AT = 16
-_CRC_FROM = 21  # v2's CRC covers attributes to the end; brokers write what lies before
-_LEGACY_CRC_FROM = 16
-_LENGTH_MIN = LENGTH_MIN[0]  # below it no message format is possible
-_LENGTH_MIN_V2 = _HEADER.size - PREFIX_BYTES
-_MAGIC_V2 = 2
-
-# DefaultRecordBatch's attribute bits; the delete horizon (bit 6) changes no record's time.
-CODEC = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-
-_OFFSET_MAX = 2**63 - 2  # its successor must fit too
+_LEGACY_HEADER = Struct(">qiIbbq")  # offset, length, CRC, magic, attributes, timestamp (v1 only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One partition's records of one fetch reply."""
+    """One partition's records of one fetch reply, and the offsets to read of them."""
 
     tp: TopicPartition
     start: int
-    """First offset wanted; the reply's first batch may begin before it."""
+    """First offset to read; the reply's first batch may begin before it."""
     end: int
-    """Exclusive; rows at or past it are dropped."""
+    """Exclusive; the decoder drops rows at or past it."""
     data: memoryview
-    """Bytes of ``records`` in the reply: whole batches, maybe a partial one at the end."""
+    """Bytes of ``records`` in the reply: complete batches, maybe a partial one at the end."""
     aborted: tuple[tuple[int, int], ...] = ()
-    """(producer id, first offset) of the transactions to leave out, as the reply lists them."""
+    """(producer id, first offset) of aborted transactions, as the reply lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What a walk over the headers learns, before anything is decoded."""
+    """How far the complete batches of a reply reach, from their headers alone."""
 
     next_offset: int
-    """One past the last offset of the last complete batch, or the given start."""
+    """One past the last offset of the last complete batch, or the start without a batch."""
     leader_epoch: int
     """Partition leader epoch of the last complete batch, or -1."""
     size: int
     """Bytes of the complete batches."""
     batches: int
-    """Number of complete batches; 0 with bytes means that the broker broke its word."""
+    """Number of complete batches. 0 with bytes means that the broker sent no complete batch."""
 
 
 class Header(NamedTuple):
-    """What stands before the records. Of v0 and v1 only the first five fields and the time."""
+    """The fields before the records. v0 and v1 have only the first six and the times."""
 
     base_offset: int
     length: int
@@ -88,12 +92,12 @@ class Header(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also of one that compaction has removed."""
+        """Offset of the last record, even if compaction has removed the record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def codec(self) -> int:
-        """Which compression, 0 for none."""
+        """The number of the compression codec, 0 for none."""
         return self.attributes & CODEC
 
 
@@ -106,107 +110,116 @@ class Batch(NamedTuple):
     """Position behind its last byte, as its length says."""
     header: Header
     fault: Fault | None
-    """What is wrong with the header; then ``after`` leads nowhere."""
+    """The fault of the header, if it has one; then ``after`` is meaningless."""
 
 
-def walk(data: memoryview) -> Iterator[Batch]:
-    """Each complete batch.
+def iter_batches(data: memoryview) -> Iterator[Batch]:
+    """Yields each complete batch.
 
-    Ends before a partial batch, which is how a reply normally ends, and after a faulty header,
-    whose length leads nowhere.
+    It ends before a partial batch, which is the normal end of a reply. It also ends after a batch
+    with a faulty header, whose length is meaningless.
     """
-    at, size, before = 0, len(data), -1
+    at, size, last_offset = 0, len(data), -1
     while at + PREFIX_BYTES <= size:
         header = _header(data, at)
         after = at + PREFIX_BYTES + header.length
         if after > size:
             return
         fault = _header_fault(header)
-        if fault is None and header.base_offset <= before:
+        if fault is None and header.base_offset <= last_offset:
             fault = Fault.ORDER
         yield Batch(at, after, header, fault)
         if fault is not None:
             return
-        at, before = after, header.base_offset + header.last_offset_delta
+        at, last_offset = after, header.base_offset + header.last_offset_delta
 
 
 def _header(data: memoryview, at: int) -> Header:
-    """The header at a position; what lies past the end of the data reads as zeros."""
+    """Returns the header at a position. Bytes past the end of the data count as zeros."""
     if at + HEADER_BYTES > len(data):
         data, at = memoryview(bytes(data[at:]).ljust(HEADER_BYTES, b"\0")), 0
-    if data[at + _MAGIC_AT] > 1:
+    if data[at + MAGIC_AT] > 1:
         return Header._make(_HEADER.unpack_from(data, at))
-    offset, length, crc, magic, attributes, time = _LEGACY.unpack_from(data, at)
-    time = time if magic else -1
-    rest = (NO_EPOCH, magic, crc, attributes & 0xFF, 0, time, time, -1, -1, -1, 1)
-    return Header(offset, length, *rest)
+    offset, length, crc, magic, attributes, time = _LEGACY_HEADER.unpack_from(data, at)
+    time = time if magic else NO_TIMESTAMP
+    other_fields = (NO_EPOCH, magic, crc, attributes & 0xFF, 0, time, time, -1, -1, -1, 1)
+    return Header(offset, length, *other_fields)
 
 
 def _header_fault(header: Header) -> Fault | None:
     magic = header.magic
-    if header.length < _LENGTH_MIN:
+    if header.length < LEGACY_LENGTH_MIN[0]:  # below it no format is possible
         return Fault.BATCH_LENGTH
-    if not 0 <= magic <= _MAGIC_V2:
+    if not 0 <= magic <= MAGIC_V2:
         return Fault.MAGIC
-    if header.length < (_LENGTH_MIN_V2 if magic == _MAGIC_V2 else LENGTH_MIN[magic]):
+    length_min = HEADER_BYTES - PREFIX_BYTES if magic == MAGIC_V2 else LEGACY_LENGTH_MIN[magic]
+    if header.length < length_min:
         return Fault.BATCH_LENGTH
     if header.base_offset < 0 or header.last_offset_delta < 0:
         return Fault.OFFSETS
-    if header.base_offset > _OFFSET_MAX - header.last_offset_delta:
+    if header.base_offset > OFFSET_MAX - header.last_offset_delta:
         return Fault.OFFSETS
     return Fault.COUNT if header.record_count < 0 else None
 
 
-def sound(data: memoryview, batch: Batch) -> bool:
-    """Whether the CRC matches: CRC-32C in v2, CRC-32 before."""
-    if batch.header.magic == _MAGIC_V2:
-        # Seldom needed where the kernel checks, and 15 ms of an agent's start.
+def crc_matches(data: memoryview, batch: Batch) -> bool:
+    """Returns whether the CRC matches the bytes: CRC-32C in v2, CRC-32 in v0 and v1."""
+    if batch.header.magic == MAGIC_V2:
+        # Imported here: it takes 15 ms of an agent's start, and the kernel has its own CRC.
         import crc32c
 
-        crc = crc32c.crc32c(data[batch.at + _CRC_FROM : batch.after])
+        crc = crc32c.crc32c(data[batch.at + CRC_FROM : batch.after])
     else:
-        crc = zlib.crc32(data[batch.at + _LEGACY_CRC_FROM : batch.after])
+        crc = zlib.crc32(data[batch.at + LEGACY_CRC_FROM : batch.after])
     return bool(crc == batch.header.crc)
 
 
-def follows(data: memoryview, batch: Batch, end: int) -> bool:
-    """Whether a damaged batch can be passed: it is known for sure where the next offset lies.
+def next_offset_is_certain(data: memoryview, batch: Batch, end: int) -> bool:
+    """Returns whether the next offset after a damaged batch is certain, so that it can be skipped.
 
-    The next batch in the reply knows it. Without one the damaged header must do, if its count fits
-    its offsets and does not lead out of the range.
+    The next batch in the reply proves it. Without one the damaged header must do: its record count
+    must fit its offsets, and its last offset must be below ``end``.
     """
-    following = next(walk(data[batch.after :]), None)
-    if following is not None:
-        header = following.header
-        return following.fault is None and batch.header.last_offset < header.base_offset
+    next_batch = next(iter_batches(data[batch.after :]), None)
+    if next_batch is not None:
+        header = next_batch.header
+        return next_batch.fault is None and batch.header.last_offset < header.base_offset
     header = batch.header
     return header.record_count == header.last_offset_delta + 1 and header.last_offset < end
 
 
 def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
-    """How far ``data`` reaches. A faulty batch ends it: ``decode`` is the one to complain.
+    """Returns how far ``data`` reaches. A faulty header ends it without an error.
 
-    With ``end``, the range's, damaged batches are to be passed: then a last one whose header can't
-    be relied upon is left to the next fetch, where more may follow it. The first is never left.
+    ``start``: the next offset if there is no complete batch.
+    ``end``: the range's end, if the decoder is to skip damaged batches. Then a damaged last batch
+    whose next offset is not certain waits for the next fetch, where another batch may follow it.
+    The first batch never waits.
     """
-    found = [batch for batch in walk(data) if batch.fault is None]
-    if end is not None and len(found) > 1:
-        last = found[-1]
-        if not sound(data, last) and not follows(data, last, end):
-            found.pop()
-    if not found:
+    batches = _good_batches(data)
+    if end is not None and len(batches) > 1:
+        last = batches[-1]
+        if not crc_matches(data, last) and not next_offset_is_certain(data, last, end):
+            batches.pop()
+    if not batches:
         return Extent(next_offset=start, leader_epoch=NO_EPOCH, size=0, batches=0)
-    last = found[-1]
+    last = batches[-1]
     return Extent(
         next_offset=last.header.last_offset + 1,
         leader_epoch=last.header.leader_epoch,
         size=last.after,
-        batches=len(found),
+        batches=len(batches),
     )
 
 
-def tail(data: memoryview, offset: int) -> memoryview:
-    """The complete batches from the one that reaches ``offset`` on; empty if none does."""
-    found = [batch for batch in walk(data) if batch.fault is None]
-    wanted = [batch for batch in found if batch.header.last_offset >= offset]
-    return data[wanted[0].at : found[-1].after] if wanted else data[:0]
+def batches_from(data: memoryview, offset: int) -> memoryview:
+    """Returns the complete batches that end at or after ``offset``; empty without any."""
+    batches = _good_batches(data)
+    for batch in batches:
+        if batch.header.last_offset >= offset:
+            return data[batch.at : batches[-1].after]
+    return data[:0]
+
+
+def _good_batches(data: memoryview) -> list[Batch]:
+    return [batch for batch in iter_batches(data) if batch.fault is None]

@@ -1,7 +1,7 @@
-"""A position in a batch's records, every step checked: what the decoders' reference reads with.
+"""A position in the records of a batch, with every step checked, for the reference decoder.
 
-Varints are zigzag, seven bits a byte (kafka.apache.org/documentation/#recordbatch). It refuses to
-pass ``end`` and to know what a field means.
+Varints are zigzag, seven bits a byte (kafka.apache.org/documentation/#recordbatch). The cursor
+never passes ``end``, and the meaning of the fields is the caller's.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Cursor:
         self.tp = tp
         self.base_offset = base_offset
         self.record = 0
-        """Number of the record that is being read, for errors."""
+        """Number of the current record, for errors."""
         self.at = 0
         self.end = len(data)
 
     def fail(self, fault: Fault, detail: str = "") -> Exception:
-        """The error for a fault at the current record."""
+        """Returns the error for a fault at the current record."""
         return failure(fault, self.tp, self.base_offset, self.record, detail)
 
     def byte(self) -> int:
-        """One byte."""
+        """Reads one byte."""
         if self.at >= self.end:
             raise self.fail(Fault.ENDS_EARLY)
         self.at += 1
         return self.data[self.at - 1]
 
     def varint(self, bits: int = 32) -> int:
-        """Zigzag, seven bits per byte, low ones first; ``bits`` is the width of its type."""
+        """Reads a zigzag varint, seven bits a byte, low ones first. ``bits``: its type's width."""
         raw = shift = 0
         while True:
             byte = self.byte()
@@ -51,7 +51,7 @@ class Cursor:
         return (raw >> 1) ^ -(raw & 1)
 
     def blob(self, fault: Fault) -> bytes | None:
-        """Bytes behind their length; None for -1."""
+        """Reads a length and that many bytes; None for length -1."""
         length = self.varint()
         if length < -1 or length > self.end - self.at:
             raise self.fail(fault)
@@ -61,7 +61,7 @@ class Cursor:
         return bytes(self.data[self.at - length : self.at])
 
     def enter_record(self) -> None:
-        """Read the record's length and narrow the cursor to it."""
+        """Reads the record's length and limits the cursor to the record."""
         if self.at == self.end:
             raise self.fail(Fault.MISSING)
         length = self.varint()
@@ -70,7 +70,7 @@ class Cursor:
         self.end = self.at + length
 
     def leave_record(self) -> None:
-        """Widen the cursor to the whole section; the record must have been read to its end."""
+        """Ends the limit of ``enter_record``. The caller must have read the whole record."""
         if self.at != self.end:
             raise self.fail(Fault.RECORD_SIZE)
         self.end = len(self.data)

@@ -1,7 +1,7 @@
-"""What can be wrong with a record batch, as one table: both decoders speak in its numbers.
+"""The faults of record batches as one table. Both decoders use its numbers.
 
-The kernel returns a number, the reference raises at once; the sentence is the same. This file
-refuses to judge: it only words what ``batch``, ``reference`` and ``kernel`` found.
+The kernel returns a number, the reference raises at once; the sentence is the same. ``batch``,
+``reference`` and ``kernel`` detect the faults. This module only has the words.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from enum import IntEnum
 from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.model import TopicPartition
 
-__all__ = ["Fault", "Unsure", "failure", "malformed_timestamp"]
+__all__ = ["Fault", "UnexplainedFault", "failure", "malformed_timestamp"]
 
 
 class Fault(IntEnum):
-    """Numbers 1 to 13 are the kernel's too: ``loops`` repeats them, and a test compares.
+    """``compiled.layout`` repeats the numbers 1 to 13 and that of CRC, and a test compares them.
 
-    All are damage but TIMESTAMP, which is sound data that Spark can't hold.
+    Every fault is damage except TIMESTAMP: Spark's type can't hold that time.
     """
 
     MISSING = 1
@@ -45,8 +45,8 @@ class Fault(IntEnum):
     WRAPPER = 30
 
 
-class Unsure(Exception):
-    """Something is wrong with a reply: the decoder that words faults is to look at it."""
+class UnexplainedFault(Exception):
+    """The kernel found a fault in slices. ``sections`` and ``decode`` must find and name it."""
 
 
 _SENTENCES = {
@@ -84,11 +84,11 @@ def failure(
     record: int | None = None,
     detail: str = "",
 ) -> CorruptBatch:
-    """The error for ``fault``; ``record`` counts from 0 within the batch."""
+    """Returns the error for ``fault``. ``record`` counts from 0 within the batch."""
     where = f"topic {tp.topic}, partition {tp.partition}, record batch at offset {base_offset}"
-    which = "" if record is None else f", record {record}"
+    record_part = "" if record is None else f", record {record}"
     return CorruptBatch(
-        f"{where}{which}: {_SENTENCES[fault]}{detail}",
+        f"{where}{record_part}: {_SENTENCES[fault]}{detail}",
         topic=tp.topic,
         partition=tp.partition,
         base_offset=base_offset,
@@ -98,7 +98,7 @@ def failure(
 
 
 def malformed_timestamp(tp: TopicPartition, offset: int, timestamp: int) -> MalformedTimestamp:
-    """Spark's own error for a time that microseconds can't hold, in its words (SPARK-56243)."""
+    """Returns Spark's own error for a time beyond its microseconds, in its words (SPARK-56243)."""
     return MalformedTimestamp(
         f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] Record at topic {tp.topic} partition {tp.partition} "
         f"offset {offset} has timestamp value {timestamp} that overflows when converting to "

@@ -1,9 +1,9 @@
 """Message formats v0 and v1 (before Kafka 0.11), rewritten as records of format v2.
 
-Segments that old brokers wrote reach consumers as they are (KIP-724), so whoever reads a backlog
-meets them. Both decoders know v2 only: here a message set becomes a section of v2 records, once,
-in plain Python. It refuses nested compression and mixed formats within a set, as Java does.
-Layout: LegacyRecord, AbstractLegacyRecordBatch.
+Brokers send segments of these formats as they are (KIP-724), so a reader of a backlog meets them.
+Both decoders read v2 only. This module rewrites a message set as a section of v2 records, once, in
+plain Python. Like Java, it raises CorruptBatch for nested compression and for mixed formats in a
+set. Layout: LegacyRecord, AbstractLegacyRecordBatch.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import NamedTuple
 
 from kfetch.model import TopicPartition
 from kfetch.records.faults import Fault, failure
+from kfetch.records.format import (
+    CODEC,
+    LEGACY_CRC_FROM,
+    LEGACY_LENGTH_MIN,
+    LENGTH_AT,
+    NO_TIMESTAMP,
+    PREFIX_BYTES,
+)
 
-__all__ = ["LENGTH_MIN", "Messages", "compressed", "mend_lz4", "messages"]
+__all__ = ["V2Records", "compressed_value", "repaired_lz4_frame", "to_v2"]
 
-_HEAD = Struct(">qiIbb")  # offset, length, CRC, magic, attributes; v1 has a timestamp behind
-_PREFIX_BYTES = 12
-_CRC_FROM = 16
+_HEADER = Struct(">qiIbb")  # offset, length, CRC, magic, attributes; in v1 a timestamp follows
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
-_CODEC = 0x07
 _DELTA_MAX = 2**31 - 1
 
-LENGTH_MIN = {0: 14, 1: 22}
-"""Bytes that a message's length counts at least, by its magic."""
 
-NO_TIMESTAMP = -1
-
-
-class Messages(NamedTuple):
-    """A message set as v2 records, whose deltas count from ``base_offset`` and time 0."""
+class V2Records(NamedTuple):
+    """A message set as v2 records. Their deltas count from ``base_offset`` and time 0."""
 
     data: memoryview
     base_offset: int
@@ -49,8 +49,8 @@ class _Message(NamedTuple):
     value: memoryview | None
 
 
-class _Set(NamedTuple):
-    """A place in a reply, for errors, and how to read there."""
+class _MessageSet(NamedTuple):
+    """A message set: its partition and offset, for errors, and how to read it."""
 
     tp: TopicPartition
     offset: int
@@ -61,85 +61,100 @@ class _Set(NamedTuple):
         return failure(fault, self.tp, self.offset, number, detail)
 
 
-def messages(
+def to_v2(
     data: memoryview, tp: TopicPartition, magic: int, *, wrapper: int | None, check_crcs: bool
-) -> Messages:
-    """The messages of a set as v2 records. Raises CorruptBatch.
+) -> V2Records:
+    """Returns the messages of a set as v2 records. Raises CorruptBatch.
 
-    ``wrapper`` is the offset of the compressed message that held the set: in v1 its messages count
-    from an offset that only their last one and the wrapper's tell. None for a bare message.
+    ``wrapper``: the offset of the compressed message around the set, None for a plain message. In
+    v1 the offsets inside are relative. The wrapper has the offset of the last one.
     """
-    place = _Set(tp, wrapper if wrapper is not None else _offset_of(data), magic, check_crcs)
-    found = list(_each(data, place))
-    if not found:
-        raise place.fail(Fault.MISSING, 0)
-    if wrapper is not None and any(message.attributes & _CODEC for message in found):
-        raise place.fail(Fault.WRAPPER, 0, ": a compressed message holds a compressed message")
-    shift = _shift(found, place) if wrapper is not None else 0
-    return _rewritten(found, shift, place)
+    offset = wrapper if wrapper is not None else _offset_of(data)
+    message_set = _MessageSet(tp, offset, magic, check_crcs)
+    messages = list(_messages(data, message_set))
+    if not messages:
+        raise message_set.fail(Fault.MISSING, 0)
+    if wrapper is None:
+        return _rewritten(messages, 0, message_set)
+    if any(message.attributes & CODEC for message in messages):
+        detail = ": a compressed message holds a compressed message"
+        raise message_set.fail(Fault.WRAPPER, 0, detail)
+    return _rewritten(messages, _offset_shift(messages, message_set), message_set)
 
 
 def _offset_of(data: memoryview) -> int:
     return int(_TIMESTAMP.unpack_from(data)[0])
 
 
-def _shift(found: list[_Message], place: _Set) -> int:
-    """What turns an inner offset into the log's."""
-    last = found[-1].offset
-    if place.magic == 0 or place.offset == 0:  # absolute; old librdkafka's wrappers have offset 0
+def _offset_shift(messages: list[_Message], message_set: _MessageSet) -> int:
+    """Returns the number to add to an inner offset to get the log's offset."""
+    last = messages[-1].offset
+    # Inner offsets of v0 are absolute. So are those of old librdkafka, whose wrapper has offset 0.
+    if message_set.magic == 0 or message_set.offset == 0:
         return 0
-    if place.offset < last:
-        raise place.fail(Fault.WRAPPER, len(found) - 1, ": its offset is below the last one inside")
-    return place.offset - last
+    if message_set.offset < last:
+        detail = ": its offset is below the last one inside"
+        raise message_set.fail(Fault.WRAPPER, len(messages) - 1, detail)
+    return message_set.offset - last
 
 
-def compressed(data: memoryview, tp: TopicPartition, magic: int) -> memoryview:
-    """The value of a compressed message: a message set, packed. ``data`` is the whole message."""
-    (message,) = _each(data, _Set(tp, _offset_of(data), magic, False))
+def compressed_value(data: memoryview, tp: TopicPartition, magic: int) -> memoryview:
+    """Returns the value of a compressed message: a compressed message set. Raises CorruptBatch.
+
+    ``data``: the whole message.
+    """
+    (message,) = _messages(data, _MessageSet(tp, _offset_of(data), magic, False))
     if message.value is None:
         raise failure(Fault.WRAPPER, tp, message.offset, detail=": a compressed message is null")
     return message.value
 
 
-def _each(data: memoryview, place: _Set) -> Iterator[_Message]:
+def _messages(data: memoryview, message_set: _MessageSet) -> Iterator[_Message]:
     at = number = 0
     while at < len(data):
-        if len(data) - at < _PREFIX_BYTES + LENGTH_MIN[place.magic]:
-            raise place.fail(Fault.ENDS_EARLY, number)
-        end = at + _PREFIX_BYTES + _LENGTH.unpack_from(data, at + 8)[0]
-        if not at + _PREFIX_BYTES + LENGTH_MIN[place.magic] <= end <= len(data):
-            raise place.fail(Fault.RECORD_LENGTH, number)
-        yield _message(data, at, end, number, place)
+        if len(data) - at < PREFIX_BYTES + LEGACY_LENGTH_MIN[message_set.magic]:
+            raise message_set.fail(Fault.ENDS_EARLY, number)
+        end = at + PREFIX_BYTES + _LENGTH.unpack_from(data, at + LENGTH_AT)[0]
+        if not at + PREFIX_BYTES + LEGACY_LENGTH_MIN[message_set.magic] <= end <= len(data):
+            raise message_set.fail(Fault.RECORD_LENGTH, number)
+        yield _message(data, at, end, number, message_set)
         at = end
         number += 1
 
 
-def _message(data: memoryview, at: int, end: int, number: int, place: _Set) -> _Message:
-    offset, _, crc, magic, attributes = _HEAD.unpack_from(data, at)
-    if magic != place.magic:
-        raise place.fail(Fault.MAGIC, number, f" inside a message set of format v{place.magic}")
-    if place.check_crcs and zlib.crc32(data[at + _CRC_FROM : end]) != crc:
-        raise place.fail(Fault.CRC, number)
+def _message(
+    data: memoryview, at: int, end: int, number: int, message_set: _MessageSet
+) -> _Message:
+    offset, _, crc, magic, attributes = _HEADER.unpack_from(data, at)
+    if magic != message_set.magic:
+        raise message_set.fail(
+            Fault.MAGIC, number, f" inside a message set of format v{message_set.magic}"
+        )
+    if message_set.check_crcs and zlib.crc32(data[at + LEGACY_CRC_FROM : end]) != crc:
+        raise message_set.fail(Fault.CRC, number)
     if offset < 0:
-        raise place.fail(Fault.OFFSETS, number)
-    at += _HEAD.size
+        raise message_set.fail(Fault.OFFSETS, number)
+    at += _HEADER.size
     timestamp = NO_TIMESTAMP
     if magic:
         timestamp = _TIMESTAMP.unpack_from(data, at)[0]
         at += _TIMESTAMP.size
-    key, at = _blob(data, at, end)
+    key, at = _sized_bytes(data, at, end)
     if at < 0:
-        raise place.fail(Fault.KEY_LENGTH, number)
-    value, at = _blob(data, at, end)
+        raise message_set.fail(Fault.KEY_LENGTH, number)
+    value, at = _sized_bytes(data, at, end)
     if at < 0:
-        raise place.fail(Fault.VALUE_LENGTH, number)
+        raise message_set.fail(Fault.VALUE_LENGTH, number)
     if at != end:
-        raise place.fail(Fault.RECORD_SIZE, number)
+        raise message_set.fail(Fault.RECORD_SIZE, number)
     return _Message(offset, attributes, timestamp, key, value)
 
 
-def _blob(data: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:
-    """Bytes behind their length, None for -1, and the position after them; -1 if they don't fit."""
+def _sized_bytes(data: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:
+    """Returns bytes behind their length (None for -1) and the position after them.
+
+    The position is -1 if they don't fit.
+    """
     start = at + _LENGTH.size
     if start > end:
         return None, -1
@@ -149,18 +164,18 @@ def _blob(data: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:
     return (None, start) if length < 0 else (data[start : start + length], start + length)
 
 
-def _rewritten(found: list[_Message], shift: int, place: _Set) -> Messages:
-    base, out = found[0].offset + shift, bytearray()
-    before = base - 1
-    for number, message in enumerate(found):
+def _rewritten(messages: list[_Message], shift: int, message_set: _MessageSet) -> V2Records:
+    base, out = messages[0].offset + shift, bytearray()
+    last_offset = base - 1
+    for number, message in enumerate(messages):
         offset = message.offset + shift
-        if not before < offset <= base + _DELTA_MAX:
-            raise place.fail(Fault.OFFSET_DELTA, number)
-        before = offset
+        if not last_offset < offset <= base + _DELTA_MAX:
+            raise message_set.fail(Fault.OFFSET_DELTA, number)
+        last_offset = offset
         body = b"\0" + _varint(message.timestamp) + _varint(offset - base)
-        body += _sized(message.key) + _sized(message.value) + b"\0"
+        body += _blob(message.key) + _blob(message.value) + b"\0"
         out += _varint(len(body)) + body
-    return Messages(memoryview(out), base, before - base, len(found))
+    return V2Records(memoryview(out), base, last_offset - base, len(messages))
 
 
 def _varint(value: int) -> bytes:
@@ -175,15 +190,15 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _sized(data: memoryview | None) -> bytes:
+def _blob(data: memoryview | None) -> bytes:
     return b"\x01" if data is None else _varint(len(data)) + data
 
 
-def mend_lz4(frame: memoryview) -> bytes:
-    """An LZ4 frame of format v0 with its header checksum put right.
+def repaired_lz4_frame(frame: memoryview) -> bytes:
+    """Returns an LZ4 frame of format v0 with the right header checksum.
 
-    Kafka computed it over the frame's magic number too until 0.10 (KIP-57), which LZ4 libraries
-    refuse. Too short a frame comes back as it is: the codec complains.
+    Until 0.10, Kafka computed the checksum over the frame's magic number too (KIP-57), and LZ4
+    libraries refuse such a frame. A frame that is too short stays as it is: the codec refuses it.
     """
     content_size = 8 if len(frame) > 4 and frame[4] & 0x08 else 0
     at = 6 + content_size  # magic number, flags, block descriptor, content size
@@ -198,7 +213,7 @@ _PRIME_1 = 2654435761
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes (github.com/Cyan4973/xxHash, doc/xxhash_spec.md)."""
+    """Returns XXH32 with seed 0 of fewer than 16 bytes (Cyan4973/xxHash, doc/xxhash_spec.md)."""
     total = _PRIME_5 + len(data)
     whole = len(data) // 4 * 4
     for at in range(0, whole, 4):

@@ -1,7 +1,7 @@
-"""Records to Arrow, slow and obvious: the decoder that says what the kernel must do.
+"""Records to Arrow, slow and obvious: the decoder that defines what the kernel must do.
 
-Pure Python, one record after the other, every check spelled out. It refuses to be clever; use it
-to understand the format, to judge the kernel, and where numba cannot run.
+Pure Python, one record after the other, every check spelled out. Use it to understand the format,
+to test the kernel, and where numba cannot run.
 Layout: kafka.apache.org/documentation/#record.
 """
 
@@ -16,11 +16,10 @@ from kfetch.model import NO_EPOCH
 from kfetch.records.arrow import Columns, check_size, schema_of
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
+from kfetch.records.format import MILLISECONDS_MAX
 from kfetch.records.sections import Section
 
 __all__ = ["decode"]
-
-_MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 
 class _Row(NamedTuple):
@@ -39,7 +38,7 @@ class _Row(NamedTuple):
 
 
 def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
-    """All wanted rows of all sections as one RecordBatch, or None if there are none."""
+    """Returns the rows in range of all sections as one RecordBatch, None if there are none."""
     rows = [row for section in sections for row in _rows(section)]
     if not rows:
         return None
@@ -48,16 +47,16 @@ def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch |
         headers=sum(len(row.headers or ()) for row in rows) if columns.headers else 0,
         data_bytes=sum(_data_bytes(row, columns.headers) for row in rows),
     )
-    listed: list[list[Any]] = [[row[i] for row in rows] for i in range(7)]
+    values: list[list[Any]] = [[row[i] for row in rows] for i in range(7)]
     if columns.headers:
-        listed.append([row.headers for row in rows])
+        values.append([row.headers for row in rows])
     if columns.leader_epoch:
-        listed.append([row.leader_epoch for row in rows])
+        values.append([row.leader_epoch for row in rows])
     if columns.serialized_sizes:
-        listed.append([None if row.key is None else len(row.key) for row in rows])
-        listed.append([None if row.value is None else len(row.value) for row in rows])
+        values.append([None if row.key is None else len(row.key) for row in rows])
+        values.append([None if row.value is None else len(row.value) for row in rows])
     schema = schema_of(columns)
-    arrays = [pa.array(column, field.type) for column, field in zip(listed, schema, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -78,7 +77,7 @@ def _rows(section: Section) -> Iterator[_Row]:
 
 
 def _record(cursor: Cursor, section: Section) -> _Row | None:
-    """The next record, or None if its offset is not wanted."""
+    """Returns the next record, or None if its offset is out of range."""
     header = section.header
     cursor.enter_record()
     cursor.byte()  # attributes: no bit has a meaning yet
@@ -93,8 +92,10 @@ def _record(cursor: Cursor, section: Section) -> _Row | None:
     offset = header.base_offset + offset_delta
     if not section.start <= offset < section.end:
         return None
-    timestamp = header.max_timestamp if section.late else header.base_timestamp + timestamp_delta
-    if abs(timestamp) > _MILLISECONDS_MAX:
+    timestamp = (
+        header.max_timestamp if section.is_log_append else header.base_timestamp + timestamp_delta
+    )
+    if abs(timestamp) > MILLISECONDS_MAX:
         raise malformed_timestamp(section.tp, offset, timestamp)
     return _Row(
         key,
@@ -102,7 +103,7 @@ def _record(cursor: Cursor, section: Section) -> _Row | None:
         *section.tp,
         offset,
         timestamp * 1000,
-        section.time_type,
+        section.timestamp_type,
         headers or None,  # Spark's column is null where a record has none
         headers_bytes,
         None if header.leader_epoch == NO_EPOCH else header.leader_epoch,
@@ -110,7 +111,7 @@ def _record(cursor: Cursor, section: Section) -> _Row | None:
 
 
 def _headers(cursor: Cursor) -> tuple[list[tuple[str, bytes | None]], int]:
-    """The headers and the bytes of their keys and values."""
+    """Returns the headers, and the bytes of their keys and values together."""
     count = cursor.varint()
     if count < 0:
         raise cursor.fail(Fault.HEADER_COUNT)

@@ -1,7 +1,7 @@
 """Which batches belong to aborted transactions (read_committed, KIP-98).
 
-A Fetch reply lists them as (producer id, first offset); the log itself holds a marker where each
-ended. It refuses to filter without a list, so under read_uncommitted it passes everything.
+A Fetch reply lists the aborted transactions as (producer id, first offset). The log holds a marker
+at the end of each. Under read_uncommitted there is no list, and every batch passes.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _ABORT = 0
 
 
 class AbortedTransactions:
-    """The aborted transactions of one partition, while its batches pass in order."""
+    """The aborted transactions of one partition. The caller passes its batches in order."""
 
     def __init__(self, listed: Iterable[tuple[int, int]]) -> None:
         # Redpanda may send them in any order.
-        self._coming = sorted(((first, producer) for producer, first in listed), reverse=True)
+        self._not_begun = sorted(((first, producer) for producer, first in listed), reverse=True)
         self._open: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether there may be anything to leave out from here on."""
-        return bool(self._coming or self._open)
+        """Whether the rest of the reply may hold aborted records."""
+        return bool(self._not_begun or self._open)
 
-    def holds(self, producer_id: int, last_offset: int) -> bool:
-        """Whether a transactional batch of this producer, up to this offset, was aborted."""
-        while self._coming and self._coming[-1][0] <= last_offset:
-            self._open.add(self._coming.pop()[1])
+    def has_aborted(self, producer_id: int, last_offset: int) -> bool:
+        """Returns whether a transactional batch of this producer, up to this offset, is aborted."""
+        while self._not_begun and self._not_begun[-1][0] <= last_offset:
+            self._open.add(self._not_begun.pop()[1])
         return producer_id in self._open
 
     def end(self, producer_id: int) -> None:
-        """The producer's abort marker has come; one without data before it is harmless."""
+        """Ends the producer's aborted transaction at its marker. Without one it does nothing."""
         self._open.discard(producer_id)
 
 
 def is_abort_marker(data: memoryview, tp: TopicPartition, base_offset: int) -> bool:
-    """Whether a control batch's records say that a transaction was aborted.
+    """Returns whether the records of a control batch abort a transaction.
 
-    Types that are unknown are no abort, and a later version reads as version 0, as in Java's
-    ControlRecordType. ``data`` must not be empty.
+    As in Java's ControlRecordType, an unknown type is no abort, and a later version is read like
+    version 0. ``data`` must not be empty. Raises CorruptBatch.
     """
     cursor = Cursor(data, tp, base_offset)
     cursor.enter_record()

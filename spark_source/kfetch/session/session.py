@@ -4,13 +4,13 @@
     ... send it, read the reply ...
     outcome = session.accept(plan, reply)   # or session.reject(plan, cause)
 
-A session belongs to one query, one broker and one isolation level, and has one request in flight:
-that is the caller's rule, and a second reply to the same state is refused (``SessionMisuse``). The
-caller keeps its changes until a plan that had them is accepted. After anything else the next plan
-is full, so it carries them together with all that was acknowledged before.
+A session belongs to one query, one broker and one isolation level. The caller keeps one request in
+flight: a second reply to the same state raises ``SessionUsageError``. The caller keeps its changes
+until the session accepts a plan that had them. After any other outcome the next plan is full: it
+carries the changes and every acknowledged partition.
 
-Refused: two requests in flight, resuming a session after a lost reply (nobody can know whether the
-broker counted the request), and any move of (id, epoch) that is not a row of ``transitions``.
+The session does not resume after a lost reply, because nobody can know whether the broker counted
+the request. It makes no move of (id, epoch) that is not a row of ``transitions``.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kfetch.model import FetchPosition, TopicPartition
-from kfetch.session.backoff import Backoff
-from kfetch.session.held import Changes, HeldPartitions
 from kfetch.session.metadata import INVALID_SESSION_ID, FetchMetadata
+from kfetch.session.partitions import Changes, SessionPartitions
+from kfetch.session.refusals import RefusalBackoff
 from kfetch.session.transitions import (
-    REPLIES,
-    REQUESTS,
-    Answer,
-    Event,
-    Need,
-    Request,
-    Row,
-    State,
-    carried,
+    REQUEST_KINDS,
+    TRANSITIONS,
+    Purpose,
+    ReplyClass,
+    RequestKind,
+    SessionEvent,
+    SessionState,
+    Transition,
     classify,
-    moved,
+    next_metadata,
+    request_metadata,
     state_of,
 )
 from kfetch.session.values import (
     TOPIC_ID_VERSION,
     FetchPlan,
     Outcome,
-    SessionMisuse,
     SessionReply,
     SessionStats,
+    SessionUsageError,
 )
 
-_PATIENCE: Mapping[Event, Callable[[Backoff], Backoff]] = {
-    Event.OPENED: Backoff.opened,
-    Event.REFUSED: Backoff.refused,
-    Event.SESSIONLESS: Backoff.waited,
+_BACKOFF_MOVES: Mapping[SessionEvent, Callable[[RefusalBackoff], RefusalBackoff]] = {
+    SessionEvent.OPENED: RefusalBackoff.opened,
+    SessionEvent.REFUSED: RefusalBackoff.refused,
+    SessionEvent.SESSIONLESS: RefusalBackoff.fetched,
 }
 
 
@@ -56,146 +56,162 @@ class FetchSession:
     """The client's half of a fetch session.
 
     ``topic_ids``: the broker speaks Fetch v13 or later, so topics may be keyed by id.
-    ``orphan``: id of a session of an earlier life; the first request closes it (0: none).
+    ``orphan``: id of a session of an earlier process; the first request closes it (0: none).
     """
 
     def __init__(self, *, topic_ids: bool = True, orphan: int = INVALID_SESSION_ID) -> None:
         self._topic_ids = topic_ids
         self._metadata = FetchMetadata(session_id=orphan)
-        self._held = HeldPartitions(uses_topic_ids=topic_ids)
-        self._backoff = Backoff()
-        self._stats = dict.fromkeys(Event, 0)
-        self._problem = ""
-        self._turn = object()
+        self._partitions = SessionPartitions(uses_topic_ids=topic_ids)
+        self._backoff = RefusalBackoff()
+        self._stats = dict.fromkeys(SessionEvent, 0)
+        self._last_problem = ""
+        self._request_token = object()
 
     @property
     def metadata(self) -> FetchMetadata:
-        """Session id and epoch of the next request, as far as the past decides them."""
+        """Session id and epoch from which the next request follows."""
         return self._metadata
 
     @property
-    def state(self) -> State:
-        """Where the session stands."""
+    def state(self) -> SessionState:
+        """The state that follows from ``metadata``."""
         return state_of(self._metadata)
 
     @property
     def partitions(self) -> Mapping[TopicPartition, FetchPosition]:
-        """What the broker has acknowledged, in its order of arrival: a live, read-only view."""
-        return MappingProxyType(self._held.positions)
+        """The acknowledged positions, in the broker's order: a live, read-only view."""
+        return MappingProxyType(self._partitions.positions)
 
     def plan(self, changes: Changes) -> FetchPlan:
-        """The next request, given what is to change. Changes nothing, not even ``self``.
+        """Returns the next request for ``changes``. Changes nothing, not even ``self``.
 
-        Only the keys of ``changes`` are looked at in an incremental session; a change equal to what
-        the broker holds is not sent. Partitions are sent in the caller's order, where Kafka's
-        client sends new ones first and altered ones in session order, which takes a walk over the
-        session. The broker can't tell: it appends new partitions in the order sent, and updates
-        the others in place. Raises SessionMisuse if two topic names share a topic id.
+        In an incremental session the cost is that of ``changes``, whatever the session holds. The
+        plan leaves out a change that the broker already has.
+
+        The plan sends partitions in the caller's order. Java's client sends new ones first and
+        altered ones in session order, which takes a walk over the session. The broker treats both
+        alike: it appends new partitions in the order sent, and updates the others in place.
+
+        Raises SessionUsageError if two topic names share a topic id.
         """
-        news = self._held.news(changes)
-        total, without_id = self._held.count_after(news)
-        uses_topic_ids = self._topic_ids and not without_id
-        request = REQUESTS[self.state, self._need(total, uses_topic_ids)]
-        if request is Request.CONTINUE:
-            plan = self._incremental(news)
+        unsent = self._partitions.unsent(changes)
+        count, without_id_count = self._partitions.count_after(unsent)
+        uses_topic_ids = self._topic_ids and not without_id_count
+        request = REQUEST_KINDS[self.state, self._purpose(count, uses_topic_ids)]
+        if request is RequestKind.CONTINUE:
+            plan = self._incremental_plan(unsent)
         else:
-            plan = self._full(request, self._held.overlaid(news), uses_topic_ids)
-        self._held.check(plan)
+            plan = self._full_plan(request, self._partitions.merged(unsent), uses_topic_ids)
+        self._partitions.check_keys(plan)
         return plan
 
     def close(self) -> FetchPlan | None:
-        """The request that closes the session; None if there is none. Changes nothing.
+        """Returns the request that closes the session, None without a session. Changes nothing.
 
-        Once accepted the session holds nothing, and can be used anew.
+        After the reply is accepted the session holds nothing, and the caller can use it again.
         """
-        request = REQUESTS.get((self.state, Need.CLOSE))
-        return request and self._full(request, {}, self._held.uses_topic_ids)
+        request = REQUEST_KINDS.get((self.state, Purpose.CLOSE))
+        return request and self._full_plan(request, {}, self._partitions.uses_topic_ids)
 
     def accept(self, plan: FetchPlan, reply: SessionReply) -> Outcome:
-        """Take the broker's reply to ``plan``. Raises SessionMisuse for a plan of another state."""
-        self._check_turn(plan)
+        """Applies the broker's reply to ``plan`` and returns what it did.
+
+        Raises SessionUsageError if the plan belongs to another state of the session.
+        """
+        self._check_request_token(plan)
         _check_version(plan, reply)
-        found, problem = self._held.resolve(plan, reply.partitions)
-        answer = classify(
+        partitions, mismatch = self._partitions.match_reply(plan, reply.partitions)
+        reply_class = classify(
             plan.request,
             error=reply.error,
             session_id=reply.session_id,
             only_throttled=reply.throttle_ms > 0 and not reply.partitions,
-            valid=not problem,
+            valid=not mismatch,
         )
-        row = REPLIES[plan.request, answer]
-        if row.accepted:
-            self._held.commit(plan)
-            self._move(row, reply.session_id, "")
-            return Outcome(accepted=True, event=row.event, partitions=found)
-        # A reply with an error has no partitions: only an invalid one is told by them.
-        why = problem if answer is Answer.INVALID else f"{answer.value} (error {reply.error})"
-        return self._refuse(row, reply.session_id, why)
+        transition = TRANSITIONS[plan.request, reply_class]
+        if transition.accepted:
+            self._partitions.commit(plan)
+            self._move(transition, reply.session_id, "")
+            return Outcome(accepted=True, event=transition.event, partitions=partitions)
+        # A reply with an error has no partitions, so only INVALID concerns the mismatch.
+        invalid = reply_class is ReplyClass.INVALID
+        problem = mismatch if invalid else f"{reply_class.value} (error {reply.error})"
+        return self._refuse(transition, reply.session_id, problem)
 
     def reject(self, plan: FetchPlan, cause: object) -> Outcome:
-        """``plan`` had no usable reply: connection lost, too late, undecodable."""
-        self._check_turn(plan)
-        row = REPLIES[plan.request, Answer.NO_REPLY]
-        return self._refuse(row, INVALID_SESSION_ID, str(cause) or repr(cause))
+        """Records that ``plan`` has no usable reply: connection lost, too late, undecodable.
+
+        Raises SessionUsageError if the plan belongs to another state of the session.
+        """
+        self._check_request_token(plan)
+        transition = TRANSITIONS[plan.request, ReplyClass.NO_REPLY]
+        return self._refuse(transition, INVALID_SESSION_ID, str(cause) or repr(cause))
 
     def stats(self) -> SessionStats:
-        """How often each event has happened."""
+        """Returns how often each event has happened."""
         return SessionStats(**{event.value: count for event, count in self._stats.items()})
 
     def __repr__(self) -> str:
-        keyed = "id" if self._held.uses_topic_ids else "name"
-        counts = [f"{event.value} {count}" for event, count in self._stats.items() if count]
-        told = [f"{len(self._held.positions)} partitions by topic {keyed}", *counts]
-        told += [f"wait {self._backoff.wait_fetches} fetches"] * (not self._backoff.over)
-        told += [f"last problem: {self._problem}"] * bool(self._problem)
-        return f"<FetchSession {self.state.name} {self._metadata}: {', '.join(told)}>"
+        keyed = "id" if self._partitions.uses_topic_ids else "name"
+        parts = [f"{len(self._partitions.positions)} partitions by topic {keyed}"]
+        parts += [f"{event.value} {count}" for event, count in self._stats.items() if count]
+        if not self._backoff.is_over:
+            parts.append(f"wait {self._backoff.remaining_fetches} fetches")
+        if self._last_problem:
+            parts.append(f"last problem: {self._last_problem}")
+        return f"<FetchSession {self.state.name} {self._metadata}: {', '.join(parts)}>"
 
-    def _need(self, total: int, uses_topic_ids: bool) -> Need:
-        if not total:  # also where the keys would change: forgets come in the session's own
-            return Need.EMPTY
-        if self.state is State.SESSION and uses_topic_ids != self._held.uses_topic_ids:
-            return Need.REKEY
-        if self.state is State.SESSIONLESS and self._backoff.over:
-            return Need.ASK
-        return Need.FETCH
+    def _purpose(self, count: int, uses_topic_ids: bool) -> Purpose:
+        if not count:  # even if the kind of key changes: a forget uses the session's own keys
+            return Purpose.EMPTY
+        in_session = self.state is SessionState.SESSION
+        if in_session and uses_topic_ids != self._partitions.uses_topic_ids:
+            return Purpose.REKEY
+        if self.state is SessionState.SESSIONLESS and self._backoff.is_over:
+            return Purpose.ASK
+        return Purpose.FETCH
 
-    def _incremental(self, news: Changes) -> FetchPlan:
-        send = {tp: position for tp, position in news.items() if position is not None}
+    def _incremental_plan(self, unsent: Changes) -> FetchPlan:
+        send = {tp: position for tp, position in unsent.items() if position is not None}
         return FetchPlan(
-            request=Request.CONTINUE,
-            metadata=carried(Request.CONTINUE, self._metadata),
+            request=RequestKind.CONTINUE,
+            metadata=request_metadata(RequestKind.CONTINUE, self._metadata),
             send=MappingProxyType(send),
-            forget=tuple(self._held.forgets(news)),
-            uses_topic_ids=self._held.uses_topic_ids,
-            turn=self._turn,
+            forget=tuple(self._partitions.to_forget(unsent)),
+            uses_topic_ids=self._partitions.uses_topic_ids,
+            request_token=self._request_token,
         )
 
-    def _full(
-        self, request: Request, wanted: dict[TopicPartition, FetchPosition], uses_topic_ids: bool
+    def _full_plan(
+        self,
+        request: RequestKind,
+        positions: dict[TopicPartition, FetchPosition],
+        uses_topic_ids: bool,
     ) -> FetchPlan:
         return FetchPlan(
             request=request,
-            metadata=carried(request, self._metadata),
-            send=MappingProxyType(wanted),
+            metadata=request_metadata(request, self._metadata),
+            send=MappingProxyType(positions),
             uses_topic_ids=uses_topic_ids,
-            turn=self._turn,
+            request_token=self._request_token,
         )
 
-    def _refuse(self, row: Row, replied_id: int, problem: str) -> Outcome:
-        self._move(row, replied_id, problem)
-        return Outcome(accepted=False, event=row.event, problem=problem)
+    def _refuse(self, transition: Transition, replied_id: int, problem: str) -> Outcome:
+        self._move(transition, replied_id, problem)
+        return Outcome(accepted=False, event=transition.event, problem=problem)
 
-    def _move(self, row: Row, replied_id: int, problem: str) -> None:
-        self._metadata = moved(row, self._metadata, replied_id)
-        if row.event in _PATIENCE:
-            self._backoff = _PATIENCE[row.event](self._backoff)
-        self._stats[row.event] += 1
-        self._problem = problem or self._problem
-        self._turn = object()
+    def _move(self, transition: Transition, replied_id: int, problem: str) -> None:
+        self._metadata = next_metadata(transition, self._metadata, replied_id)
+        if transition.event in _BACKOFF_MOVES:
+            self._backoff = _BACKOFF_MOVES[transition.event](self._backoff)
+        self._stats[transition.event] += 1
+        self._last_problem = problem or self._last_problem
+        self._request_token = object()
 
-    def _check_turn(self, plan: FetchPlan) -> None:
-        if plan.turn is not self._turn:
-            raise SessionMisuse(
+    def _check_request_token(self, plan: FetchPlan) -> None:
+        if plan.request_token is not self._request_token:
+            raise SessionUsageError(
                 f"the plan {plan.metadata} was not made from this state of {self!r}:"
                 " it was answered before, or another one was, or it is another session's"
             )
@@ -205,5 +221,5 @@ def _check_version(plan: FetchPlan, reply: SessionReply) -> None:
     if reply.version is None:
         return
     if (reply.version >= TOPIC_ID_VERSION) != plan.uses_topic_ids:
-        wanted = "13 or later" if plan.uses_topic_ids else "12 or earlier"
-        raise SessionMisuse(f"planned for Fetch v{wanted}, sent as v{reply.version}")
+        planned = "13 or later" if plan.uses_topic_ids else "12 or earlier"
+        raise SessionUsageError(f"planned for Fetch v{planned}, sent as v{reply.version}")

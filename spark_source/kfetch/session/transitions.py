@@ -1,12 +1,12 @@
-"""Every move of a fetch session, as data: two tables and the rules they name.
+"""Every move of a fetch session, as data: two tables and the rules that they name.
 
-``REQUESTS`` says which request a state sends for a need, ``REPLIES`` what a request's reply does to
-the state. ``session`` moves (session id, epoch) through these tables and in no other way, and the
-diagram in docs/fetch-sessions.md is drawn from them: ``python -m kfetch.session.transitions``.
+``REQUEST_KINDS`` gives the request that a state sends for a purpose. ``TRANSITIONS`` gives the
+effect of each reply on the state. ``session`` moves (session id, epoch) only by these tables.
+``python -m kfetch.session.transitions`` draws the diagram in docs/fetch-sessions.md from them.
 
-The rows are those of Kafka's FetchSessionHandler, with two differences. A refused client goes on
-without a session and asks again after a back-off, where Kafka asks with every request. And a
-client with nothing to fetch asks for no session, so that it takes no slot of the broker's cache.
+The rows are those of Kafka's FetchSessionHandler, with two differences. After a refusal, kfetch
+goes on without a session and asks again after a back-off; Kafka asks with every request. And a
+client without partitions asks for no session, so that it takes no slot of the broker's cache.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ INVALID_FETCH_SESSION_EPOCH = 71
 FETCH_SESSION_TOPIC_ID_ERROR = 106
 
 
-class State(Enum):
-    """Where the client stands. It is read off (id, epoch), not kept beside it."""
+class SessionState(Enum):
+    """The state of the client. It follows from (id, epoch) and is not stored beside it."""
 
     NONE = "(0, 0): no session, ask for one"
     SESSION = "(id, n): incremental"
-    DOUBT = "(id, 0): the broker may hold that session, at an epoch nobody knows"
+    DOUBT = "(id, 0): the broker may hold that session, at an unknown epoch"
     SESSIONLESS = "(0, -1): refused, full fetches for a while"
 
 
-class Need(Enum):
+class Purpose(Enum):
     """What the next request is for."""
 
     FETCH = "fetch, with the topic keys of the session"
     REKEY = "fetch, but topics are keyed by id now instead of by name, or the other way round"
     ASK = "fetch, and the back-off after a refusal is over"
-    EMPTY = "no partition is wanted any more"
-    CLOSE = "the session is not wanted any more"
+    EMPTY = "the caller reads no partition any more"
+    CLOSE = "the caller closes the session"
 
 
-class Request(Enum):
-    """The kinds of Fetch request; the value is the (id, epoch) it carries."""
+class RequestKind(Enum):
+    """The kinds of Fetch request; the value is the (id, epoch) that it carries."""
 
     OPEN = "(id or 0, 0)"
     CONTINUE = "(id, n)"
@@ -50,8 +50,8 @@ class Request(Enum):
     CLOSE = "(id, -1)"
 
 
-class Answer(Enum):
-    """The classes of reply, in the order in which they are recognised."""
+class ReplyClass(Enum):
+    """The classes of reply, in the order in which ``classify`` checks them."""
 
     NO_REPLY = "lost, late or undecodable"
     NOT_FOUND = "FETCH_SESSION_ID_NOT_FOUND"
@@ -59,12 +59,12 @@ class Answer(Enum):
     WRONG_KEYS = "FETCH_SESSION_TOPIC_ID_ERROR"
     FAILED = "any other top-level error"
     THROTTLED = "a full fetch answered by nothing but a throttle time (KIP-219)"
-    INVALID = "partitions that were not asked for, or are missing"
+    INVALID = "partitions that the request did not name, or missing partitions"
     WITHOUT_ID = "good, session id 0"
     WITH_ID = "good, with a session id"
 
 
-class Event(Enum):
+class SessionEvent(Enum):
     """What happened, for the caller and the counters."""
 
     OPENED = "opened"
@@ -82,7 +82,7 @@ class Event(Enum):
     REJECTED = "rejected"
 
 
-class Next(Enum):
+class NextMetadata(Enum):
     """Rules for the next (id, epoch)."""
 
     RESET = "(0, 0)"
@@ -93,160 +93,179 @@ class Next(Enum):
     KEEP = "unchanged"
 
 
-class Row(NamedTuple):
-    """One transition."""
+class Transition(NamedTuple):
+    """The effect of a reply on the session: one row of the table."""
 
-    request: Request
-    answer: Answer
-    next: Next
+    next: NextMetadata
     """How (id, epoch) moves."""
     accepted: bool
-    """Whether the reply counts: its data is used, and what was sent is what the broker holds."""
-    event: Event
+    """Whether the reply counts: the caller uses its data, and the broker holds what was sent."""
+    event: SessionEvent
 
 
-REQUESTS: Mapping[tuple[State, Need], Request] = {
-    (State.NONE, Need.FETCH): Request.OPEN,
-    (State.NONE, Need.EMPTY): Request.SESSIONLESS,
-    (State.SESSION, Need.FETCH): Request.CONTINUE,
-    (State.SESSION, Need.REKEY): Request.OPEN,
-    (State.SESSION, Need.EMPTY): Request.CONTINUE,  # its forgets empty the session: it dies
-    (State.SESSION, Need.CLOSE): Request.CLOSE,
-    (State.DOUBT, Need.FETCH): Request.OPEN,
-    (State.DOUBT, Need.EMPTY): Request.CLOSE,
-    (State.DOUBT, Need.CLOSE): Request.CLOSE,
-    (State.SESSIONLESS, Need.FETCH): Request.SESSIONLESS,
-    (State.SESSIONLESS, Need.ASK): Request.OPEN,
-    (State.SESSIONLESS, Need.EMPTY): Request.SESSIONLESS,
+REQUEST_KINDS: Mapping[tuple[SessionState, Purpose], RequestKind] = {
+    (SessionState.NONE, Purpose.FETCH): RequestKind.OPEN,
+    (SessionState.NONE, Purpose.EMPTY): RequestKind.SESSIONLESS,
+    (SessionState.SESSION, Purpose.FETCH): RequestKind.CONTINUE,
+    (SessionState.SESSION, Purpose.REKEY): RequestKind.OPEN,
+    # Its forgets empty the session, so the broker closes it.
+    (SessionState.SESSION, Purpose.EMPTY): RequestKind.CONTINUE,
+    (SessionState.SESSION, Purpose.CLOSE): RequestKind.CLOSE,
+    (SessionState.DOUBT, Purpose.FETCH): RequestKind.OPEN,
+    (SessionState.DOUBT, Purpose.EMPTY): RequestKind.CLOSE,
+    (SessionState.DOUBT, Purpose.CLOSE): RequestKind.CLOSE,
+    (SessionState.SESSIONLESS, Purpose.FETCH): RequestKind.SESSIONLESS,
+    (SessionState.SESSIONLESS, Purpose.ASK): RequestKind.OPEN,
+    (SessionState.SESSIONLESS, Purpose.EMPTY): RequestKind.SESSIONLESS,
 }
 
-# An INVALID or THROTTLED full reply leaves (0, 0), not (id, 0): the broker has closed id by then.
+# An INVALID or THROTTLED full reply leads to (0, 0), not (id, 0): the broker has already closed id.
 # CONTINUE has no THROTTLED row: the broker advances its epoch before it throttles, so an empty
 # incremental reply counts like any other.
-ROWS: tuple[Row, ...] = (
-    Row(Request.OPEN, Answer.NO_REPLY, Next.REPLACE, False, Event.REJECTED),
-    Row(Request.OPEN, Answer.NOT_FOUND, Next.RESET, False, Event.LOST),
-    Row(Request.OPEN, Answer.WRONG_EPOCH, Next.REPLACE, False, Event.EPOCH_MISMATCH),
-    Row(Request.OPEN, Answer.WRONG_KEYS, Next.REPLACE, False, Event.TOPIC_ID_ERROR),
-    Row(Request.OPEN, Answer.FAILED, Next.REPLACE, False, Event.OTHER_ERROR),
-    Row(Request.OPEN, Answer.THROTTLED, Next.RESET, False, Event.THROTTLED_FULL),
-    Row(Request.OPEN, Answer.INVALID, Next.RESET, False, Event.INVALID_REPLY),
-    Row(Request.OPEN, Answer.WITHOUT_ID, Next.LEGACY, True, Event.REFUSED),
-    Row(Request.OPEN, Answer.WITH_ID, Next.BEGIN, True, Event.OPENED),
-    Row(Request.CONTINUE, Answer.NO_REPLY, Next.REPLACE, False, Event.REJECTED),
-    Row(Request.CONTINUE, Answer.NOT_FOUND, Next.RESET, False, Event.LOST),
-    Row(Request.CONTINUE, Answer.WRONG_EPOCH, Next.REPLACE, False, Event.EPOCH_MISMATCH),
-    Row(Request.CONTINUE, Answer.WRONG_KEYS, Next.REPLACE, False, Event.TOPIC_ID_ERROR),
-    Row(Request.CONTINUE, Answer.FAILED, Next.REPLACE, False, Event.OTHER_ERROR),
-    Row(Request.CONTINUE, Answer.INVALID, Next.REPLACE, False, Event.INVALID_REPLY),
-    Row(Request.CONTINUE, Answer.WITHOUT_ID, Next.RESET, True, Event.CLOSED_BY_BROKER),
-    Row(Request.CONTINUE, Answer.WITH_ID, Next.ADVANCE, True, Event.CONTINUED),
-    Row(Request.SESSIONLESS, Answer.NO_REPLY, Next.KEEP, False, Event.REJECTED),
-    Row(Request.SESSIONLESS, Answer.NOT_FOUND, Next.KEEP, False, Event.LOST),
-    Row(Request.SESSIONLESS, Answer.WRONG_EPOCH, Next.KEEP, False, Event.EPOCH_MISMATCH),
-    Row(Request.SESSIONLESS, Answer.WRONG_KEYS, Next.KEEP, False, Event.TOPIC_ID_ERROR),
-    Row(Request.SESSIONLESS, Answer.FAILED, Next.KEEP, False, Event.OTHER_ERROR),
-    Row(Request.SESSIONLESS, Answer.THROTTLED, Next.KEEP, False, Event.THROTTLED_FULL),
-    Row(Request.SESSIONLESS, Answer.INVALID, Next.KEEP, False, Event.INVALID_REPLY),
-    Row(Request.SESSIONLESS, Answer.WITHOUT_ID, Next.KEEP, True, Event.SESSIONLESS),
-    Row(Request.SESSIONLESS, Answer.WITH_ID, Next.BEGIN, True, Event.OPENED),
-    Row(Request.CLOSE, Answer.NO_REPLY, Next.REPLACE, False, Event.REJECTED),
-    Row(Request.CLOSE, Answer.NOT_FOUND, Next.RESET, True, Event.CLOSED),
-    Row(Request.CLOSE, Answer.WRONG_EPOCH, Next.REPLACE, False, Event.EPOCH_MISMATCH),
-    Row(Request.CLOSE, Answer.WRONG_KEYS, Next.REPLACE, False, Event.TOPIC_ID_ERROR),
-    Row(Request.CLOSE, Answer.FAILED, Next.REPLACE, False, Event.OTHER_ERROR),
-    Row(Request.CLOSE, Answer.THROTTLED, Next.RESET, True, Event.CLOSED),
-    Row(Request.CLOSE, Answer.INVALID, Next.RESET, True, Event.CLOSED),
-    Row(Request.CLOSE, Answer.WITHOUT_ID, Next.RESET, True, Event.CLOSED),
-    Row(Request.CLOSE, Answer.WITH_ID, Next.RESET, True, Event.CLOSED),
-)
-
-REPLIES: Mapping[tuple[Request, Answer], Row] = {(row.request, row.answer): row for row in ROWS}
-
-ERRORS: Mapping[int, Answer] = {
-    FETCH_SESSION_ID_NOT_FOUND: Answer.NOT_FOUND,
-    INVALID_FETCH_SESSION_EPOCH: Answer.WRONG_EPOCH,
-    FETCH_SESSION_TOPIC_ID_ERROR: Answer.WRONG_KEYS,
+_ROWS: Mapping[RequestKind, Mapping[ReplyClass, tuple[NextMetadata, bool, SessionEvent]]] = {
+    RequestKind.OPEN: {
+        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
+        ReplyClass.NOT_FOUND: (NextMetadata.RESET, False, SessionEvent.LOST),
+        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
+        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
+        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
+        ReplyClass.THROTTLED: (NextMetadata.RESET, False, SessionEvent.THROTTLED_FULL),
+        ReplyClass.INVALID: (NextMetadata.RESET, False, SessionEvent.INVALID_REPLY),
+        ReplyClass.WITHOUT_ID: (NextMetadata.LEGACY, True, SessionEvent.REFUSED),
+        ReplyClass.WITH_ID: (NextMetadata.BEGIN, True, SessionEvent.OPENED),
+    },
+    RequestKind.CONTINUE: {
+        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
+        ReplyClass.NOT_FOUND: (NextMetadata.RESET, False, SessionEvent.LOST),
+        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
+        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
+        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
+        ReplyClass.INVALID: (NextMetadata.REPLACE, False, SessionEvent.INVALID_REPLY),
+        ReplyClass.WITHOUT_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED_BY_BROKER),
+        ReplyClass.WITH_ID: (NextMetadata.ADVANCE, True, SessionEvent.CONTINUED),
+    },
+    RequestKind.SESSIONLESS: {
+        ReplyClass.NO_REPLY: (NextMetadata.KEEP, False, SessionEvent.REJECTED),
+        ReplyClass.NOT_FOUND: (NextMetadata.KEEP, False, SessionEvent.LOST),
+        ReplyClass.WRONG_EPOCH: (NextMetadata.KEEP, False, SessionEvent.EPOCH_MISMATCH),
+        ReplyClass.WRONG_KEYS: (NextMetadata.KEEP, False, SessionEvent.TOPIC_ID_ERROR),
+        ReplyClass.FAILED: (NextMetadata.KEEP, False, SessionEvent.OTHER_ERROR),
+        ReplyClass.THROTTLED: (NextMetadata.KEEP, False, SessionEvent.THROTTLED_FULL),
+        ReplyClass.INVALID: (NextMetadata.KEEP, False, SessionEvent.INVALID_REPLY),
+        ReplyClass.WITHOUT_ID: (NextMetadata.KEEP, True, SessionEvent.SESSIONLESS),
+        ReplyClass.WITH_ID: (NextMetadata.BEGIN, True, SessionEvent.OPENED),
+    },
+    RequestKind.CLOSE: {
+        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
+        ReplyClass.NOT_FOUND: (NextMetadata.RESET, True, SessionEvent.CLOSED),
+        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
+        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
+        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
+        ReplyClass.THROTTLED: (NextMetadata.RESET, True, SessionEvent.CLOSED),
+        ReplyClass.INVALID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
+        ReplyClass.WITHOUT_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
+        ReplyClass.WITH_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
+    },
 }
 
-_CARRIES: Mapping[Request, Callable[[FetchMetadata], FetchMetadata]] = {
-    Request.OPEN: FetchMetadata.next_close_existing_attempt_new,
-    Request.CONTINUE: lambda now: now,
-    Request.SESSIONLESS: lambda now: LEGACY,
-    Request.CLOSE: FetchMetadata.next_close_existing,
+TRANSITIONS: Mapping[tuple[RequestKind, ReplyClass], Transition] = {
+    (request, reply_class): Transition(*row)
+    for request, rows in _ROWS.items()
+    for reply_class, row in rows.items()
 }
 
-_MOVES: Mapping[Next, Callable[[FetchMetadata, int], FetchMetadata]] = {
-    Next.RESET: lambda now, replied_id: INITIAL,
-    Next.REPLACE: lambda now, replied_id: now.next_close_existing_attempt_new(),
-    Next.BEGIN: lambda now, replied_id: FetchMetadata.new_incremental(replied_id),
-    Next.ADVANCE: lambda now, replied_id: now.next_incremental(),
-    Next.LEGACY: lambda now, replied_id: LEGACY,
-    Next.KEEP: lambda now, replied_id: now,
+ERRORS: Mapping[int, ReplyClass] = {
+    FETCH_SESSION_ID_NOT_FOUND: ReplyClass.NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH: ReplyClass.WRONG_EPOCH,
+    FETCH_SESSION_TOPIC_ID_ERROR: ReplyClass.WRONG_KEYS,
+}
+
+_REQUEST_METADATA: Mapping[RequestKind, Callable[[FetchMetadata], FetchMetadata]] = {
+    RequestKind.OPEN: FetchMetadata.next_close_existing_attempt_new,
+    RequestKind.CONTINUE: lambda current: current,
+    RequestKind.SESSIONLESS: lambda current: LEGACY,
+    RequestKind.CLOSE: FetchMetadata.next_close_existing,
+}
+
+_NEXT_METADATA: Mapping[NextMetadata, Callable[[FetchMetadata, int], FetchMetadata]] = {
+    NextMetadata.RESET: lambda current, replied_id: INITIAL,
+    NextMetadata.REPLACE: lambda current, replied_id: current.next_close_existing_attempt_new(),
+    NextMetadata.BEGIN: lambda current, replied_id: FetchMetadata.new_incremental(replied_id),
+    NextMetadata.ADVANCE: lambda current, replied_id: current.next_incremental(),
+    NextMetadata.LEGACY: lambda current, replied_id: LEGACY,
+    NextMetadata.KEEP: lambda current, replied_id: current,
 }
 
 
-def state_of(metadata: FetchMetadata) -> State:
-    """The state that (id, epoch) stands for."""
+def state_of(metadata: FetchMetadata) -> SessionState:
+    """Returns the state that (id, epoch) stands for."""
     if metadata == LEGACY:
-        return State.SESSIONLESS
+        return SessionState.SESSIONLESS
     if metadata == INITIAL:
-        return State.NONE
-    return State.DOUBT if metadata.epoch == INITIAL_EPOCH else State.SESSION
+        return SessionState.NONE
+    return SessionState.DOUBT if metadata.epoch == INITIAL_EPOCH else SessionState.SESSION
 
 
-def carried(request: Request, now: FetchMetadata) -> FetchMetadata:
-    """The (id, epoch) that ``request`` carries."""
-    return _CARRIES[request](now)
+def request_metadata(request: RequestKind, current: FetchMetadata) -> FetchMetadata:
+    """Returns the (id, epoch) that ``request`` carries."""
+    return _REQUEST_METADATA[request](current)
 
 
-def moved(row: Row, now: FetchMetadata, replied_id: int) -> FetchMetadata:
-    """The (id, epoch) after ``row``. The reply's id counts only where it opens a session."""
-    return _MOVES[row.next](now, replied_id)
+def next_metadata(transition: Transition, current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    """Returns the (id, epoch) after ``transition``.
+
+    ``replied_id``: the reply's session id. It counts only where the reply opens a session.
+    """
+    return _NEXT_METADATA[transition.next](current, replied_id)
 
 
 def classify(
-    request: Request, *, error: int, session_id: int, only_throttled: bool, valid: bool
-) -> Answer:
-    """The class of a reply to ``request``.
+    request: RequestKind, *, error: int, session_id: int, only_throttled: bool, valid: bool
+) -> ReplyClass:
+    """Returns the class of a reply to ``request``.
 
-    ``only_throttled``: it has a throttle time and no partition. ``valid``: its partitions are
-    those asked for. Ids below 0 count as none: no broker hands them out.
+    ``session_id``: the reply's. Ids below 0 count as none: no broker gives them to a session.
+    ``only_throttled``: the reply has a throttle time and no partition.
+    ``valid``: the reply's partitions fit the request.
     """
     if error:
-        return ERRORS.get(error, Answer.FAILED)
-    if only_throttled and request is not Request.CONTINUE:
-        return Answer.THROTTLED
+        return ERRORS.get(error, ReplyClass.FAILED)
+    if only_throttled and request is not RequestKind.CONTINUE:
+        return ReplyClass.THROTTLED
     if not valid:
-        return Answer.INVALID
-    return Answer.WITH_ID if session_id > 0 else Answer.WITHOUT_ID
+        return ReplyClass.INVALID
+    return ReplyClass.WITH_ID if session_id > 0 else ReplyClass.WITHOUT_ID
 
 
-_EXAMPLES: Mapping[State, FetchMetadata] = {
-    State.NONE: INITIAL,
-    State.SESSION: FetchMetadata(session_id=7, epoch=3),
-    State.DOUBT: FetchMetadata(session_id=7),
-    State.SESSIONLESS: LEGACY,
+_EXAMPLES: Mapping[SessionState, FetchMetadata] = {
+    SessionState.NONE: INITIAL,
+    SessionState.SESSION: FetchMetadata(session_id=7, epoch=3),
+    SessionState.DOUBT: FetchMetadata(session_id=7),
+    SessionState.SESSIONLESS: LEGACY,
 }
 
+Edge = tuple[SessionState, SessionState, RequestKind]
+"""The state before, the state after, and the request that leads from one to the other."""
 
-def edges() -> dict[tuple[State, State, Request], tuple[Event, ...]]:
-    """What leads from a state to a state by a request, found by walking both tables."""
-    found: dict[tuple[State, State, Request], dict[Event, None]] = {}
-    for (state, _), request in REQUESTS.items():
-        for row in (row for row in ROWS if row.request is request):
-            after = state_of(moved(row, _EXAMPLES[state], 9))
-            found.setdefault((state, after, request), {})[row.event] = None
-    return {edge: tuple(events) for edge, events in found.items()}
+
+def edges() -> dict[Edge, tuple[SessionEvent, ...]]:
+    """Returns every edge of the tables, with the events that happen along it."""
+    events_by_edge: dict[Edge, dict[SessionEvent, None]] = {}
+    for (before, _), request in REQUEST_KINDS.items():
+        for (row_request, _), transition in TRANSITIONS.items():
+            if row_request is request:
+                after = state_of(next_metadata(transition, _EXAMPLES[before], 9))
+                events_by_edge.setdefault((before, after, request), {})[transition.event] = None
+    return {edge: tuple(events) for edge, events in events_by_edge.items()}
 
 
 def diagram() -> str:
-    """The tables as a mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.NONE.name}"]
-    lines += [f"    {state.name} : {state.name} {state.value.split(':')[0]}" for state in State]
+    """Returns the tables as a mermaid state diagram."""
+    lines = ["stateDiagram-v2", f"    [*] --> {SessionState.NONE.name}"]
+    lines += [f"    {s.name} : {s.name} {s.value.split(':')[0]}" for s in SessionState]
     for (before, after, request), events in edges().items():
-        happened = ", ".join(event.name for event in events)
-        lines.append(f"    {before.name} --> {after.name} : {request.name} → {happened}")
+        names = ", ".join(event.name for event in events)
+        lines.append(f"    {before.name} --> {after.name} : {request.name} → {names}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
-"""What goes into a fetch session and what comes out: plain frozen values.
+"""The inputs and outputs of a fetch session: plain frozen values.
 
 The wire layer turns a ``FetchPlan`` into a Fetch request and a Fetch response into a
-``SessionReply``; the session answers with an ``Outcome``.
+``SessionReply``. The session answers with an ``Outcome``.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from uuid import UUID
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.metadata import FetchMetadata
-from kfetch.session.transitions import Event, Request
+from kfetch.session.transitions import RequestKind, SessionEvent
 
-TOPIC_ID_VERSION = 13  # from this version of Fetch on topics are named by id alone (KIP-516)
+TOPIC_ID_VERSION = 13  # from this version on, Fetch names topics by id alone (KIP-516)
 
 ReplyKey = tuple[str | UUID, int]
 """(topic name, partition) up to Fetch v12, (topic id, partition) from v13 on."""
 
 
-class SessionMisuse(RuntimeError):
-    """The caller broke a rule of the session: a bug of ours, never the broker's doing."""
+class SessionUsageError(RuntimeError):
+    """The caller broke a rule of the session. This is a bug of kfetch, never of the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
     """The session's part of one Fetch request."""
 
-    request: Request
+    request: RequestKind
     """What the request does to the session."""
     metadata: FetchMetadata
     """Session id and epoch to send."""
     send: Mapping[TopicPartition, FetchPosition]
-    """Partitions to name, in order: all of them when ``full``, else the new and altered ones."""
+    """Partitions to name, in order: every one if ``full``, else the new and the altered ones."""
     forget: tuple[tuple[UUID, TopicPartition], ...] = ()
-    """Partitions to forget, each with the topic id that the *session* knows it by."""
+    """Partitions to forget, each with the topic id that the *session* has for it."""
     uses_topic_ids: bool
     """Send Fetch v13 or later if true, v12 or earlier if false."""
-    turn: object = field(repr=False)
-    """Ties the plan to the state it was made from: accepted or rejected once, and only then."""
+    request_token: object = field(repr=False)
+    """Identifies the session state behind the plan. Any accept or reject makes it invalid."""
 
     @property
     def session_id(self) -> int:
@@ -53,7 +53,7 @@ class FetchPlan:
 
     @property
     def full(self) -> bool:
-        """Whether ``send`` is every partition wanted."""
+        """Whether ``send`` names every partition of the caller."""
         return self.metadata.is_full
 
 
@@ -66,11 +66,11 @@ class SessionReply:
     session_id: int = 0
     """The broker's session id, 0 for no session."""
     throttle_ms: int = 0
-    """How long the broker asks us to wait before the next request (KIP-219)."""
+    """How long the broker asks the client to wait before the next request (KIP-219)."""
     version: int | None = None
-    """Version of Fetch that was spoken; if given, checked against the plan."""
+    """Version of the Fetch request; the session compares it with the plan unless it is None."""
     partitions: Collection[ReplyKey] = ()
-    """Partitions in the response, in order, whatever their partition-level errors."""
+    """Partitions in the response, in order, with or without a partition-level error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,42 +78,42 @@ class Outcome:
     """What a reply, or its absence, did to the session."""
 
     accepted: bool
-    """Use the reply's data and drop the planned changes; if false use none and keep them."""
-    event: Event
+    """True: use the reply's data and drop the planned changes. False: ignore it and keep them."""
+    event: SessionEvent
     """What happened."""
     partitions: Mapping[ReplyKey, TopicPartition] = field(default_factory=dict)
-    """The partition behind each key of an accepted reply; a key that came twice is here once."""
+    """The partition behind each key of an accepted reply. A repeated key is here once."""
     problem: str = ""
-    """Why the reply was not accepted, for the log."""
+    """Why the session did not accept the reply, for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStats:
-    """How often each event happened; the names are those of ``Event``."""
+    """How often each event happened; the names are those of ``SessionEvent``."""
 
     opened: int = 0
-    """The broker opened a session for us."""
+    """The broker opened a session for the client."""
     continued: int = 0
-    """An incremental fetch was answered."""
+    """The broker answered an incremental fetch."""
     sessionless: int = 0
-    """A full fetch was answered while no session was asked for."""
+    """The broker answered a full fetch that asked for no session."""
     refused: int = 0
-    """A session was asked for and the broker had no room."""
+    """The client asked for a session and the broker's cache was full."""
     closed: int = 0
-    """We closed the session."""
+    """The client closed the session."""
     closed_by_broker: int = 0
-    """The broker closed it: nothing was left in it, as a rule."""
+    """The broker closed the session, usually because no partition was left in it."""
     lost: int = 0
-    """The broker no longer knew the session: evicted, or the broker was started anew."""
+    """The broker no longer knew the session: it had evicted it, or it had restarted."""
     epoch_mismatch: int = 0
     """Broker and client disagreed on the number of the request."""
     topic_id_error: int = 0
     """The session was opened with the other kind of topic key."""
     throttled_full: int = 0
-    """A full fetch was throttled and answered without data."""
+    """The broker throttled a full fetch and answered without data."""
     invalid_reply: int = 0
-    """A reply lacked partitions or had some that were not asked for."""
+    """A reply lacked partitions, or had some that the request did not name."""
     other_error: int = 0
     """Any other top-level error."""
     rejected: int = 0
-    """No usable reply at all."""
+    """There was no usable reply."""

@@ -1,7 +1,9 @@
-"""The driver's view of the log: which partitions there are, where they end, what was lost.
+"""The driver's view of the log: existing partitions, their log ends, and lost records.
 
-``state`` is what is known, pure; ``poller`` asks one broker through one incremental session, at the
-``pace`` that keeps it noise; ``watch`` has the threads. ``log`` asks what a session can't tell,
-``loss`` judges positions, ``snapshot`` keeps AvailableNow's promise, and ``driver`` turns it all
-into offsets and splits.
+``state`` holds the known log ends and is pure. ``poller`` polls one broker through one incremental
+session, and ``poll_pause`` limits what the polls cost. ``watch`` owns the threads and the lock.
+``metadata_refresh`` keeps the watch in step with the cluster's metadata. ``lookups`` asks the
+brokers for everything that a session does not tell. ``position_check`` finds data loss.
+``initial_positions`` and ``available_now`` tell where queries start and end. ``statistics`` writes
+the driver's statistics. ``driver`` turns all of it into offsets and splits.
 """

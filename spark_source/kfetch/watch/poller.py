@@ -1,8 +1,8 @@
-"""One broker's watch session: poll after poll, in a thread of its own.
+"""Polls one broker through one watch session, in a thread of its own.
 
-The loop never ends by itself while the broker has partitions: a broker that can't be reached is
-tried again with back-off, for it may come back, and whether its partitions have moved is for
-metadata to say. What can't heal is told to the desk, and the driver raises it.
+The loop runs while the broker leads watched partitions. It retries an unreachable broker with
+back-off, because the broker may return. Metadata tells whether its partitions have moved. The
+poller reports every failure to the registry, and the driver raises a permanent one.
 """
 
 from __future__ import annotations
@@ -20,143 +20,165 @@ from kfetch.fetch.stats import FetchStats
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
-from kfetch.watch.pace import LONG_POLL_MS, REST_S, pause_s
-from kfetch.wire.backoff import Backoff
+from kfetch.watch.poll_pause import LONG_POLL_MS, REST_S, poll_pause_s
+from kfetch.wire.retry import RetryPauses
+
+__all__ = ["PartitionRegistry", "Poller"]
 
 log = logging.getLogger(__name__)
 
 
-class Desk(Protocol):
-    """Where a poller gets its orders and leaves what it learned; safe to use from its thread."""
+class PartitionRegistry(Protocol):
+    """Gives a poller its partitions' positions and takes its replies. Pollers call from threads."""
 
-    def orders(self, broker: Broker) -> Mapping[TopicPartition, FetchPosition | None] | None:
-        """What the session is to change; None when the broker has no partition any more."""
+    def take_position_changes(
+        self, broker: Broker
+    ) -> Mapping[TopicPartition, FetchPosition | None] | None:
+        """Return the changes for the broker's session; None if it leads no partition any more."""
 
-    def replied(self, broker: Broker, fetched: AcceptedReply) -> int:
-        """Take a reply; how many partitions moved."""
+    def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
+        """Apply a reply, and return the number of partitions that moved."""
 
-    def partitions_of(self, broker: Broker) -> int:
-        """How many partitions the session is to hold."""
+    def partition_count(self, broker: Broker) -> int:
+        """Return the number of partitions that belong in the broker's session."""
 
-    def failing(self, broker: Broker, cause: KfetchError | None) -> None:
-        """The broker can't be asked; None: it can again."""
+    def report_failure(self, broker: Broker, cause: KfetchError) -> None:
+        """Note that requests to the broker fail."""
+
+    def report_recovery(self, broker: Broker) -> None:
+        """Note that the broker answers again."""
 
 
 class Poller:
     """Polls one broker."""
 
-    def __init__(self, broker: Broker, desk: Desk, options: SourceOptions, orphan: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        registry: PartitionRegistry,
+        options: SourceOptions,
+        replaced_session: int,
+    ) -> None:
+        """``replaced_session`` is the id of an earlier run's session, 0 for none. It is closed."""
         self.broker = broker
-        self._desk = desk
-        # A name of its own: an operator sees whose session it is, and tests count it apart.
+        self._registry = registry
+        # Operators can tell watch sessions from the sessions of tasks by the client id.
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
-        self._fetcher = Fetcher(broker, limits, self._network, orphan=orphan)
-        self._backoff = Backoff(self._network)
+        self._fetcher = Fetcher(broker, limits, self._network, orphan=replaced_session)
+        self._backoff = RetryPauses(self._network)
         self._refusals = 0
+        """Number of refused requests since the last accepted reply."""
         self._failing = False
+        self._moved = False
+        """Whether the last reply moved a partition."""
         self.resting = False
-        """Whether it waits for a call: its broker may have news that nobody has asked for."""
-        self._news = False
-        self._called = threading.Event()
+        """Whether the session rests until ``wake``, while its broker may have new records."""
+        self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"kfetch-watch-{broker.node_id}", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start the thread."""
         self._thread.start()
 
-    def call(self) -> None:
-        """End the rest: somebody wants to know what is new."""
-        self._called.set()
+    def wake(self) -> None:
+        """End the rest, so that the next poll leaves at once."""
+        self._wake.set()
 
     def stop(self) -> None:
-        """Poll no more, and close the session; ``join`` waits for that."""
+        """Stop polling and close the session. ``join`` waits for that."""
         self._stop.set()
-        self._called.set()
+        self._wake.set()
 
-    def join(self, seconds: float) -> None:
-        """Wait until the session is closed, for so long at most."""
+    def join(self, timeout_s: float) -> None:
+        """Wait until the session is closed, at most ``timeout_s`` seconds."""
         if self._thread.ident is not None:
-            self._thread.join(seconds)
+            self._thread.join(timeout_s)
 
     @property
     def session(self) -> tuple[int, int]:
-        """(id, epoch) of the session at the broker, id 0 for none."""
+        """(id, epoch) of the broker's session. The id is 0 if there is no session."""
         return self._fetcher.session
 
     def stats(self) -> FetchStats:
-        """What the session cost so far."""
+        """Return the cost of the session so far."""
         return self._fetcher.stats()
 
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._called.clear()
-                pause = self.poll()
-                if pause is None:
+                self._wake.clear()
+                pause_s = self.poll()
+                if pause_s is None:
                     return
-                self._pause(pause)
-        except Exception as bug:  # a watch that died in silence would look like an idle topic
+                self._pause_and_rest(pause_s)
+        except Exception as bug:  # a thread that died in silence would look like an idle topic
             log.exception("kfetch: the watch of %s died", self.broker)
-            self._desk.failing(self.broker, KfetchError(f"the watch of {self.broker} died: {bug}"))
+            cause = KfetchError(f"the watch of {self.broker} died: {bug}")
+            self._registry.report_failure(self.broker, cause)
         finally:
             self._fetcher.close()
 
-    def _pause(self, seconds: float) -> None:
-        if self._stop.wait(seconds) or not self._news:
+    def _pause_and_rest(self, pause_s: float) -> None:
+        if self._stop.wait(pause_s) or not self._moved:
             return
         self.resting = True
-        self._called.wait(REST_S)
+        self._wake.wait(REST_S)
         self.resting = False
 
     def poll(self) -> float | None:
-        """One request and its reply; seconds to wait before the next, None when it was the last."""
-        orders = self._desk.orders(self.broker)
-        if orders is None:
+        """Send one request and handle its reply.
+
+        Returns the seconds until the next poll, or None if the broker leads no partition any more.
+        """
+        changes = self._registry.take_position_changes(self.broker)
+        if changes is None:
             return None
-        for tp, position in orders.items():
+        for tp, position in changes.items():
             self._fetcher.want(tp, position)
         began = time.monotonic()
         try:
-            fetched = self._exchanged(began + self._network.request_timeout_s)
+            accepted = self._exchange(began + self._network.request_timeout_s)
         except (ConnectionLost, WireError, BrokerError) as cause:
-            return self._failed(cause)
-        if fetched is None:
-            return self._refused()
-        return self._answered(fetched, time.monotonic() - began)
+            return self._handle_failure(cause)
+        if accepted is None:
+            return self._handle_refusal()
+        return self._handle_reply(accepted, time.monotonic() - began)
 
-    def _exchanged(self, deadline: float) -> AcceptedReply | None:
+    def _exchange(self, deadline: float) -> AcceptedReply | None:
         self._fetcher.send(deadline)
         return self._fetcher.receive(deadline + LONG_POLL_MS / 1000)
 
-    def _answered(self, fetched: AcceptedReply, took_s: float) -> float:
+    def _handle_reply(self, accepted: AcceptedReply, took_s: float) -> float:
         if self._failing:
-            self._backoff, self._failing = Backoff(self._network), False
-            self._desk.failing(self.broker, None)
+            self._backoff, self._failing = RetryPauses(self._network), False
+            self._registry.report_recovery(self.broker)
         self._refusals = 0
-        moved = self._desk.replied(self.broker, fetched)
-        self._news = moved > 0
-        return pause_s(
+        moved = self._registry.accept_reply(self.broker, accepted)
+        self._moved = moved > 0
+        return poll_pause_s(
             moved=moved,
-            partitions=self._desk.partitions_of(self.broker),
+            partitions=self._registry.partition_count(self.broker),
             full=self._fetcher.session[0] == INVALID_SESSION_ID,
-            record_bytes=sum(len(p.records) for p in fetched.partitions.values()),
+            record_bytes=sum(len(p.records) for p in accepted.partitions.values()),
             took_s=took_s,
         )
 
-    def _refused(self) -> float:
-        """The session begins anew. Once is routine, twice running is a broker in trouble."""
+    def _handle_refusal(self) -> float:
+        """Open a new session. One refusal is routine, a second one in a row is a failure."""
         self._refusals += 1
         if self._refusals < 2:
             return 0.0
-        return self._failed(ConnectionLost(f"{self.broker} refuses every fetch: {self._fetcher!r}"))
+        return self._handle_failure(
+            ConnectionLost(f"{self.broker} refuses every fetch: {self._fetcher!r}")
+        )
 
-    def _failed(self, cause: KfetchError) -> float:
+    def _handle_failure(self, cause: KfetchError) -> float:
         if not self._failing:
-            log.warning("kfetch: watching %s: %s (trying again)", self.broker, cause.message)
-        self._failing, self._news = True, False
-        self._desk.failing(self.broker, cause)
-        return self._backoff.pause_s()
+            log.warning("kfetch: watching %s: %s (kfetch retries)", self.broker, cause.message)
+        self._failing, self._moved = True, False
+        self._registry.report_failure(self.broker, cause)
+        return self._backoff.next_pause_s()

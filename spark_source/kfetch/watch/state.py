@@ -1,16 +1,18 @@
-"""What the driver knows of its partitions, pure: from metadata and fetch replies to log ends.
+"""The watched partitions and their log ends, from metadata and fetch replies. Pure.
 
-Every partition that is watched stands in the fetch session of its leader, at the log end that is
-known: the high watermark, under read_committed the last stable offset (a position above it would
-make the broker answer at once, for ever). A reply moves the end, and the new end is an order to
-that session. What needs a look by the driver is in ``changed``: an end or a log start that moved, a
-new leader, a partition that came or went.
+Every watched partition is in the fetch session of its leader, at its known log end. The log end is
+the high watermark, or under read_committed the last stable offset. (The broker would answer a
+position above the last stable offset at once, again and again.) A reply moves the log end, and the
+session gets the new position with the next request. ``changed`` holds the partitions that the
+driver must look at: the log end, the log start or the leader moved, or the partition is new or
+gone.
 
-A partition whose broker refuses it leaves the session at once, because an error in a session turns
-the long poll into a hot loop. It comes back with the leader that the reply names (KIP-951), else
-with metadata (``astray``), else with a new position (``out_of_range``).
+A partition that its broker refuses leaves the session at once, because an error in a session turns
+the long poll into a hot loop. It returns when the reply names the new leader (KIP-951), when
+metadata names a leader (``leaderless``), or when it gets a new position (``out_of_range``).
 
-No socket, thread or clock: ``watch`` has those, and the lock under which all of this is called.
+This module has no socket, thread or clock. ``watch`` has them, and calls everything here under its
+lock.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from kfetch import codes
 from kfetch.errors import BrokerError
 from kfetch.model import (
     NO_TOPIC_ID,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Broker,
     ClusterView,
     FetchPosition,
@@ -33,46 +37,49 @@ from kfetch.model import (
 from kfetch.offsets import Position
 from kfetch.replies import PartitionReply
 
-READ_COMMITTED = 1
+__all__ = ["PositionChanges", "WatchState"]
+
 UNKNOWN_OFFSET = -1
 
-Orders = dict[TopicPartition, FetchPosition | None]
-"""What a session is to change; None: forget the partition."""
+PositionChanges = dict[TopicPartition, FetchPosition | None]
+"""New positions for a session. None removes the partition from the session."""
 
 
 @dataclass(slots=True)
-class Watched:
-    """One partition."""
-
+class _WatchedPartition:
     topic_id: UUID
     leader: Leader | None
-    """Who leads it, None while nobody is known to."""
-    end: Position
-    """The log end, and the epoch of the leader that told it."""
+    """None while the leader is unknown."""
+    log_end: Position
+    """The log end, and the epoch of the leader that reported it."""
     log_start: int = UNKNOWN_OFFSET
-    asked: bool = False
-    """Whether it stands in its leader's session."""
-    answered: bool = True
-    """Whether the leader of now has vouched for the end; its log may be shorter."""
+    in_session: bool = False
+    """Whether the partition is in its leader's session."""
+    confirmed: bool = True
+    """Whether the current leader has confirmed the log end. Its log may be shorter."""
+
+    def is_in_session_of(self, broker: Broker) -> bool:
+        """Return whether the partition is in the session of this broker."""
+        return self.in_session and self.leader is not None and self.leader.broker == broker
 
 
 class WatchState:
-    """The watched partitions; costs follow what changes, never what there is."""
+    """The watched partitions. Each call costs time for the changes, not for all partitions."""
 
-    def __init__(self, *, isolation_level: int = 0) -> None:
+    def __init__(self, *, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._committed = isolation_level == READ_COMMITTED
-        self._watched: dict[TopicPartition, Watched] = {}
+        self._watched: dict[TopicPartition, _WatchedPartition] = {}
         self._topic_ids: dict[str, UUID] = {}
-        self._orders: dict[Broker, Orders] = defaultdict(dict)
-        self._asked: dict[Broker, int] = defaultdict(int)
+        self._position_changes: dict[Broker, PositionChanges] = defaultdict(dict)
+        self._partition_counts: dict[Broker, int] = defaultdict(int)
         self.changed: set[TopicPartition] = set()
-        """What the driver has not looked at yet."""
-        self.astray: set[TopicPartition] = set()
+        """Partitions that changed since the driver last took this set."""
+        self.leaderless: set[TopicPartition] = set()
         """Partitions that wait for metadata to name a leader."""
         self.out_of_range: set[TopicPartition] = set()
-        """Partitions whose log does not reach the end that was known."""
-        self.failure: BrokerError | None = None
-        """An error that no retry mends."""
+        """Partitions whose log does not reach the known log end."""
+        self.permanent_error: BrokerError | None = None
+        """An error that no retry removes."""
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._watched
@@ -84,109 +91,115 @@ class WatchState:
 
     @property
     def topic_ids(self) -> Mapping[str, UUID]:
-        """Ids of the watched topics, without those that have none."""
+        """The ids of the watched topics, without topics that have no id."""
         return self._topic_ids
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """Who leads a partition, None if nobody is known to, or it does not exist."""
+        """Return the partition's leader; None if it is unknown or the partition is not watched."""
         watched = self._watched.get(tp)
         return watched.leader if watched else None
 
     def log_start(self, tp: TopicPartition) -> int:
-        """The log start offset, -1 while it is not known."""
+        """Return the log start offset, -1 while it is unknown."""
         return self._watched[tp].log_start
 
-    def end(self, tp: TopicPartition) -> Position | None:
-        """The log end; None while a new leader has not vouched for it."""
+    def log_end(self, tp: TopicPartition) -> Position | None:
+        """Return the log end, None until a new leader has confirmed it."""
         watched = self._watched[tp]
-        return watched.end if watched.answered else None
+        return watched.log_end if watched.confirmed else None
 
-    def asked_of(self, broker: Broker) -> int:
-        """How many partitions a broker's session is to hold."""
-        return self._asked[broker]
+    def partition_count(self, broker: Broker) -> int:
+        """Return the number of partitions that belong in a broker's session."""
+        return self._partition_counts[broker]
 
     def brokers(self) -> list[Broker]:
-        """The brokers whose sessions are to hold something."""
-        return [broker for broker, count in self._asked.items() if count]
+        """Return the brokers that lead watched partitions."""
+        return [broker for broker, count in self._partition_counts.items() if count]
 
-    def orders(self, broker: Broker) -> Orders:
-        """What a broker's session is to change, told once."""
-        return self._orders.pop(broker, {})
+    def take_position_changes(self, broker: Broker) -> PositionChanges:
+        """Return and forget the changes for a broker's session."""
+        return self._position_changes.pop(broker, {})
 
-    def follow(
+    def update_metadata(
         self, view: ClusterView, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Take fresh metadata of the subscribed partitions.
+        """Apply fresh metadata of the subscribed ``partitions``.
 
-        Returns those that have no position here yet: new ones, and those of a topic that was
-        created again. ``place`` gives them one.
+        Returns the partitions without a known log end: new ones, and those of a topic that was
+        created again. The caller looks up their log ends and calls ``watch_from``.
         """
-        wanted = dict.fromkeys(partitions)
-        for tp in [tp for tp in self._watched if tp not in wanted]:
+        subscribed = dict.fromkeys(partitions)
+        for tp in [tp for tp in self._watched if tp not in subscribed]:
             self._remove(tp)
         self._topic_ids = {
             name: view.topics[name].topic_id
-            for name in dict.fromkeys(tp.topic for tp in wanted)
+            for name in dict.fromkeys(tp.topic for tp in subscribed)
             if view.topics[name].topic_id != NO_TOPIC_ID
         }
-        return [tp for tp in wanted if not self._followed(tp, view)]
+        return [tp for tp in subscribed if not self._update_leader(tp, view)]
 
-    def place(
-        self, tp: TopicPartition, leader: Leader | None, end: Position, log_start: int = -1
+    def watch_from(
+        self,
+        tp: TopicPartition,
+        leader: Leader | None,
+        log_end: Position,
+        log_start: int = UNKNOWN_OFFSET,
     ) -> None:
         """Watch a partition from a log end on."""
         if tp in self._watched:
             self._leave_session(tp, self._watched[tp])
         topic_id = self._topic_ids.get(tp.topic, NO_TOPIC_ID)
-        self._watched[tp] = Watched(topic_id, None, end, log_start)
+        self._watched[tp] = _WatchedPartition(topic_id, None, log_end, log_start)
         self.out_of_range.discard(tp)
         self.changed.add(tp)
-        self._lead(tp, self._watched[tp], leader)
-        self._watched[tp].answered = True
+        self._set_leader(tp, self._watched[tp], leader)
+        self._watched[tp].confirmed = True
 
-    def replied(
+    def accept_reply(
         self,
         broker: Broker,
         replies: Mapping[TopicPartition, PartitionReply],
         endpoints: Mapping[int, Broker],
     ) -> int:
-        """Take an accepted reply; returns how many partitions it moved.
+        """Apply a broker's fetch reply, and return the number of partitions that moved.
 
-        A partition with an order that waits has moved meanwhile, so the reply, which answers the
-        order before, says nothing of it.
+        A partition with a position change that the broker has not received yet is left as it is.
+        The reply is for the position before that change.
         """
-        waiting = self._orders.get(broker, {})
-        before = len(waiting)
+        waiting = self._position_changes.get(broker, {})
+        count_before = len(waiting)
         for tp, reply in list(replies.items()):
             watched = self._watched.get(tp)
-            if watched is None or not _stands(watched, broker) or tp in waiting:
+            if watched is None or not watched.is_in_session_of(broker) or tp in waiting:
                 continue
             if reply.error:
-                self._refused(tp, watched, reply, endpoints)
+                self._handle_error(tp, watched, reply, endpoints)
             else:
-                self._told(tp, watched, reply)
-        return len(self._orders.get(broker, {})) - before
+                self._update_offsets(tp, watched, reply)
+        return len(self._position_changes.get(broker, {})) - count_before
 
-    def _told(self, tp: TopicPartition, watched: Watched, reply: PartitionReply) -> None:
-        end = reply.last_stable_offset if self._committed else reply.high_watermark
-        news = not watched.answered
-        watched.answered = True
+    def _update_offsets(
+        self, tp: TopicPartition, watched: _WatchedPartition, reply: PartitionReply
+    ) -> None:
+        log_end = reply.last_stable_offset if self._committed else reply.high_watermark
+        changed = not watched.confirmed
+        watched.confirmed = True
         if reply.log_start_offset > watched.log_start:
-            news |= reply.log_start_offset > 0
+            changed |= reply.log_start_offset > 0
             watched.log_start = reply.log_start_offset
-        # Never backwards: a new leader's high watermark may lag for a moment, and a log that was
-        # truncated is told by OFFSET_OUT_OF_RANGE or found by its epochs.
-        if end > watched.end.offset and watched.leader is not None:
-            watched.end = Position(end, watched.leader.epoch)
-            self._order(tp, watched)
-            news = True
-        if news:
+        # Never backwards: a new leader's high watermark may lag for a moment. A truncated log shows
+        # by OFFSET_OUT_OF_RANGE or by its epochs.
+        if log_end > watched.log_end.offset and watched.leader is not None:
+            watched.log_end = Position(log_end, watched.leader.epoch)
+            self._send_position(tp, watched)
+            changed = True
+        if changed:
             self.changed.add(tp)
 
-    def _refused(
+    def _handle_error(
         self,
         tp: TopicPartition,
-        watched: Watched,
+        watched: _WatchedPartition,
         reply: PartitionReply,
         endpoints: Mapping[int, Broker],
     ) -> None:
@@ -196,17 +209,17 @@ class WatchState:
         if reply.error == codes.OFFSET_OUT_OF_RANGE:
             self.out_of_range.add(tp)
         elif not codes.retriable(reply.error):
-            self.failure = codes.error(
+            self.permanent_error = codes.error(
                 reply.error,
-                f"watching {tp} at {leader.broker if leader else 'nobody'}",
+                f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
                 topic=tp.topic,
                 partition=tp.partition,
             )
         else:
-            self._lead(tp, watched, _hinted(reply, endpoints, leader))
+            self._set_leader(tp, watched, _newer_leader(reply, endpoints, leader))
 
-    def _followed(self, tp: TopicPartition, view: ClusterView) -> bool:
-        """Take a partition's leader from metadata; False if it has no position here."""
+    def _update_leader(self, tp: TopicPartition, view: ClusterView) -> bool:
+        """Apply the partition's leader from metadata; return False if its log end is unknown."""
         watched, topic = self._watched.get(tp), view.topics[tp.topic]
         if watched is None:
             return False
@@ -216,68 +229,69 @@ class WatchState:
             self._remove(tp)
             return False
         leader = topic.leaders[tp.partition]
-        if tp not in self.out_of_range and not _older(leader, watched):
-            self._lead(tp, watched, leader)
+        if tp not in self.out_of_range and not _is_stale(leader, watched):
+            self._set_leader(tp, watched, leader)
         return True
 
-    def _lead(self, tp: TopicPartition, watched: Watched, leader: Leader | None) -> None:
-        """The partition has another leader, or again one, or none for now."""
-        if watched.asked and leader == watched.leader:
+    def _set_leader(
+        self, tp: TopicPartition, watched: _WatchedPartition, leader: Leader | None
+    ) -> None:
+        """Give the partition a leader, or none, and move it to that leader's session."""
+        if watched.in_session and leader == watched.leader:
             return
-        if watched.asked and (leader is None or not _stands(watched, leader.broker)):
+        if leader is None or not watched.is_in_session_of(leader.broker):
             self._leave_session(tp, watched)
         watched.leader = leader
-        watched.answered = False
+        watched.confirmed = False
         self.changed.add(tp)
         if leader is None:
-            self.astray.add(tp)
+            self.leaderless.add(tp)
             return
-        self.astray.discard(tp)
-        self._asked[leader.broker] += not watched.asked
-        watched.asked = True
-        self._order(tp, watched)
+        self.leaderless.discard(tp)
+        self._partition_counts[leader.broker] += not watched.in_session
+        watched.in_session = True
+        self._send_position(tp, watched)
 
-    def _order(self, tp: TopicPartition, watched: Watched) -> None:
+    def _send_position(self, tp: TopicPartition, watched: _WatchedPartition) -> None:
+        """Send the log end as the new position with the session's next request."""
         if watched.leader is not None:
-            self._orders[watched.leader.broker][tp] = FetchPosition(
+            self._position_changes[watched.leader.broker][tp] = FetchPosition(
                 topic_id=watched.topic_id,
-                offset=watched.end.offset,
+                offset=watched.log_end.offset,
                 max_bytes=1,
                 leader_epoch=watched.leader.epoch,
             )
 
-    def _leave_session(self, tp: TopicPartition, watched: Watched) -> None:
-        if watched.asked and watched.leader is not None:
-            self._orders[watched.leader.broker][tp] = None
-            self._asked[watched.leader.broker] -= 1
-        watched.asked = False
+    def _leave_session(self, tp: TopicPartition, watched: _WatchedPartition) -> None:
+        if watched.in_session and watched.leader is not None:
+            self._position_changes[watched.leader.broker][tp] = None
+            self._partition_counts[watched.leader.broker] -= 1
+        watched.in_session = False
 
     def _remove(self, tp: TopicPartition) -> None:
         self._leave_session(tp, self._watched.pop(tp))
-        self.astray.discard(tp)
+        self.leaderless.discard(tp)
         self.out_of_range.discard(tp)
         self.changed.add(tp)
 
 
-def _stands(watched: Watched, broker: Broker) -> bool:
-    """Whether a partition stands in this broker's session."""
-    return watched.asked and watched.leader is not None and watched.leader.broker == broker
+def _is_stale(leader: Leader | None, watched: _WatchedPartition) -> bool:
+    """Return whether metadata names an older leader than the known one (KIP-320).
 
-
-def _older(leader: Leader | None, watched: Watched) -> bool:
-    """Whether metadata lags behind what is known (KIP-320). A partition astray takes any."""
+    A partition outside of a session accepts any leader.
+    """
     return (
-        watched.asked
+        watched.in_session
         and watched.leader is not None
         and leader is not None
         and leader.epoch < watched.leader.epoch
     )
 
 
-def _hinted(
+def _newer_leader(
     reply: PartitionReply, endpoints: Mapping[int, Broker], leader: Leader | None
 ) -> Leader | None:
-    """The leader that an error names, if it is newer than ours (KIP-951)."""
+    """Return the leader that an error names, if it is newer than ``leader`` (KIP-951)."""
     if reply.leader is None or reply.leader[0] not in endpoints:
         return None
     node_id, epoch = reply.leader

@@ -1,7 +1,7 @@
-"""The watch: one poller per broker over one shared state, and the lock between the threads.
+"""The watch: one poller per broker over one shared state, and the lock between their threads.
 
-Spark's thread brings metadata and positions, and takes what changed; the pollers' threads take
-orders and bring replies. Nothing waits for a broker while it holds the lock.
+Spark's thread brings metadata and log ends, and takes the changed partitions. The pollers' threads
+take position changes and bring replies. No thread waits for a broker while it holds the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from kfetch.model import Broker, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import SourceOptions
 from kfetch.watch.poller import Poller
-from kfetch.watch.state import Orders, WatchState
+from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
+
+__all__ = ["Watch"]
 
 log = logging.getLogger(__name__)
 
@@ -35,207 +37,224 @@ CLOSE_S = 1.0
 
 
 class Watch:
-    """What is known of the subscribed partitions, kept current by one session per broker."""
+    """Keeps the log ends of the subscribed partitions current, with one session per broker."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._state = WatchState(isolation_level=int(options.fetch.read_committed))
-        self._news = threading.Condition()
+        self._state = WatchState(isolation_level=options.fetch.isolation_level)
+        self._condition = threading.Condition()
+        """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}
-        self._orphans: dict[int, tuple[int, int]] = {}
-        self._failing: dict[Broker, tuple[float, KfetchError]] = {}
-        self._shaken = False
-        self._replies: Counter[Broker] = Counter()
+        self._replaced_sessions: dict[int, tuple[int, int]] = {}
+        """(id, epoch) of an earlier run's sessions that are still open, by broker id."""
+        self._failures: dict[Broker, tuple[float, KfetchError]] = {}
+        """When requests to a broker began to fail (monotonic seconds), and the first cause."""
+        self._broker_failed = False
+        """Whether requests to a broker failed since the last metadata."""
+        self._reply_counts: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
-        self._past = FetchStats()
+        self._ended_stats = FetchStats()
+        """The cost of the sessions that have ended."""
 
-    def adopt(self, sessions: Mapping[int, tuple[int, int]]) -> None:
-        """Close these sessions of an earlier run with the first request to each broker."""
-        self._orphans = dict(sessions)
+    def replace_sessions(self, sessions: Mapping[int, tuple[int, int]]) -> None:
+        """Close an earlier run's sessions with the first request to each broker.
 
-    def follow(
+        ``sessions`` holds (id, epoch) by broker id.
+        """
+        self._replaced_sessions = dict(sessions)
+
+    def update_metadata(
         self, view: ClusterView, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Take fresh metadata; returns the partitions that need a position (``place``)."""
-        with self._news:
-            self._shaken = False
-            unplaced = self._state.follow(view, partitions)
-            self._staff()
-            return unplaced
+        """Apply fresh metadata. Returns the partitions whose log ends ``watch_from`` needs."""
+        with self._condition:
+            self._broker_failed = False
+            without_log_end = self._state.update_metadata(view, partitions)
+            self._start_missing_pollers()
+            return without_log_end
 
-    def place(
+    def watch_from(
         self,
-        ends: Mapping[TopicPartition, Position],
+        log_ends: Mapping[TopicPartition, Position],
         leaders: Mapping[TopicPartition, Leader | None],
         log_starts: Mapping[TopicPartition, Position],
     ) -> None:
         """Watch partitions from these log ends on."""
-        with self._news:
-            for tp, end in ends.items():
-                start = log_starts[tp].offset if tp in log_starts else -1
-                self._state.place(tp, leaders[tp], end, start)
-            self._staff()
+        with self._condition:
+            for tp, end in log_ends.items():
+                start = log_starts[tp].offset if tp in log_starts else UNKNOWN_OFFSET
+                self._state.watch_from(tp, leaders[tp], end, start)
+            self._start_missing_pollers()
 
-    def take(self) -> set[TopicPartition]:
-        """The partitions that changed since the last call. Raises what can't heal."""
-        with self._news:
-            if self._state.failure is not None:
-                raise self._state.failure
-            self._check_failing()
+    def take_changed(self) -> set[TopicPartition]:
+        """Return the partitions that changed since the last call.
+
+        Raises an error that no retry removes, or that has lasted too long.
+        """
+        with self._condition:
+            if self._state.permanent_error is not None:
+                raise self._state.permanent_error
+            self._raise_lasting_failure()
             changed, self._state.changed = self._state.changed, set()
             return changed
 
-    def refresh(self, seconds: float) -> None:
-        """Ask the brokers whose sessions rest for what is new; for so long at most.
+    def poll_resting(self, timeout_s: float) -> None:
+        """Wake the resting sessions, and wait for their replies at most ``timeout_s`` seconds.
 
-        The other sessions wait at their broker, or have asked a moment ago.
+        The other sessions need no poll: they wait at their broker, or polled a moment ago.
         """
-        with self._news:
-            due = {b: self._replies[b] + 1 for b, p in self._pollers.items() if p.resting}
-            for broker in due:
-                self._pollers[broker].call()
-            self._news.wait_for(lambda: all(self._replies[b] >= n for b, n in due.items()), seconds)
+        with self._condition:
+            counts = {b: self._reply_counts[b] + 1 for b, p in self._pollers.items() if p.resting}
+            for broker in counts:
+                self._pollers[broker].wake()
+            self._condition.wait_for(
+                lambda: all(self._reply_counts[b] >= count for b, count in counts.items()),
+                timeout_s,
+            )
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until something changes, for so long at most; whether it did."""
-        if seconds <= 0.0:
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Wait until a partition changes, at most ``timeout_s`` seconds; return whether it did."""
+        if timeout_s <= 0.0:
             return False
-        with self._news:
+        with self._condition:
             for poller in self._pollers.values():
-                poller.call()
-            return self._news.wait_for(lambda: bool(self._state.changed), seconds)
+                poller.wake()
+            return self._condition.wait_for(lambda: bool(self._state.changed), timeout_s)
 
     @property
-    def unsettled(self) -> bool:
-        """Whether metadata should be asked again: leaders are unknown, or brokers unreachable."""
-        with self._news:
-            return self._shaken or bool(self._state.astray)
+    def needs_metadata(self) -> bool:
+        """Whether a partition has no known leader, or a broker has failed since the metadata."""
+        with self._condition:
+            return self._broker_failed or bool(self._state.leaderless)
 
     @property
     def out_of_range(self) -> list[TopicPartition]:
-        """Partitions that need a new position."""
-        with self._news:
+        """Partitions whose log does not reach the known log end."""
+        with self._condition:
             return list(self._state.out_of_range)
 
     @property
     def partitions(self) -> list[TopicPartition]:
         """Every watched partition."""
-        with self._news:
+        with self._condition:
             return list(self._state.partitions)
 
     @property
     def topic_ids(self) -> Mapping[str, UUID]:
-        """Ids of the watched topics."""
+        """The ids of the watched topics."""
         return self._state.topic_ids
 
-    # What follows is read without the lock: Spark's thread alone adds and removes partitions,
+    # The next four methods read without the lock. Only Spark's thread adds and removes partitions,
     # and each answer is one attribute that a poller replaces as a whole.
 
     def exists(self, tp: TopicPartition) -> bool:
-        """Whether a partition is there, as far as metadata was asked."""
+        """Return whether a partition exists, by the last metadata."""
         return tp in self._state
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """Who leads a partition, None while nobody is known to."""
+        """Return the partition's leader, None while it is unknown."""
         return self._state.leader(tp)
 
-    def end(self, tp: TopicPartition) -> Position | None:
-        """The log end; None while a new leader has not vouched for it."""
-        return self._state.end(tp)
+    def log_end(self, tp: TopicPartition) -> Position | None:
+        """Return the log end, None until a new leader has confirmed it."""
+        return self._state.log_end(tp)
 
     def log_start(self, tp: TopicPartition) -> int:
-        """The log start offset, -1 while it is not known."""
+        """Return the log start offset, -1 while it is unknown."""
         return self._state.log_start(tp)
 
     def sessions(self) -> dict[int, tuple[int, int]]:
-        """(id, epoch) of each broker's session, an orphan's while it is not replaced yet."""
-        with self._news:
+        """Return (id, epoch) of each broker's session, with sessions that are not replaced yet."""
+        with self._condition:
             current = {broker.node_id: p.session for broker, p in self._pollers.items()}
-            known = {**self._orphans, **current}
-        return {node: pair for node, pair in known.items() if pair[0]}
+            known = {**self._replaced_sessions, **current}
+        return {node: session for node, session in known.items() if session[0]}
 
     def stats(self) -> FetchStats:
-        """What the sessions cost so far."""
-        with self._news:
-            return sum((poller.stats() for poller in self._pollers.values()), self._past)
+        """Return the cost of the sessions so far."""
+        with self._condition:
+            return sum((poller.stats() for poller in self._pollers.values()), self._ended_stats)
 
     def close(self) -> None:
-        """Close every session; a broker that does not answer in time keeps its own.
+        """Close every session. A broker that does not answer in time keeps its own.
 
-        A signal may interrupt this by a second call: that one waits for the same sessions.
+        A signal may interrupt this method and call it again. The second call waits for the same
+        sessions.
         """
-        with self._news:
+        with self._condition:
             self._closed = True
             self._closing += self._pollers.values()
             self._pollers.clear()
         for poller in self._closing:
             poller.stop()
-        until = time.monotonic() + CLOSE_S
+        deadline = time.monotonic() + CLOSE_S
         for poller in self._closing:
-            poller.join(max(0.0, until - time.monotonic()))
+            poller.join(max(0.0, deadline - time.monotonic()))
 
-    # What pollers ask and tell.
+    # PartitionRegistry: the pollers call these methods.
 
-    def orders(self, broker: Broker) -> Orders | None:
-        """See Desk. A broker without partitions loses its poller, and so its session."""
-        with self._news:
-            if self._state.asked_of(broker):
-                return self._state.orders(broker)
-            self._state.orders(broker)
+    def take_position_changes(self, broker: Broker) -> PositionChanges | None:
+        """See PartitionRegistry. None ends the poller of a broker that leads no partition."""
+        with self._condition:
+            changes = self._state.take_position_changes(broker)
+            if self._state.partition_count(broker):
+                return changes
             poller = self._pollers.pop(broker, None)
             if poller is not None:
-                self._past += poller.stats()
-            self._failing.pop(broker, None)
+                self._ended_stats += poller.stats()
+            self._failures.pop(broker, None)
             return None
 
-    def replied(self, broker: Broker, fetched: AcceptedReply) -> int:
-        """See Desk."""
-        with self._news:
-            moved = self._state.replied(broker, fetched.partitions, fetched.reply.endpoints)
-            self._staff()
-            self._replies[broker] += 1
-            self._news.notify_all()
+    def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
+        """See PartitionRegistry."""
+        with self._condition:
+            endpoints = accepted.reply.endpoints
+            moved = self._state.accept_reply(broker, accepted.partitions, endpoints)
+            self._start_missing_pollers()
+            self._reply_counts[broker] += 1
+            self._condition.notify_all()
             return moved
 
-    def partitions_of(self, broker: Broker) -> int:
-        """See Desk."""
-        with self._news:
-            return self._state.asked_of(broker)
+    def partition_count(self, broker: Broker) -> int:
+        """See PartitionRegistry."""
+        with self._condition:
+            return self._state.partition_count(broker)
 
-    def failing(self, broker: Broker, cause: KfetchError | None) -> None:
-        """See Desk. A leader that can't be reached may be one no longer: ask for metadata."""
-        with self._news:
-            if cause is None:
-                self._failing.pop(broker, None)
-                return
-            self._shaken = True
-            since, first = self._failing.get(broker, (time.monotonic(), cause))
-            self._failing[broker] = since, first
-            self._news.notify_all()
+    def report_failure(self, broker: Broker, cause: KfetchError) -> None:
+        """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
+        with self._condition:
+            self._broker_failed = True
+            self._failures.setdefault(broker, (time.monotonic(), cause))
+            self._condition.notify_all()
 
-    def _staff(self) -> None:
-        """A poller for every broker that has partitions."""
+    def report_recovery(self, broker: Broker) -> None:
+        """See PartitionRegistry."""
+        with self._condition:
+            self._failures.pop(broker, None)
+
+    def _start_missing_pollers(self) -> None:
+        """Start a poller for every broker that leads partitions and has none."""
         for broker in self._state.brokers():
             if broker not in self._pollers and not self._closed:
-                orphan, _ = self._orphans.pop(broker.node_id, (0, 0))
-                self._pollers[broker] = Poller(broker, self, self._options, orphan)
-                self._begin(self._pollers[broker])
+                session_id, _ = self._replaced_sessions.pop(broker.node_id, (0, 0))
+                self._pollers[broker] = Poller(broker, self, self._options, session_id)
+                self._start(self._pollers[broker])
 
-    def _begin(self, poller: Poller) -> None:
+    def _start(self, poller: Poller) -> None:
         poller.start()
 
-    def _check_failing(self) -> None:
-        """Raise for a leader that could not be asked for as long as look-ups are tried."""
+    def _raise_lasting_failure(self) -> None:
+        """Raise for a leader whose requests fail for as long as look-ups are retried."""
         options = self._options
         patience_s = options.network.request_timeout_s * (1 + options.lookup_retries)
-        for broker, (since, cause) in self._failing.items():
-            if _hopeless(cause) or time.monotonic() - since > patience_s:
+        for broker, (since, cause) in self._failures.items():
+            if _is_permanent(cause) or time.monotonic() - since > patience_s:
                 raise type(cause)(f"watching {broker}: {cause.message}", **cause.context)
 
 
-def _hopeless(cause: KfetchError) -> bool:
-    """Whether trying again mends nothing. Bytes that could not be read may be fine next time."""
+def _is_permanent(cause: KfetchError) -> bool:
+    """Return whether a retry can't help. Unreadable bytes may be readable the next time."""
     if isinstance(cause, BrokerError):
         return not cause.context.get("retriable")
     return isinstance(cause, UnsupportedVersion) or not isinstance(

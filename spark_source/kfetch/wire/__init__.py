@@ -1,7 +1,7 @@
-"""Talking to brokers: connections, messages, versions. The only place with broker sockets.
+"""The connections to brokers: messages, versions, retries. Only this package has broker sockets.
 
-``connection`` is one blocking connection for every API; ``messages`` asks the small questions
-(Metadata, ListOffsets, OffsetsForLeaderEpoch); ``fetch`` encodes and decodes Fetch, the one big
-message, without copying record bytes; ``cluster`` knows which broker to ask and tries again;
-``lean`` imports kafka-python's messages without its clients.
+``connection`` is one blocking connection for every API. ``messages`` has the small requests
+(Metadata, ListOffsets, OffsetsForLeaderEpoch). ``fetch`` encodes and decodes Fetch, the one big
+message, without a copy of the record bytes. ``cluster`` finds the right broker and tries again,
+with the pauses of ``retry``. ``lean`` imports kafka-python's messages without its clients.
 """

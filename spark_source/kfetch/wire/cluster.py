@@ -1,6 +1,6 @@
-"""A cluster to ask: which broker knows, a connection to it, and another try when it moved.
+"""A cluster of brokers: it finds the broker for a request, connects, and retries after a move.
 
-One Cluster belongs to one thread. It keeps a connection per broker, opened when first needed.
+One Cluster belongs to one thread. It keeps a connection per broker, opened at first use.
 """
 
 from __future__ import annotations
@@ -12,119 +12,137 @@ from typing import TypeVar
 
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, WireError
-from kfetch.model import Broker, ClusterView, Topic, TopicPartition
+from kfetch.model import READ_UNCOMMITTED, Broker, ClusterView, Topic, TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
-from kfetch.wire.backoff import retrying
 from kfetch.wire.connection import Connection
-from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.messages import EpochEnd, ListedOffset
+from kfetch.wire.retry import retrying
 
 T = TypeVar("T")
-A = TypeVar("A", OffsetAt, EpochEnd)
-Ask = Callable[[Connection, Mapping[TopicPartition, int], float], dict[TopicPartition, A] | None]
+A = TypeVar("A", ListedOffset, EpochEnd)
+LeaderRequest = Callable[
+    [Connection, Mapping[TopicPartition, int], float], dict[TopicPartition, A] | None
+]
 
 
 class Cluster:
-    """Metadata, offsets and epochs of a cluster, from whichever broker has them."""
+    """Metadata, offsets and epochs of a cluster, each from a broker that has them."""
 
     def __init__(self, bootstrap: tuple[tuple[str, int], ...], options: NetworkOptions) -> None:
         self._bootstrap = bootstrap
         self._options = options
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
-        self._turns = 0
-        self.gives_up: float | None = None
-        """When who asks does, if that is later than the deadline of one question; for warnings."""
+        self._rotation = 0
+        self.give_up_at: float | None = None
+        """The caller's deadline, if it is later than that of one request; for warnings."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
-        """Brokers and topics, freshly asked (None: all topics). Retries up to the deadline."""
+        """Returns fresh metadata of these topics (None: all topics). Retries up to the deadline."""
         names = None if topics is None else sorted(topics)
 
         def attempt() -> ClusterView:
-            self._turns += 1
-            return self._ask_any(lambda to, until: messages.metadata(to, names, until), deadline)
+            self._rotation += 1
+            return self._ask_any(
+                lambda connection, until: messages.metadata(connection, names, until), deadline
+            )
 
-        what = "asking for metadata"
-        view = retrying(what, attempt, self._options, deadline, self.gives_up)
+        action = "asking for metadata"
+        view = retrying(action, attempt, self._options, deadline, self.give_up_at)
         self._brokers = view.brokers
         return view
 
     def may_have_changed(self, topic: Topic, deadline: float) -> bool:
-        """Whether a topic is not as it was, or no broker can tell: then ``view`` does, or says
-        what is wrong. It is the same broker's turn then: another one may lag behind."""
-        self._turns += 1
+        """Returns whether a topic may have changed: a broker says so, or no broker can answer.
+
+        Then the caller asks for ``view``. The same broker answers it first, because another one may
+        have older metadata.
+        """
+        self._rotation += 1
         try:
             changed = self._ask_any(
-                lambda to, until: messages.may_have_changed(to, topic, until), deadline
+                lambda connection, until: messages.may_have_changed(connection, topic, until),
+                deadline,
             )
         except (ConnectionLost, BrokerError, WireError):
             changed = True
-        self._turns -= changed
+        self._rotation -= changed
         return changed
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], deadline: float, *, committed: bool = False
-    ) -> dict[TopicPartition, OffsetAt]:
-        """Each partition's offset at a time (-1 latest, -2 earliest; KIP-79), of its leader.
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        deadline: float,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Returns each partition's offset at a timestamp, from its leader.
 
-        The latest is the high watermark, or with ``committed`` the last stable offset.
+        ``timestamps``: milliseconds, or -1 for the latest offset, -2 for the earliest (KIP-79).
+        ``isolation_level``: under READ_COMMITTED the latest offset is the last stable offset, else
+        the high watermark.
         """
-        ask = partial(messages.list_offsets, isolation_level=int(committed))
-        found = self._of_leaders("listing offsets", ask, wanted, deadline)
-        return {tp: answer for tp, answer in found.items() if answer is not None}
+        request = partial(messages.list_offsets, isolation_level=isolation_level)
+        answers = self._of_leaders("listing offsets", request, timestamps, deadline)
+        return {tp: answer for tp, answer in answers.items() if answer is not None}
 
     def epoch_ends(
-        self, wanted: Mapping[TopicPartition, int], deadline: float
+        self, epochs: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, EpochEnd | None]:
-        """Where each partition's records of an epoch end; None where the broker is too old."""
-        return self._of_leaders("asking for epoch ends", messages.epoch_ends, wanted, deadline)
+        """Returns where each partition's records of an epoch end; None if its broker is too old."""
+        return self._of_leaders("asking for epoch ends", messages.epoch_ends, epochs, deadline)
 
     def connection(self, broker: Broker, deadline: float) -> Connection:
-        """A living connection to a broker."""
+        """Returns a connection to a broker: the last one if it is alive, else a new one."""
         return self._connect((broker.host, broker.port), deadline)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Closes every connection."""
         while self._connections:
             self._connections.popitem()[1].close()
 
     def _of_leaders(
-        self, what: str, ask: Ask[A], wanted: Mapping[TopicPartition, int], deadline: float
+        self,
+        action: str,
+        request: LeaderRequest[A],
+        arguments: Mapping[TopicPartition, int],
+        deadline: float,
     ) -> dict[TopicPartition, A | None]:
-        """Ask every partition's leader; ask anew those that moved, until all have answered."""
-        found: dict[TopicPartition, A | None] = {}
+        """Returns each leader's answer for its partitions. Retries the partitions that moved."""
+        answers: dict[TopicPartition, A | None] = {}
 
         def attempt() -> dict[TopicPartition, A | None]:
-            missing = {tp: value for tp, value in wanted.items() if tp not in found}
+            missing = {tp: value for tp, value in arguments.items() if tp not in answers}
             view = self.view({tp.topic for tp in missing}, deadline)
-            for broker, part in _by_leader(view, missing).items():
-                # One broker that is slow must not eat the time of the others' retries.
+            for broker, of_broker in _by_leader(view, missing).items():
+                # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
-                answers = ask(self.connection(broker, until), part, until)
-                found.update(_settled(what, broker, part, answers))
-            _check_complete(what, wanted, found)
-            return found
+                replied = request(self.connection(broker, until), of_broker, until)
+                answers.update(_final_answers(action, broker, of_broker, replied))
+            _check_complete(action, arguments, answers)
+            return answers
 
-        return retrying(what, attempt, self._options, deadline, self.gives_up)
+        return retrying(action, attempt, self._options, deadline, self.give_up_at)
 
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
-        """What the first broker that can be asked says: connected ones, known ones, bootstrap.
+        """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        The connected ones by turns: one that lags behind must not be the only voice.
+        Connected brokers take turns, because one with old metadata must not answer every time.
         """
-        first: ConnectionLost | None = None
+        first_cause: ConnectionLost | None = None
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
                 return question(self._connect(address, until), until)
             except ConnectionLost as cause:
-                first = first or cause
-        raise first or ConnectionLost("no broker is known")
+                first_cause = first_cause or cause
+        raise first_cause or ConnectionLost("no broker is known")
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
-        turn = self._turns % max(1, len(connected))
-        connected = connected[turn:] + connected[:turn]
+        first = self._rotation % max(1, len(connected))
+        connected = connected[first:] + connected[:first]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
 
@@ -137,49 +155,52 @@ class Cluster:
 
 
 def _by_leader(
-    view: ClusterView, wanted: Mapping[TopicPartition, int]
+    view: ClusterView, arguments: Mapping[TopicPartition, int]
 ) -> dict[Broker, dict[TopicPartition, int]]:
     grouped: dict[Broker, dict[TopicPartition, int]] = {}
-    for tp, value in wanted.items():
+    for tp, value in arguments.items():
         leader = view.leader(tp)
         if leader is not None:
             grouped.setdefault(leader.broker, {})[tp] = value
     return grouped
 
 
-def _settled(
-    what: str,
+def _final_answers(
+    action: str,
     broker: Broker,
-    asked: Mapping[TopicPartition, int],
+    requested: Iterable[TopicPartition],
     answers: Mapping[TopicPartition, A] | None,
 ) -> dict[TopicPartition, A | None]:
-    """The answers that stand; the ones to ask again are left out. Raises for final errors."""
+    """Returns the answers without an error. None stands for a broker that is too old.
+
+    It leaves out the partitions to ask for again. Raises BrokerError for a final error.
+    """
     if answers is None:
-        return dict.fromkeys(asked)
-    settled: dict[TopicPartition, A | None] = {}
+        return dict.fromkeys(requested)
+    final: dict[TopicPartition, A | None] = {}
     for tp, answer in answers.items():
         if answer.error == codes.NONE:
-            settled[tp] = answer
+            final[tp] = answer
         elif not codes.retriable(answer.error):
             raise codes.error(
                 answer.error,
-                f"{what} of {tp} at {broker}",
+                f"{action} of {tp} at {broker}",
                 topic=tp.topic,
                 partition=tp.partition,
             )
-    return settled
+    return final
 
 
 def _check_complete(
-    what: str, wanted: Iterable[TopicPartition], found: Mapping[TopicPartition, object]
+    action: str, requested: Iterable[TopicPartition], answers: Mapping[TopicPartition, object]
 ) -> None:
-    missing = [tp for tp in wanted if tp not in found]
+    missing = [tp for tp in requested if tp not in answers]
     if missing:
+        first, others = missing[0], len(missing) - 1
+        partitions = f"{first} and {others} more have" if others else f"{first} has"
         raise BrokerError(
-            f"{what}: {missing[0]} and {len(missing) - 1} more have no leader that answers"
-            if len(missing) > 1
-            else f"{what}: {missing[0]} has no leader that answers",
+            f"{action}: {partitions} no leader that answers",
             retriable=True,
-            topic=missing[0].topic,
-            partition=missing[0].partition,
+            topic=first.topic,
+            partition=first.partition,
         )

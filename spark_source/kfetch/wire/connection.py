@@ -1,9 +1,9 @@
 """One blocking connection to one broker, for every API.
 
-Requests are answered in order; ``send`` and ``receive`` are apart so that a fetch can be in flight
-while its predecessor is decoded. Every wait has a deadline on time.monotonic's clock. A connection
-that failed once stays dead and tells every later caller its *first* cause: a reply that came too
-late would otherwise be taken for the answer to the next question.
+The broker answers requests in order. ``send`` and ``receive`` are separate, so that a fetch can be
+in flight while the caller decodes the last reply. Every wait has a deadline of ``time.monotonic``.
+A connection that failed once stays dead: a late reply would otherwise pass for the answer to the
+next request. Every later call raises its *first* cause.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CORRELATION = struct.Struct(">i")
 
 
 class ReplyBuffer:
-    """Memory for replies that is used again: grows to the largest reply, never zeroed twice.
+    """Memory that all replies share: it grows to the largest reply, and nothing zeroes it again.
 
-    A view handed out is overwritten by the next reply; who keeps bytes copies them first.
+    The next reply overwrites the view of the last one. A caller that keeps bytes copies them.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ReplyBuffer:
 
 
 class Connection:
-    """A connection that has agreed on versions. ``sent_bytes``/``received_bytes`` count frames."""
+    """A connection with negotiated versions. ``sent_bytes``, ``received_bytes`` count frames."""
 
     def __init__(self, stream: socket.socket, peer: str, options: NetworkOptions) -> None:
         self.peer = peer
@@ -56,11 +56,11 @@ class Connection:
         self._correlation_id = 0
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
-        self._dead: ConnectionLost | None = None
+        self._failure: ConnectionLost | None = None
 
     @classmethod
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
-        """Connect and agree on versions. Raises ConnectionLost, UnsupportedVersion."""
+        """Connects and negotiates versions. Raises ConnectionLost, UnsupportedVersion."""
         connection = cls(open_stream(host, port, options, deadline), f"{host}:{port}", options)
         try:
             connection._negotiate(deadline)
@@ -70,37 +70,37 @@ class Connection:
         return connection
 
     def version(self, message: Any, *, lowest: int = 0, highest: int | None = None) -> int:
-        """The newest version of a message's API that both sides speak, within the bounds.
+        """Returns the newest version of a message that both sides speak, within the bounds.
 
-        Raises UnsupportedVersion, naming both sides' ranges.
+        Raises UnsupportedVersion with the versions of both sides.
         """
-        theirs = self._versions.get(message.API_KEY, (0, -1))
-        top = min(theirs[1], message.max_version if highest is None else highest)
-        if top < max(theirs[0], lowest):
+        broker_min, broker_max = self._versions.get(message.API_KEY, (0, -1))
+        newest = min(broker_max, message.max_version if highest is None else highest)
+        if newest < max(broker_min, lowest):
             raise UnsupportedVersion(
-                f"the broker at {self.peer} speaks {message.name} v{theirs[0]} to v{theirs[1]}, "
+                f"the broker at {self.peer} speaks {message.name} v{broker_min} to v{broker_max}, "
                 f"kfetch v{lowest} to v{highest or message.max_version}: no version in common",
                 api=message.name,
                 peer=self.peer,
             )
-        return top
+        return newest
 
     def speaks(self, message: Any, version: int) -> bool:
-        """Whether the broker speaks this version of a message's API, or a newer one."""
+        """Returns whether the broker speaks this version of a message, or a newer one."""
         return self._versions.get(message.API_KEY, (0, -1))[1] >= version
 
     @property
     def request_timeout_s(self) -> float:
-        """How long a request may take, in seconds."""
+        """The longest time of a request, in seconds."""
         return self._options.request_timeout_s
 
     def call(self, request: Any, deadline: float) -> Any:
-        """Send a kafka-python request and return its decoded response."""
+        """Sends a kafka-python request and returns its decoded response."""
         self.send(request)
         return self._decode(*self.receive(deadline))
 
     def send(self, request: Any) -> int:
-        """Send a request (its version set); return the size of its frame in bytes."""
+        """Sends a request with a version, and returns the size of its frame in bytes."""
         self._check_alive()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
@@ -109,15 +109,15 @@ class Connection:
             self._stream.settimeout(self._options.request_timeout_s)
             self._stream.sendall(frame)
         except OSError as cause:
-            raise self._died(f"sending {request.name} failed: {cause}") from None
+            raise self._fail(f"sending {request.name} failed: {cause}") from None
         self._in_flight.append((self._correlation_id, request.header))
         self.sent_bytes += len(frame)
         return len(frame)
 
     def receive(self, deadline: float, allocate: Allocate | None = None) -> tuple[Any, memoryview]:
-        """The oldest request's header, and its reply's frame behind the length.
+        """Returns the oldest request's header, and its reply's frame without the length.
 
-        ``allocate(size)`` gives the memory that the reply is received into.
+        ``allocate``: returns the memory for a reply of so many bytes.
         """
         self._check_alive()
         if not self._in_flight:
@@ -128,30 +128,30 @@ class Connection:
         self.received_bytes += _LENGTH.size + size
         correlation_id, header = self._in_flight.popleft()
         if _CORRELATION.unpack_from(frame)[0] != correlation_id:
-            raise self._died("a reply does not belong to the request that was sent first")
+            raise self._fail("a reply does not belong to the request that was sent first")
         return header, frame
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their replies."""
+        """The number of requests without a reply yet."""
         return len(self._in_flight)
 
     @property
     def alive(self) -> bool:
-        """Whether nothing has gone wrong so far; the peer may be gone all the same."""
-        return self._dead is None
+        """Whether no call has failed so far. The broker may be gone all the same."""
+        return self._failure is None
 
     def close(self) -> None:
-        """Close the socket; every later use tells that it was closed here."""
-        if self._dead is None:
-            self._died("it was closed")
+        """Closes the socket. Every later call raises ConnectionLost: it was closed."""
+        if self._failure is None:
+            self._fail("it was closed")
 
     def __repr__(self) -> str:
-        state = "alive" if self._dead is None else f"dead: {self._dead.cause}"
+        state = "alive" if self._failure is None else f"dead: {self._failure.cause}"
         return f"<Connection {self.peer}, {self.in_flight} in flight, {state}>"
 
     def _negotiate(self, deadline: float) -> None:
-        # Version 3 tells our name; a broker older than 2.4 answers it with UNSUPPORTED_VERSION.
+        # Version 3 carries kfetch's name. A broker before 2.4 answers it with UNSUPPORTED_VERSION.
         request = ApiVersionsRequest[3](
             client_software_name="kfetch", client_software_version=__version__
         )
@@ -181,7 +181,7 @@ class Connection:
         self._fill(prefix, deadline)
         size: int = _LENGTH.unpack(prefix)[0]
         if not _CORRELATION.size <= size <= self._options.frame_bytes_max:
-            raise self._died(
+            raise self._fail(
                 f"a reply claims {size} bytes, where {_CORRELATION.size} to "
                 f"{self._options.frame_bytes_max} are possible: is a Kafka broker listening there "
                 "without TLS?"
@@ -191,27 +191,27 @@ class Connection:
     def _fill(self, target: memoryview, deadline: float) -> None:
         filled = 0
         while filled < len(target):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise self._died("no reply within the deadline")
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise self._fail("no reply within the deadline")
             try:
-                self._stream.settimeout(left_s)
-                got = self._stream.recv_into(target[filled:])
+                self._stream.settimeout(remaining_s)
+                received = self._stream.recv_into(target[filled:])
             except TimeoutError:
-                raise self._died("no reply within the deadline") from None
+                raise self._fail("no reply within the deadline") from None
             except OSError as cause:
-                raise self._died(f"receiving failed: {cause}") from None
-            if got == 0:
-                raise self._died("the broker closed it")
-            filled += got
+                raise self._fail(f"receiving failed: {cause}") from None
+            if received == 0:
+                raise self._fail("the broker closed it")
+            filled += received
 
     def _check_alive(self) -> None:
-        if self._dead is not None:
-            raise ConnectionLost(self._dead.message, **self._dead.context)
+        if self._failure is not None:
+            raise ConnectionLost(self._failure.message, **self._failure.context)
 
-    def _died(self, cause: str) -> ConnectionLost:
-        self._dead = ConnectionLost(
+    def _fail(self, cause: str) -> ConnectionLost:
+        self._failure = ConnectionLost(
             f"the connection to {self.peer} is lost: {cause}", peer=self.peer, cause=cause
         )
         self._stream.close()
-        return self._dead
+        return self._failure

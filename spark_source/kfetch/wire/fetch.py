@@ -1,9 +1,9 @@
 """Fetch, the one big message: a session's plan to a request, a reply's frame to views.
 
-Requests go through kafka-python's encoder. Replies are read here, because kafka-python copies the
-record bytes: ``read_reply`` walks the frame once and hands out memoryviews into it. Versions 4 to
-18; kafka-python's decoder is the oracle in the tests. References: KIP-227 (sessions), KIP-320
-(epochs), KIP-516 (topic ids), KIP-951 (new leaders in the reply).
+kafka-python encodes the requests. It would copy the record bytes of replies, so ``read_reply``
+decodes them: it walks the frame once and returns memoryviews into it. Versions 4 to 18. The tests
+compare it with kafka-python's decoder. References: KIP-227 (sessions), KIP-320 (epochs), KIP-516
+(topic ids), KIP-951 (new leaders in the reply).
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from kfetch.wire.reader import Reader
 LOWEST_VERSION = 4  # record batches v2; Kafka 0.11
 HIGHEST_VERSION = 18
 SESSION_VERSION = 7
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 _FLEXIBLE_VERSION = 12
 _TAG_NODE_ENDPOINTS = 0
@@ -38,34 +36,34 @@ _LEADER = struct.Struct(">ii")
 
 
 def knows_topic_ids(connection: Connection) -> bool:
-    """Whether topics are named by id alone from here on (KIP-516)."""
+    """Returns whether the broker speaks a version with topic ids (KIP-516)."""
     return connection.speaks(FetchRequest, TOPIC_ID_VERSION)
 
 
 def version_for(connection: Connection, plan: FetchPlan) -> int:
-    """The newest version for a plan's requests. Raises UnsupportedVersion."""
+    """Returns the newest version for a plan's request. Raises UnsupportedVersion."""
     highest = HIGHEST_VERSION if plan.uses_topic_ids else TOPIC_ID_VERSION - 1
     return connection.version(FetchRequest, lowest=LOWEST_VERSION, highest=highest)
 
 
 def request(plan: FetchPlan, version: int, options: FetchOptions) -> Any:
-    """The FetchRequest (kafka-python's) for a session's plan."""
+    """Returns kafka-python's FetchRequest for a session's plan."""
     message = FetchRequest[version]
     return message(
         replica_id=-1,
         max_wait_ms=options.max_wait_ms,
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
-        isolation_level=READ_COMMITTED if options.read_committed else READ_UNCOMMITTED,
+        isolation_level=options.isolation_level,
         session_id=plan.session_id,
         session_epoch=plan.epoch,
-        topics=_wanted_topics(plan, version),
-        forgotten_topics_data=_forgotten_topics(plan, version),
+        topics=_topics_to_send(plan, version),
+        forgotten_topics_data=_topics_to_forget(plan, version),
         rack_id="",
     )
 
 
-def _wanted_topics(plan: FetchPlan, version: int) -> list[Any]:
+def _topics_to_send(plan: FetchPlan, version: int) -> list[Any]:
     grouped: dict[tuple[str, UUID], list[Any]] = {}
     for tp, position in plan.send.items():
         entry = FetchRequest.FetchTopic.FetchPartition(
@@ -84,7 +82,7 @@ def _wanted_topics(plan: FetchPlan, version: int) -> list[Any]:
     ]
 
 
-def _forgotten_topics(plan: FetchPlan, version: int) -> list[Any]:
+def _topics_to_forget(plan: FetchPlan, version: int) -> list[Any]:
     grouped: dict[tuple[str, UUID], list[int]] = {}
     for topic_id, tp in plan.forget:
         grouped.setdefault((tp.topic, topic_id), []).append(tp.partition)
@@ -97,7 +95,7 @@ def _forgotten_topics(plan: FetchPlan, version: int) -> list[Any]:
 
 
 def read_reply(frame: memoryview, version: int) -> FetchReply:
-    """Decode the frame of a reply (behind its length). Raises WireError if it does not fit."""
+    """Decodes the frame of a reply, without its length. Raises WireError."""
     reader = Reader(frame, flexible=version >= _FLEXIBLE_VERSION)
     try:
         reader.int32()  # correlation id, checked by the connection
@@ -105,8 +103,8 @@ def read_reply(frame: memoryview, version: int) -> FetchReply:
         reply = _read_body(reader, version)
     except (IndexError, ValueError, struct.error) as cause:
         raise WireError(f"a Fetch reply (v{version}) can't be decoded: {cause}") from None
-    if reader.left:
-        raise WireError(f"a Fetch reply (v{version}) has {reader.left} bytes too many")
+    if reader.remaining_bytes:
+        raise WireError(f"a Fetch reply (v{version}) has {reader.remaining_bytes} bytes too many")
     return reply
 
 
@@ -168,7 +166,7 @@ def _tagged_pair(data: memoryview | None, layout: struct.Struct) -> tuple[int, i
     if data is None:
         return None
     first, second = layout.unpack_from(data)
-    # -1 is "not known", which is what a missing tag says too.
+    # -1 means unknown, like a missing tag.
     return None if first == -1 and second == -1 else (first, second)
 
 

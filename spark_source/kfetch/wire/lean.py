@@ -1,7 +1,7 @@
-"""kafka-python's message classes without its clients, for processes that are kfetch's alone.
+"""kafka-python's message classes without its clients, for processes that run only kfetch's code.
 
-Of kafka-python only the messages are used here, and the first micro-batch waits for each import of
-the driver's source process and of a new agent: 170 ms for three clients that nobody there asks for.
+The driver's source process and a new agent use only the messages. The first micro-batch waits for
+their imports, and three unused clients would take 170 ms of that.
 """
 
 import sys
@@ -12,20 +12,21 @@ _PACKAGE = "kafka"
 
 
 def defer_clients() -> None:
-    """Let messages be imported without the package's ``__init__``, which imports the clients.
+    """Makes ``import kafka`` skip the package's ``__init__``, which imports the clients.
 
-    It runs when somebody asks the package for something of its own (PEP 562). Where it has run
-    already, nothing changes. Not for a user's process, which may do so from several threads.
+    The ``__init__`` runs when code reads an attribute of the package (PEP 562). If it has already
+    run, nothing changes. A user's process must not call this, because its threads may import
+    kafka at the same time.
     """
     spec = find_spec(_PACKAGE)
     if _PACKAGE in sys.modules or spec is None or spec.loader is None:
         return
     module, loader = module_from_spec(spec), spec.loader
 
-    def run(name: str) -> Any:
+    def run_init(name: str) -> Any:
         module.__dict__.pop("__getattr__", None)
         loader.exec_module(module)
         return getattr(module, name)
 
-    module.__getattr__ = run  # type: ignore[method-assign]
+    module.__getattr__ = run_init  # type: ignore[method-assign]
     sys.modules[_PACKAGE] = module

@@ -1,8 +1,8 @@
-"""The small questions to a broker: Metadata, DescribeTopicPartitions, ListOffsets,
+"""The small requests to a broker: Metadata, DescribeTopicPartitions, ListOffsets,
 OffsetsForLeaderEpoch.
 
-Each is one function from plain values to plain values over an open connection, with no retry:
-partition-level errors are given back as codes, because only the caller knows what they mean.
+Each is one function over an open connection, from plain values to plain values, without a retry.
+It returns partition-level errors as codes, because only the caller knows what they mean.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kfetch import codes
 from kfetch.model import (
     NO_TOPIC_ID,
+    READ_UNCOMMITTED,
     Broker,
     ClusterView,
     Leader,
@@ -26,10 +27,10 @@ from kfetch.wire.connection import Connection
 
 V = TypeVar("V")
 
-_EPOCHS_IN_METADATA = 9  # below, a broker may tell epochs of the past (KAFKA-9212)
+_EPOCHS_IN_METADATA = 9  # below it, a broker may send outdated epochs (KAFKA-9212)
 
 
-class OffsetAt(NamedTuple):
+class ListedOffset(NamedTuple):
     """A partition's answer to ListOffsets."""
 
     error: int
@@ -44,44 +45,44 @@ class EpochEnd(NamedTuple):
     leader_epoch: int
     """Largest epoch not above the one asked for; -1 if the broker has none."""
     end_offset: int
-    """-1 if the broker can't tell."""
+    """-1 if the broker does not know it."""
 
 
 def metadata(connection: Connection, topics: Iterable[str] | None, deadline: float) -> ClusterView:
-    """Brokers, and the topics named (None: all that exist).
+    """Returns the brokers, and the topics of these names that exist (None: all topics).
 
-    Raises BrokerError if a topic can't be told for a reason other than that it does not exist.
+    Raises BrokerError if the broker answers for a topic with any other error.
     """
     version = connection.version(MetadataRequest, lowest=4)
-    wanted = None if topics is None else [_metadata_topic(name, version) for name in topics]
+    names = None if topics is None else [_metadata_topic(name, version) for name in topics]
     reply = connection.call(
-        MetadataRequest[version](topics=wanted, allow_auto_topic_creation=False), deadline
+        MetadataRequest[version](topics=names, allow_auto_topic_creation=False), deadline
     )
     brokers = {
         b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
         for b in reply.brokers
     }
-    found = [_topic(entry, brokers, version) for entry in reply.topics if _exists(entry)]
-    return ClusterView(brokers=brokers, topics={topic.name: topic for topic in found})
+    existing = [_topic(entry, brokers, version) for entry in reply.topics if _exists(entry)]
+    return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
 
 
 def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> bool:
-    """Whether a topic is not as it was: more partitions, another id, or gone.
+    """Returns whether a topic may have more partitions or another id, or may be gone.
 
-    The broker tells only partitions behind those that are known (DescribeTopicPartitions with a
-    cursor, KIP-966), so the answer has the same size for a thousand. True where it can't tell.
+    The broker lists only the partitions after the known ones (DescribeTopicPartitions with a
+    cursor, KIP-966), so the reply stays small. Returns True if the broker is too old to answer.
     """
-    # With it come all messages of an administrator: 35 ms that no query's start should wait for.
+    # This import loads all messages of an administrator: 35 ms that a query's start can't spare.
     from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as describe
 
     if not connection.speaks(describe, 0):
         return True
     cursor = describe.Cursor(topic_name=topic.name, partition_index=len(topic.leaders))
     names = [describe.TopicRequest(name=topic.name)]
-    question = describe[0](topics=names, response_partition_limit=1, cursor=cursor)
-    reply = connection.call(question, deadline)
-    told = [(found.error_code, found.topic_id, len(found.partitions)) for found in reply.topics]
-    return told != [(codes.NONE, topic.topic_id, 0)]
+    request = describe[0](topics=names, response_partition_limit=1, cursor=cursor)
+    reply = connection.call(request, deadline)
+    topics = [(entry.error_code, entry.topic_id, len(entry.partitions)) for entry in reply.topics]
+    return topics != [(codes.NONE, topic.topic_id, 0)]
 
 
 def _metadata_topic(name: str, version: int) -> Any:
@@ -120,13 +121,15 @@ def _leader(partition: Any, brokers: Mapping[int, Broker], version: int) -> Lead
 
 def list_offsets(
     connection: Connection,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     deadline: float,
-    isolation_level: int = 0,
-) -> dict[TopicPartition, OffsetAt]:
-    """The offset of each partition at a time: milliseconds, or -1 latest, -2 earliest.
+    isolation_level: int = READ_UNCOMMITTED,
+) -> dict[TopicPartition, ListedOffset]:
+    """Returns the offset of each partition at a timestamp.
 
-    The latest is the high watermark; with ``isolation_level`` 1 the last stable offset (KIP-98).
+    ``timestamps``: milliseconds, or -1 for the latest offset, -2 for the earliest.
+    ``isolation_level``: under READ_COMMITTED the latest offset is the last stable offset, else the
+    high watermark (KIP-98).
     """
     version = connection.version(ListOffsetsRequest, lowest=1)
     topics = [
@@ -143,7 +146,7 @@ def list_offsets(
                 for partition, timestamp in partitions
             ],
         )
-        for topic, partitions in _by_topic(wanted)
+        for topic, partitions in _by_topic(timestamps)
     ]
     timeout_ms = int(connection.request_timeout_s * 1000)
     reply = connection.call(
@@ -153,7 +156,7 @@ def list_offsets(
         deadline,
     )
     return {
-        TopicPartition(topic.name, p.partition_index): OffsetAt(
+        TopicPartition(topic.name, p.partition_index): ListedOffset(
             p.error_code, p.offset, p.leader_epoch
         )
         for topic in reply.topics
@@ -162,11 +165,11 @@ def list_offsets(
 
 
 def epoch_ends(
-    connection: Connection, wanted: Mapping[TopicPartition, int], deadline: float
+    connection: Connection, epochs: Mapping[TopicPartition, int], deadline: float
 ) -> dict[TopicPartition, EpochEnd] | None:
-    """Where each partition's records of a leader epoch end (KIP-101, KIP-320).
+    """Returns where each partition's records of a leader epoch end (KIP-101, KIP-320).
 
-    None if the broker is too old to be asked by a consumer (below 2.1, version 3: KAFKA-8422).
+    None if the broker does not answer consumers (before 2.1, version 3: KAFKA-8422).
     """
     if not connection.speaks(OffsetForLeaderEpochRequest, 3):
         return None
@@ -185,7 +188,7 @@ def epoch_ends(
                 for partition, epoch in partitions
             ],
         )
-        for topic, partitions in _by_topic(wanted)
+        for topic, partitions in _by_topic(epochs)
     ]
     reply = connection.call(
         OffsetForLeaderEpochRequest[version](replica_id=-1, topics=topics), deadline
@@ -199,8 +202,8 @@ def epoch_ends(
     }
 
 
-def _by_topic(wanted: Mapping[TopicPartition, V]) -> list[tuple[str, list[tuple[int, V]]]]:
+def _by_topic(values: Mapping[TopicPartition, V]) -> list[tuple[str, list[tuple[int, V]]]]:
     grouped: dict[str, list[tuple[int, V]]] = {}
-    for tp, value in wanted.items():
+    for tp, value in values.items():
         grouped.setdefault(tp.topic, []).append((tp.partition, value))
     return list(grouped.items())

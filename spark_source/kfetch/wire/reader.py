@@ -1,8 +1,8 @@
-"""Reads Kafka's primitive types from a frame without copying: one position that moves forward.
+"""Reads Kafka's primitive types from a frame without a copy: one position that moves forward.
 
-Flexible versions (KIP-482) have compact lengths and tagged fields; the others neither. Whatever
-runs past the frame raises ValueError, IndexError or struct.error, and the caller says of which
-message; no length that is read here is trusted with memory.
+Flexible versions (KIP-482) have compact lengths and tagged fields; the others have neither. A read
+past the frame raises ValueError, IndexError or struct.error, and the caller names the message. No
+length that is read here allocates memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT64 = struct.Struct(">q")
 
 
 class Reader:
-    """Decodes one frame; ``flexible`` as the message's version says."""
+    """Decodes one frame. ``flexible``: whether the message's version is."""
 
     __slots__ = ("_data", "_flexible", "_position")
 
@@ -27,69 +27,71 @@ class Reader:
         self._position = 0
 
     @property
-    def left(self) -> int:
+    def remaining_bytes(self) -> int:
         """Bytes not yet read."""
         return len(self._data) - self._position
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The fields of a fixed layout."""
+        """Reads the fields of a fixed layout."""
         values = layout.unpack_from(self._data, self._position)
         self._position += layout.size
         return values
 
     def int16(self) -> int:
-        """INT16."""
+        """Reads INT16."""
         return int(self.unpack(_INT16)[0])
 
     def int32(self) -> int:
-        """INT32."""
+        """Reads INT32."""
         return int(self.unpack(_INT32)[0])
 
     def int64(self) -> int:
-        """INT64."""
+        """Reads INT64."""
         return int(self.unpack(_INT64)[0])
 
     def uuid(self) -> UUID:
-        """UUID."""
-        return UUID(bytes=bytes(self._take(16)))
+        """Reads UUID."""
+        return UUID(bytes=bytes(self._bytes(16)))
 
     def string(self) -> str:
-        """STRING or COMPACT_STRING, not null."""
+        """Reads STRING or COMPACT_STRING, not null."""
         value = self.nullable_string()
         if value is None:
             raise ValueError("a string is null")
         return value
 
     def nullable_string(self) -> str | None:
-        """NULLABLE_STRING or COMPACT_NULLABLE_STRING."""
+        """Reads NULLABLE_STRING or COMPACT_NULLABLE_STRING."""
         size = self._uvarint() - 1 if self._flexible else self.int16()
-        return None if size < 0 else str(self._take(size), "utf-8")
+        return None if size < 0 else str(self._bytes(size), "utf-8")
 
     def bytes(self) -> memoryview:
-        """RECORDS or COMPACT_RECORDS: a view; null is empty."""
+        """Reads RECORDS or COMPACT_RECORDS as a view; null is empty."""
         size = self._uvarint() - 1 if self._flexible else self.int32()
-        return self._take(max(size, 0))
+        return self._bytes(max(size, 0))
 
     def array(self) -> range:
-        """The indices of an ARRAY or COMPACT_ARRAY whose elements follow; null is empty."""
+        """Reads the length of an ARRAY or COMPACT_ARRAY and returns its indices; null is empty."""
         count = self._uvarint() - 1 if self._flexible else self.int32()
-        if count > self.left:  # no element takes less than a byte
-            raise ValueError(f"an array claims {count} elements, but {self.left} bytes are left")
+        if count > self.remaining_bytes:  # no element takes less than a byte
+            raise ValueError(
+                f"an array claims {count} elements, but {self.remaining_bytes} bytes are left"
+            )
         return range(count)
 
     def tags(self) -> dict[int, memoryview]:
-        """The tagged fields of a flexible version, undecoded; empty for the others."""
+        """Reads the tagged fields of a flexible version, undecoded; empty for the others."""
         if not self._flexible:
             return {}
-        return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
+        return {self._uvarint(): self._bytes(self._uvarint()) for _ in range(self._uvarint())}
 
-    def _take(self, size: int) -> memoryview:
+    def _bytes(self, size: int) -> memoryview:
         end = self._position + size
         if end > len(self._data):
-            raise ValueError(f"{size} bytes are wanted, but {self.left} are left")
-        taken = self._data[self._position : end]
+            raise ValueError(f"{size} bytes are wanted, but {self.remaining_bytes} are left")
+        data = self._data[self._position : end]
         self._position = end
-        return taken
+        return data
 
     def _uvarint(self) -> int:
         value = 0

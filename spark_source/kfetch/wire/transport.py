@@ -1,7 +1,6 @@
-"""Opening the byte stream to a broker: the seam where TLS comes in.
+"""Opens the byte stream to a broker. TLS belongs here.
 
-Returns a connected blocking socket. Only PLAINTEXT is built; ``options`` refuses the others before
-anything connects, so a protocol that reaches this file unbuilt is a bug.
+Only PLAINTEXT is built. ``options`` refuses the other protocols before kfetch connects.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from kfetch.options import NetworkOptions
 
 
 def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:
-    """A TCP connection to host:port. ``deadline`` is on time.monotonic's clock.
+    """Returns a connected blocking socket. ``deadline``: a time of ``time.monotonic``.
 
-    Raises ConnectionLost with the first cause.
+    Raises ConnectionLost with the cause.
     """
     wait_s = min(options.connect_timeout_s, deadline - time.monotonic())
     try:
@@ -29,7 +28,7 @@ def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) 
             port=port,
             cause=str(cause),
         ) from None
-    # A Fetch request is small and must not wait for the acknowledgement of the one before.
+    # A Fetch request is small and must not wait for the acknowledgement of the last one.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.receive_buffer_bytes > 0:

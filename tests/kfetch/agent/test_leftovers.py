@@ -23,7 +23,7 @@ from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
-from kfetch.records import extent, tail
+from kfetch.records import batches_from, extent
 from kfetch.replies import PartitionReply
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
@@ -257,10 +257,10 @@ def test_tail(offset: int, cut: int, junk: bytes) -> None:
     """The tail begins with the batch that reaches an offset, and has complete batches alone."""
     whole = [DATA[i * len(DATA) // 3 : (i + 1) * len(DATA) // 3] for i in range(3)]
     complete = cut // len(whole[0])
-    found = tail(memoryview(DATA[:cut]), offset)
+    found = batches_from(memoryview(DATA[:cut]), offset)
 
     assert b"".join(whole[min(offset // 3, complete) : complete]) == found
-    assert bytes(tail(memoryview(junk), offset)) in junk
+    assert bytes(batches_from(memoryview(junk), offset)) in junk
 
 
 @given(

@@ -13,10 +13,11 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.leftovers import Leftovers
 from kfetch.decoding import decode
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.replies import PartitionReply
 from tests.kfetch.agent.test_leftovers import progress, reply
-from tests.kfetch.records.build import CONTROL, TRANSACTIONAL, batch, record
-from tests.kfetch.records.old import message, wrapped
+from tests.kfetch.records.batch_builder import batch, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 
 
 class Fetchless:

@@ -9,7 +9,7 @@ import pytest
 from kfetch.fetch import events
 from kfetch.fetch.stats import FetchStats, Totals
 from kfetch.model import Broker
-from kfetch.session.transitions import Event
+from kfetch.session.transitions import SessionEvent
 
 AT = Broker(node_id=1, host="h", port=9092)
 FACTS: list[tuple[events.Fact, FetchStats, str]] = [
@@ -32,17 +32,19 @@ FACTS: list[tuple[events.Fact, FetchStats, str]] = [
         "5 bytes of 2 partitions after 500.0 ms",
     ),
     (
-        events.SessionMoved(broker=AT, event=Event.OPENED, session_id=7, partitions=3),
+        events.SessionMoved(broker=AT, event=SessionEvent.OPENED, session_id=7, partitions=3),
         FetchStats(sessions_opened=1),
         "session 7 opened, 3 partitions",
     ),
     (
-        events.SessionMoved(broker=AT, event=Event.LOST, session_id=0, partitions=3, problem="70"),
+        events.SessionMoved(
+            broker=AT, event=SessionEvent.LOST, session_id=0, partitions=3, problem="70"
+        ),
         FetchStats(sessions_lost=1),
         "session 0 lost, 3 partitions: 70",
     ),
     (
-        events.SessionMoved(broker=AT, event=Event.REJECTED, session_id=7, partitions=3),
+        events.SessionMoved(broker=AT, event=SessionEvent.REJECTED, session_id=7, partitions=3),
         FetchStats(),
         "session 7 rejected, 3 partitions",
     ),

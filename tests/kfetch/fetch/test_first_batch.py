@@ -12,9 +12,9 @@ FIRST_BATCH = """
 import sys
 from kfetch.agent.segments import stream_size
 from kfetch.decoding import decode
-from tests.kfetch.records.build import batch, part, record
+from tests.kfetch.records.batch_builder import batch, make_slice, record
 
-made = decode([part(batch(record()))])
+made = decode([make_slice(batch(record()))])
 assert 1 == made.num_rows and stream_size(made)
 print("pandas" in sys.modules)
 """

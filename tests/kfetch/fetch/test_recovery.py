@@ -77,8 +77,12 @@ def test_relocate_without_a_leader() -> None:
 
 
 GONE = [
-    (ClusterView(brokers={}, topics={}), PartitionGone, "t-0 no longer exists, but offsets 5 to 9"),
-    (view(leader=NEW, partition=1), PartitionGone, "t-0 no longer exists, but offsets 5 to 9"),
+    (
+        ClusterView(brokers={}, topics={}),
+        PartitionGone,
+        "t-0 no longer exists, or is not",
+    ),
+    (view(leader=NEW, partition=1), PartitionGone, "t-0 no longer exists, or is not"),
     (view(OTHER, NEW), TopicRecreated, "topic t was deleted and created again"),
 ]
 
@@ -90,7 +94,8 @@ def test_relocate_to_nothing(now: ClusterView, kind: type[DataLoss], told: str) 
     with pytest.raises(kind, match=told) as caught:
         look_until_settled(lost, now, fail=True)
 
-    assert {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3} == caught.value.context
+    position = {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3}
+    assert position.items() <= caught.value.context.items()
 
 
 @pytest.mark.parametrize(("now", "kind", "told"), GONE)
@@ -146,9 +151,23 @@ def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("start", "end", "kind", "told", "offset", "until"),
     [
-        (1, 7, RecordsExpired, "t-0: offsets 1 to 4 have expired, the log starts at 4", 4, 7),
-        (1, 3, RecordsExpired, "t-0: offsets 1 to 3 have expired, the log starts at 4", 3, 3),
-        (9, 12, OffsetBeyondLog, "t-0: offset 9 is to be read, but the log ends at 8", 9, 9),
+        (
+            1,
+            7,
+            RecordsExpired,
+            "t-0: offsets 1 to 4 have expired unread. The log starts",
+            4,
+            7,
+        ),
+        (
+            1,
+            3,
+            RecordsExpired,
+            "t-0: offsets 1 to 3 have expired unread. The log starts",
+            3,
+            3,
+        ),
+        (9, 12, OffsetBeyondLog, "t-0: offset 9 lies past the log end 8", 9, 9),
     ],
 )
 def test_reposition(
@@ -208,8 +227,8 @@ def test_diverged_below_the_position() -> None:
     """A history that leaves ours below the position is a truncation."""
     with pytest.raises(
         LogTruncated,
-        match=r"t-0 was truncated at offset 3 \(leader epoch 1\), below offset 5 that has been "
-        r"read \(epoch 2\)",
+        match=r"t-0 was truncated at offset 3 \(leader epoch 1\). The records up to offset 5, of "
+        r"leader epoch 2, are lost",
     ):
         recovery.diverged(progress(last_fetched_epoch=2), 1, 3, fail=True)
 

@@ -50,9 +50,9 @@ def test_readers_that_come_together_load_once(
     """The first tasks of an executor start side by side: one of them compiles, and it is told once,
     as a warning if it took compiling."""
 
-    def compiling() -> decoding.Ready:
+    def compiling() -> decoding.CodeOrigin:
         time.sleep(0.05)
-        return decoding.Ready(compiled=compiled, directory="/cache")
+        return decoding.CodeOrigin(compiled=compiled, directory="/cache")
 
     warm._load.cache_clear()
     monkeypatch.setattr(decoding, "load", compiling)

@@ -25,8 +25,8 @@ from typing import Any
 from kfetch import decoding
 from kfetch.errors import KfetchError
 from kfetch.records import Columns
-from tests.kfetch.records.build import part
-from tests.kfetch.records.conftest import rows_of
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import make_slice
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 EDGES = (0, 1, -1, 2**31 - 1, -(2**31), 2**20, 12, 61)
@@ -58,20 +58,20 @@ def mutation(rng: random.Random, data: bytes) -> bytes:
 
 def outcome(name: str, data: bytes, *, check: bool, skip: bool, limits: tuple[int, int]) -> Any:
     """Rows, or the error, and what was skipped."""
-    told: list[str] = []
+    reports: list[str] = []
     decoding.IMPLEMENTATION = name
     try:
         batch = decoding.decode(
-            [part(data, *limits)],
+            [make_slice(data, *limits)],
             columns=Columns(True, True, True),
             check_crcs=check,
-            on_corrupt=(lambda error: told.append(error.message)) if skip else None,
+            on_corrupt=(lambda error: reports.append(error.message)) if skip else None,
         )
     except KfetchError as error:
-        return type(error), error.message, told
+        return type(error), error.message, reports
     if batch is not None:
         batch.validate(full=True)
-    return ([] if batch is None else rows_of(batch)), told
+    return ([] if batch is None else rows_of(batch)), reports
 
 
 def contents(rows: list[Any]) -> Counter[Any]:
@@ -112,21 +112,22 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200_000, help="attempts at most")
     parser.add_argument("--seconds", type=float, default=240, help="time at most")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    given = parser.parse_args()
-    until, done, failed = time.monotonic() + given.seconds, 0, 0
-    running = attempts(random.Random(given.seed))
+    arguments = parser.parse_args()
+    until, done, failed = time.monotonic() + arguments.seconds, 0, 0
+    running = attempts(random.Random(arguments.seed))
     next(running)  # loads the kernel before memory is limited
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), resource.RLIM_INFINITY))
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"seed {given.seed}: hangs after {done}"))
-    while done < given.count and time.monotonic() < until:
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"seed {arguments.seed}: hangs after {done}"))
+    while done < arguments.count and time.monotonic() < until:
         signal.alarm(10)
         failed += next(running)
         done += 1
     signal.alarm(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(
-        f"seed {given.seed}: {done:,} damaged replies, {failed:,} clean errors, the others right;"
+        f"seed {arguments.seed}: {done:,} damaged replies, "
+        f"{failed:,} clean errors, the others right;"
     )
     print(f"both decoders agree on all; peak memory {peak} MiB")
 

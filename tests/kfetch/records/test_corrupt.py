@@ -1,4 +1,4 @@
-"""What is not a sound batch: each fault by hand, then thousands of random ones."""
+"""Damaged batches: every fault by hand, then thousands of random ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 from kfetch.errors import CorruptBatch, KfetchError, WireError
 from kfetch.records import Extent, Slice, codecs, extent
 from kfetch.records.faults import Fault
-from tests.kfetch.records.build import (
+from kfetch.records.format import CONTROL
+from tests.kfetch.decoders import Decode, decode_with
+from tests.kfetch.records.batch_builder import (
     CODECS,
-    CONTROL,
     TP,
     batch,
     blob,
-    part,
+    make_slice,
     record,
     varint,
     xerial,
 )
-from tests.kfetch.records.conftest import Decode, decode_with
 
 
 def body(*fields: bytes) -> bytes:
@@ -101,7 +101,7 @@ RECORDS: dict[str, tuple[bytes, Fault, int]] = {
 def test_faulty_record(decode: Decode, data: bytes, fault: Fault, at: int) -> None:
     """A record that breaks the format is named with its batch and its number."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(batch(record())), part(data)])
+        decode([make_slice(batch(record())), make_slice(data)])
 
     expected = {"topic": "clicks", "partition": 3, "base_offset": 0, "record": at}
     assert {**expected, "fault": fault.name} == caught.value.context
@@ -134,7 +134,7 @@ HEADERS: dict[str, tuple[bytes, Fault]] = {
 def test_faulty_header(decode: Decode, data: bytes, fault: Fault) -> None:
     """A batch header that breaks the format is named with its batch."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(batch(record())), part(data)])
+        decode([make_slice(batch(record())), make_slice(data)])
 
     assert (fault.name, None) == (caught.value.fault, caught.value.record)
     assert struct.unpack_from(">q", data)[0] == caught.value.base_offset
@@ -148,7 +148,7 @@ def test_offsets_go_up(decode: Decode, base: int) -> None:
     before = batch(record(), base=7, last_delta=3)
 
     with pytest.raises(CorruptBatch, match=f"offset {base}: its offsets do not lie behind"):
-        decode([part(before + batch(record(), base=base))])
+        decode([make_slice(before + batch(record(), base=base))])
     assert 11 == extent(memoryview(before + batch(record(), base=base)), 0).next_offset
 
 
@@ -156,7 +156,7 @@ def test_crc_not_checked_on_request(decode: Decode) -> None:
     """``check_crcs=False`` reads a batch whose CRC is wrong (Kafka's ``check.crcs``)."""
     data = batch(record(value=b"v\0"))[:-2] + b"w\0"
 
-    assert decode([part(data)], check_crcs=False)[0][1] == b"vw"
+    assert decode([make_slice(data)], check_crcs=False)[0][1] == b"vw"
 
 
 SECTION = b"".join(record(i, bytes(100)) for i in range(40))
@@ -181,7 +181,7 @@ def test_undecodable(decode: Decode, codec: str, section: bytes) -> None:
     data = batch(section=section, count=40, last_delta=39, codec=codec)
 
     with pytest.raises(CorruptBatch, match="do not decompress"):
-        decode([part(data)])
+        decode([make_slice(data)])
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -191,22 +191,22 @@ def test_bomb(decode: Decode, codec: str, monkeypatch: pytest.MonkeyPatch) -> No
     bomb = batch(*[record(i, bytes(1000)) for i in range(999)], codec=codec)
     unfolded = len(b"".join(record(i, bytes(1000)) for i in range(999)))
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", unfolded)
-    assert len(decode([part(bomb)])) == 999
+    assert len(decode([make_slice(bomb)])) == 999
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", unfolded - 1)
 
     with pytest.raises(CorruptBatch, match=f"at most {unfolded - 1} bytes"):
-        decode([part(bomb)])
+        decode([make_slice(bomb)])
 
 
 def test_bombs_together(decode: Decode, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches of one call share a limit too; passing it is no corruption."""
     data = b"".join(batch(record(0, bytes(1000)), base=i, codec="lz4") for i in range(5))
     monkeypatch.setattr(codecs, "CALL_BYTES_MAX", 5 * len(record(0, bytes(1000))))
-    assert len(decode([part(data)])) == 5
+    assert len(decode([make_slice(data)])) == 5
     monkeypatch.setattr(codecs, "CALL_BYTES_MAX", 5 * len(record(0, bytes(1000))) - 1)
 
     with pytest.raises(KfetchError, match=r"fetch\.max\.bytes") as caught:
-        decode([part(data)])
+        decode([make_slice(data)])
     assert KfetchError is type(caught.value)
 
 
@@ -252,7 +252,7 @@ def test_mutations_unchecked(codec: str) -> None:
         damaged = _mutation(rng, data)
         for _ in range(rng.randrange(2)):
             damaged = _mutation(rng, damaged) if len(damaged) > 1 else damaged
-        slices = [part(damaged, start=12, end=19)]
+        slices = [make_slice(damaged, start=12, end=19)]
         expected = _outcome(reference, slices, check_crcs=False)
 
         assert expected == _outcome(kernel, slices, check_crcs=False), damaged.hex()
@@ -264,37 +264,37 @@ def test_mutations_unchecked(codec: str) -> None:
 def test_mutations_checked(decode: Decode, codec: str) -> None:
     """With CRCs, a damaged batch never gives a wrong row: the first ones, or a clean error."""
     rng, data = random.Random(codec + str(random.random())), _sample(codec)
-    right = decode([part(data)])
+    right = decode([make_slice(data)])
     second = extent(memoryview(data)[: len(data) // 2 + 1], 0).size
     for _ in range(200):
         # The base offset and the epoch lie outside the CRC: brokers write them later.
         damaged = data[:second] + _mutation(rng, data[second:], first=16)
-        found = _outcome(decode, [part(damaged)], check_crcs=True)
+        outcome = _outcome(decode, [make_slice(damaged)], check_crcs=True)
 
-        if isinstance(found, list):
-            assert right[: len(found)] == found
-            assert len(found) in (6, 12)
+        if isinstance(outcome, list):
+            assert right[: len(outcome)] == outcome
+            assert len(outcome) in (6, 12)
         else:
-            assert issubclass(found[0], WireError)
+            assert issubclass(outcome[0], WireError)
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_every_cut(decode: Decode, codec: str) -> None:
     """Cut anywhere, a reply gives the rows of its complete batches."""
     data = _sample(codec)
-    right, half = decode([part(data)]), len(data) // 2
+    right, half = decode([make_slice(data)]), len(data) // 2
     for cut in range(len(data)):
         expected = right[: 6 * (cut // half)]
 
-        assert expected == decode([part(data[:cut])])
+        assert expected == decode([make_slice(data[:cut])])
 
 
 def test_extent_grows_with_the_bytes() -> None:
     """The walk counts complete batches only, wherever the reply is cut."""
     batches = [batch(record(), base=10 * i, epoch=i, last_delta=i) for i in range(4)]
     data, ends = b"".join(batches), [0]
-    for each in batches:
-        ends.append(ends[-1] + len(each))
+    for encoded in batches:
+        ends.append(ends[-1] + len(encoded))
     for count, (low, high) in enumerate(pairwise([*ends, len(data) + 1])):
         last = count - 1
         expected = Extent(
@@ -335,7 +335,7 @@ def test_extent_stops_at_a_faulty_header(data: bytes) -> None:
 
 def test_failures_name_their_partition(decode: Decode) -> None:
     """In a call with many slices the error names the one that is damaged."""
-    sound = part(batch(record()), tp=TP._replace(partition=1))
+    sound = make_slice(batch(record()), tp=TP._replace(partition=1))
 
     with pytest.raises(CorruptBatch, match="topic clicks, partition 3, record batch at offset 9,"):
-        decode([sound, part(batch(record(), count=2, base=9)), sound])
+        decode([sound, make_slice(batch(record(), count=2, base=9)), sound])

@@ -7,21 +7,18 @@ import pytest
 from kfetch.errors import CorruptBatch, KfetchError, MalformedTimestamp
 from kfetch.model import TopicPartition
 from kfetch.records import arrow
-from tests.kfetch.records.build import (
+from kfetch.records.format import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from tests.kfetch.decoders import Decode, Rows
+from tests.kfetch.records.batch_builder import (
     CODECS,
-    CONTROL,
-    HORIZON,
-    LATE,
     T0,
     TP,
-    TRANSACTIONAL,
     DefaultRecordBatchBuilder,
     MemoryRecords,
     batch,
-    part,
+    make_slice,
     record,
 )
-from tests.kfetch.records.conftest import Decode, Rows
 
 
 def row(offset, value=b"v", key=None, headers=None, time=T0, kind=0, tp=TP):
@@ -75,11 +72,11 @@ CASES: dict[str, tuple[bytes, Rows]] = {
     "wide time delta": (batch(record(time=-T0 - 1)), [row(0, time=-1)]),
     "no timestamp": (batch(record(), base_time=-1, max_time=-1), [row(0, time=-1)]),
     "log append time": (
-        batch(record(0, time=3), record(1, time=9), attributes=LATE, max_time=T0 + 77),
+        batch(record(0, time=3), record(1, time=9), attributes=LOG_APPEND_TIME, max_time=T0 + 77),
         [row(0, time=T0 + 77, kind=1), row(1, time=T0 + 77, kind=1)],
     ),
     "delete horizon": (
-        batch(record(time=-1000), attributes=HORIZON, base_time=T0 + 1000),
+        batch(record(time=-1000), attributes=DELETE_HORIZON, base_time=T0 + 1000),
         [row(0, time=T0)],
     ),
     "latest time": (batch(record(), base_time=MAX_MS), [row(0, time=MAX_MS)]),
@@ -107,14 +104,14 @@ CASES: dict[str, tuple[bytes, Rows]] = {
 def test_rows(decode: Decode, data: bytes, expected: Rows) -> None:
     """Each kind of batch gives exactly these rows, as a whole."""
 
-    assert expected == decode([part(data)])
+    assert expected == decode([make_slice(data)])
 
 
 @pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
 def test_rows_without_headers(decode: Decode, data: bytes, expected: Rows) -> None:
     """Without the headers column the other columns are the same."""
 
-    assert [(*r[:7], None) for r in expected] == decode([part(data)], headers=False)
+    assert [(*r[:7], None) for r in expected] == decode([make_slice(data)], headers=False)
 
 
 @pytest.mark.parametrize("cut", [1, 11, 12, 20, 60, 61, 65])
@@ -122,30 +119,32 @@ def test_rows_without_headers(decode: Decode, data: bytes, expected: Rows) -> No
 def test_partial_batch_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
     """A partial batch at the end is where a reply normally stops."""
 
-    assert expected == decode([part(data + batch(record(value=b"12345"))[:cut])])
+    assert expected == decode([make_slice(data + batch(record(value=b"12345"))[:cut])])
 
 
 def test_slices_become_one_batch(decode: Decode) -> None:
     """Slices of several topics and partitions become one batch, in their order."""
     others = [TopicPartition("clicks", 0), TopicPartition("ž" * 100, 2), TopicPartition("", 1)]
-    slices = [part(batch(*THREE), tp=tp) for tp in [TP, *others, TP]]
-    slices.insert(2, part(b"", tp=TP))
+    slices = [make_slice(batch(*THREE), tp=tp) for tp in [TP, *others, TP]]
+    slices.insert(2, make_slice(b"", tp=TP))
 
     expected = [row(i, b"%d" % i, tp=tp) for tp in [TP, *others, TP] for i in range(3)]
     assert expected == decode(slices)
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "wanted"),
+    ("start", "end", "expected_offsets"),
     [(0, 9, range(9)), (4, 9, range(4, 9)), (0, 4, range(4)), (4, 5, [4]), (5, 5, []),
      (9, 20, []), (3, 6, range(3, 6)), (0, 0, [])],
 )  # fmt: skip
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_range(decode: Decode, start: int, end: int, wanted: list[int], codec: str) -> None:
+def test_range(
+    decode: Decode, start: int, end: int, expected_offsets: list[int], codec: str
+) -> None:
     """Records below the start, or at the end and past it, are dropped."""
     data = b"".join(batch(*THREE, base=base, codec=codec) for base in (0, 3, 6))
 
-    assert list(wanted) == [r[4] for r in decode([part(data, start, end)])]
+    assert list(expected_offsets) == [r[4] for r in decode([make_slice(data, start, end)])]
 
 
 def test_batches_past_the_end_are_not_opened(decode: Decode) -> None:
@@ -153,7 +152,7 @@ def test_batches_past_the_end_are_not_opened(decode: Decode) -> None:
     damaged = bytearray(batch(*THREE, base=3))
     damaged[-1] ^= 1
 
-    assert decode([part(batch(*THREE) + damaged, end=3)]) == THREE_ROWS
+    assert decode([make_slice(batch(*THREE) + damaged, end=3)]) == THREE_ROWS
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -164,7 +163,7 @@ def test_same_rows_in_every_codec(decode: Decode, codec: str) -> None:
 
     expected = [row(i, b"abcd" * 20, b"%d" % i, [("h", b"x")], T0 + i) for i in range(50)]
     expected += [row(50 + i, b"%d" % i) for i in range(3)]
-    assert expected == decode([part(data)])
+    assert expected == decode([make_slice(data)])
 
 
 @pytest.mark.parametrize("codec", [0, 1])
@@ -183,7 +182,7 @@ def test_agrees_with_another_client(decode: Decode, codec: int) -> None:
         for r in theirs
     ]
     assert len(expected) == 200
-    assert expected == decode([part(data)])
+    assert expected == decode([make_slice(data)])
 
 
 TOO_LATE = {
@@ -192,7 +191,10 @@ TOO_LATE = {
     "sum above": (batch(record(time=1), base=4, base_time=MAX_MS), MAX_MS + 1),
     "sum wraps up": (batch(record(time=2**63 - 1), base=4, base_time=2**63 - 1), 2**64 - 2),
     "sum wraps down": (batch(record(time=-(2**63)), base=4, base_time=-(2**63)), -(2**64)),
-    "log append time": (batch(record(), base=4, attributes=LATE, max_time=2**63 - 1), 2**63 - 1),
+    "log append time": (
+        batch(record(), base=4, attributes=LOG_APPEND_TIME, max_time=2**63 - 1),
+        2**63 - 1,
+    ),
 }
 
 
@@ -200,7 +202,7 @@ TOO_LATE = {
 def test_timestamp_beyond_spark(decode: Decode, data: bytes, timestamp: int) -> None:
     """A time that microseconds cannot hold is Spark's own error, never a wrapped number."""
     with pytest.raises(MalformedTimestamp) as caught:
-        decode([part(data)])
+        decode([make_slice(data)])
 
     assert caught.value.message.startswith(
         "[KAFKA_MALFORMED_RECORD_TIMESTAMP] Record at topic clicks partition 3 offset 4 has "
@@ -213,18 +215,18 @@ def test_timestamp_of_a_dropped_record(decode: Decode) -> None:
     """A record that nobody wants may have any time."""
     data = batch(record(0, time=2**63 - 1), record(1))
 
-    assert [row(1)] == decode([part(data, start=1)])
+    assert [row(1)] == decode([make_slice(data, start=1)])
 
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_size_limit(decode: Decode, headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch too large for Arrow's 32-bit offsets is refused before memory is taken."""
+    """A batch too large for Arrow's 32-bit offsets raises KfetchError before it uses memory."""
     data = batch(record(key=b"k" * 10, value=b"v" * 20, headers=[(b"h" * 3, b"i" * 4)]))
     size = 36 + 10 + 20 + len(TP.topic) + (8 + 3 + 4 if headers else 0)
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size)
-    assert len(decode([part(data)], headers=headers)) == 1
+    assert len(decode([make_slice(data)], headers=headers)) == 1
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size - 1)
 
     with pytest.raises(KfetchError, match=rf"1 records .* {size} bytes") as caught:
-        decode([part(data)], headers=headers)
+        decode([make_slice(data)], headers=headers)
     assert not isinstance(caught.value, CorruptBatch)

@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 from kfetch.errors import CorruptBatch
 from kfetch.records import codecs, extent, legacy
 from kfetch.records.faults import Fault
-from tests.kfetch.records.build import CODECS, LATE, T0, TP, batch, part, record
-from tests.kfetch.records.conftest import Decode, Rows, decode_with
-from tests.kfetch.records.old import message, wrapped
+from kfetch.records.format import LOG_APPEND_TIME
+from tests.kfetch.decoders import Decode, Rows, decode_with
+from tests.kfetch.records.batch_builder import CODECS, T0, TP, batch, make_slice, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 from tests.kfetch.records.test_decode import row
 
 THREE = [message(i, b"%d" % i) for i in range(3)]
 ROWS: dict[str, tuple[bytes, Rows]] = {
     "v0": (message(5, magic=0), [row(5, time=-1, kind=-1)]),
     "v1": (message(5), [row(5)]),
-    "v1 append time": (message(5, attributes=LATE), [row(5, kind=1)]),
-    "v0 has no time bits": (message(5, magic=0, attributes=LATE), [row(5, time=-1, kind=-1)]),
+    "v1 append time": (message(5, attributes=LOG_APPEND_TIME), [row(5, kind=1)]),
+    "v0 has no time bits": (
+        message(5, magic=0, attributes=LOG_APPEND_TIME),
+        [row(5, time=-1, kind=-1)],
+    ),
     "nulls and empties": (
         message(0, None, b"") + message(1, b"", b"k") + message(4, None, None),
         [row(0, None, b""), row(1, b"", b"k"), row(4, None, None)],
@@ -39,7 +43,7 @@ ROWS: dict[str, tuple[bytes, Rows]] = {
         [row(9, time=-1, kind=-1), row(12, time=-1, kind=-1)],
     ),
     "wrapper's append time": (
-        wrapped(12, *THREE, attributes=LATE),
+        wrapped(12, *THREE, attributes=LOG_APPEND_TIME),
         [row(10 + i, b"%d" % i, time=T0 + 9, kind=1) for i in range(3)],
     ),
     "three formats": (
@@ -53,7 +57,7 @@ ROWS: dict[str, tuple[bytes, Rows]] = {
 def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
     """Each kind of message gives exactly these rows."""
 
-    assert expected == decode([part(data)])
+    assert expected == decode([make_slice(data)])
 
 
 @pytest.mark.parametrize("cut", [11, 12, 17, 25, 33, 36])
@@ -61,7 +65,7 @@ def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
 def test_partial_message_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
     """A reply may end within a message."""
 
-    assert expected == decode([part(data + message(90, b"1234")[:cut])])
+    assert expected == decode([make_slice(data + message(90, b"1234")[:cut])])
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name[:4] not in ("none", "zstd")])
@@ -70,35 +74,35 @@ def test_old_codecs(decode: Decode, codec: str) -> None:
     inner = [message(i, b"abcd" * 20, b"%d" % i) for i in range(50)]
 
     expected = [row(100 + i, b"abcd" * 20, b"%d" % i) for i in range(50)]
-    assert expected == decode([part(wrapped(149, *inner, codec=codec))])
+    assert expected == decode([make_slice(wrapped(149, *inner, codec=codec))])
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "wanted"),
+    ("start", "end", "expected_offsets"),
     [(0, 30, [10, 11, 12, 20, 21, 22]), (11, 21, [11, 12, 20]), (0, 11, [10]), (12, 20, [12]),
      (13, 20, []), (0, 10, []), (22, 23, [22])],
 )  # fmt: skip
-def test_old_range(decode: Decode, start: int, end: int, wanted: list[int]) -> None:
-    """A wrapper's offset is its last: one past the range's end may hold wanted records."""
+def test_old_range(decode: Decode, start: int, end: int, expected_offsets: list[int]) -> None:
+    """A wrapper's offset is its last: one past the range's end may hold records in range."""
     data = wrapped(12, *THREE) + wrapped(22, *THREE)
 
-    assert wanted == [found[4] for found in decode([part(data, start, end)])]
+    assert expected_offsets == [fields[4] for fields in decode([make_slice(data, start, end)])]
 
 
 def test_old_wrappers_past_the_end_are_not_opened(decode: Decode) -> None:
     """What follows the range's last record is a later task's matter, damaged or not."""
     data = wrapped(12, *THREE) + wrapped(22, b"garbage")
 
-    assert 3 == len(decode([part(data, 0, 13)]))
+    assert 3 == len(decode([make_slice(data, 0, 13)]))
 
 
 def test_old_extent() -> None:
     """The next offset follows the last message's; old formats know no leader epoch."""
     data = wrapped(12, *THREE) + message(17)
-    found = extent(memoryview(data + b"\0" * 20), 11)
+    reach = extent(memoryview(data + b"\0" * 20), 11)
 
     assert (18, -1, len(data), 2) == (
-        *(found.next_offset, found.leader_epoch, found.size, found.batches),
+        *(reach.next_offset, reach.leader_epoch, reach.size, reach.batches),
     )
 
 
@@ -139,7 +143,7 @@ CORRUPT: dict[str, tuple[bytes, Fault]] = {
 def test_old_faults(decode: Decode, data: bytes, fault: Fault) -> None:
     """A message that breaks its format is named with its topic, partition and offset."""
     with pytest.raises(CorruptBatch) as caught:
-        decode([part(data)])
+        decode([make_slice(data)])
 
     assert fault.name == caught.value.fault
     assert caught.value.message.startswith("topic clicks, partition 3, record batch at offset ")
@@ -151,11 +155,11 @@ def test_old_bomb(decode: Decode, codec: str, monkeypatch: pytest.MonkeyPatch) -
     inner = b"".join(message(i, bytes(1000)) for i in range(99))
     monkeypatch.setattr(codecs, "_FIRST_BYTES_MIN", 1000)
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner))
-    assert 99 == len(decode([part(wrapped(98, inner, codec=codec))]))
+    assert 99 == len(decode([make_slice(wrapped(98, inner, codec=codec))]))
     monkeypatch.setattr(codecs, "BATCH_BYTES_MAX", len(inner) - 1)
 
     with pytest.raises(CorruptBatch, match="do not decompress"):
-        decode([part(wrapped(98, inner, codec=codec))])
+        decode([make_slice(wrapped(98, inner, codec=codec))])
 
 
 MAYBE = st.one_of(st.none(), st.binary(max_size=200))
@@ -164,22 +168,22 @@ MESSAGE = st.tuples(st.integers(1, 300), MAYBE, MAYBE, st.integers(-1, 2**45))
 
 @given(st.lists(MESSAGE, min_size=1, max_size=8), st.integers(0, 1), st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> None:
+def test_old_round_trip(messages: list, magic: int, packed: bool, is_log_append: bool) -> None:
     """Any messages come back, bare or wrapped, in v0 and v1."""
-    inner, expected, offset, bits = [], [], 0, LATE if late and magic else 0
-    for gap, key, value, time in found:
+    inner, expected, offset, bits = [], [], 0, LOG_APPEND_TIME if is_log_append and magic else 0
+    for gap, key, value, time in messages:
         offset += gap
         own = bits if not packed else 0
         inner.append(message(offset, value, key, magic=magic, time=time, attributes=own))
-        stamp = (T0 + 9 if late and packed else time) if magic else -1
-        kind = int(late) if magic else -1
+        stamp = (T0 + 9 if is_log_append and packed else time) if magic else -1
+        kind = int(is_log_append) if magic else -1
         expected.append(row(offset, value, key, time=stamp, kind=kind))
     data = b"".join(inner)
     if packed:
         data = wrapped(offset, *inner, magic=magic, attributes=bits)
 
-    assert expected == decode_with("reference")([part(data)])
-    assert expected == decode_with("kernel")([part(data)])
+    assert expected == decode_with("reference")([make_slice(data)])
+    assert expected == decode_with("kernel")([make_slice(data)])
 
 
 @given(st.binary(max_size=80), st.integers(0, 1))
@@ -187,7 +191,7 @@ def test_old_round_trip(found: list, magic: int, packed: bool, late: bool) -> No
 def test_any_message_set(data: bytes, magic: int) -> None:
     """Any bytes as a message set are rewritten or a clean error."""
     try:
-        found = legacy.messages(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
+        records = legacy.to_v2(memoryview(data), TP, magic, wrapper=9, check_crcs=False)
     except CorruptBatch:
         return
-    assert found.record_count > 0
+    assert records.record_count > 0

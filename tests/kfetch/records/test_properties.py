@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
 from kfetch.records import extent
-from tests.kfetch.records.build import CODECS, LATE, batch, part, record
-from tests.kfetch.records.conftest import Decode, decode_with
+from kfetch.records.format import LOG_APPEND_TIME
+from tests.kfetch.decoders import Decode, decode_with
+from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 EDGE = -(2**63) // 1000
 SOME = st.one_of(st.binary(max_size=40), st.integers(100, 700).map(lambda n: b"x" * n))
@@ -44,7 +45,9 @@ def _build(base: int, spec: dict[str, Any], tp: TopicPartition) -> tuple[bytes, 
         rows.append((key, value, *tp, base + delta, stamp * 1000, int(late), headers or None))
     last = max(delta, 0) + spec["tail"]
     options = {name: spec[name] for name in ("codec", "base_time", "max_time")}
-    data = batch(*raw, base=base, attributes=LATE if late else 0, last_delta=last, **options)
+    data = batch(
+        *raw, base=base, attributes=LOG_APPEND_TIME if late else 0, last_delta=last, **options
+    )
     return data, rows, base + last + 1
 
 
@@ -56,14 +59,14 @@ def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
     for tp, batches, base, tail in slices:
         data, rows, first = b"", [], base
         for spec in batches:
-            more, found, base = _build(base + spec["gap"], spec, tp)
-            data, rows = data + more, rows + found
+            more, more_rows, base = _build(base + spec["gap"], spec, tp)
+            data, rows = data + more, rows + more_rows
         start = draw.draw(st.integers(first, base + 1))
         end = draw.draw(st.integers(start, base + 1))
         expected += [row for row in rows if start <= row[4] < end]
         assert (base if batches else 7) == extent(memoryview(data), 7).next_offset
         # A partial batch may end the reply: fewer than 12 bytes can be nothing else.
-        parts.append(part(data + tail, start, end, tp))
+        parts.append(make_slice(data + tail, start, end, tp))
 
     assert expected == decode_with("reference")(parts)
     assert expected == decode_with("kernel")(parts)
@@ -89,7 +92,7 @@ def test_any_reply(data: bytes) -> None:
 def _outcome(name: str, data: bytes) -> object:
     decode: Decode = decode_with(name)
     try:
-        return decode([part(data)], check_crcs=False)
+        return decode([make_slice(data)], check_crcs=False)
     except Exception as error:
         return type(error).__name__, str(error)
 
@@ -101,9 +104,9 @@ def test_every_time(time: int) -> None:
     data = batch(record(), base_time=time)
     fits = abs(time) * 1000 < 2**63
     for name in ("reference", "kernel"):
-        found = _outcome(name, data)
+        outcome = _outcome(name, data)
         expected = (
             [(None, b"v", "clicks", 3, 0, time * 1000, 0, None)] if fits else "MalformedTimestamp"
         )
 
-        assert expected == (found[0] if isinstance(found, tuple) else found)
+        assert expected == (outcome[0] if isinstance(outcome, tuple) else outcome)

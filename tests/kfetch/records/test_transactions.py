@@ -1,4 +1,4 @@
-"""read_committed: which batches are left out, given what the reply lists as aborted."""
+"""read_committed: the decoder leaves out the batches of transactions that a reply lists."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from kfetch.errors import CorruptBatch
 from kfetch.records import Slice
-from tests.kfetch.records.build import CONTROL, TP, TRANSACTIONAL, batch, record
-from tests.kfetch.records.conftest import Decode
+from kfetch.records.format import CONTROL, TRANSACTIONAL
+from tests.kfetch.decoders import Decode
+from tests.kfetch.records.batch_builder import TP, batch, record
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
@@ -27,8 +28,8 @@ def marker(base: int, producer: int, key: bytes = ABORT, codec: str = "none") ->
 
 def committed(decode: Decode, reply: bytes, *aborted: tuple[int, int], start: int = 0) -> list[int]:
     """The offsets that are delivered."""
-    part = Slice(tp=TP, start=start, end=2**62, data=memoryview(reply), aborted=aborted)
-    return [row[4] for row in decode([part])]
+    slice_ = Slice(tp=TP, start=start, end=2**62, data=memoryview(reply), aborted=aborted)
+    return [row[4] for row in decode([slice_])]
 
 
 CASES: dict[str, tuple[bytes, list[tuple[int, int]], list[int]]] = {
@@ -80,13 +81,13 @@ CASES: dict[str, tuple[bytes, list[tuple[int, int]], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("reply", "aborted", "wanted"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("reply", "aborted", "expected_offsets"), CASES.values(), ids=CASES)
 def test_committed(
-    decode: Decode, reply: bytes, aborted: list[tuple[int, int]], wanted: list[int]
+    decode: Decode, reply: bytes, aborted: list[tuple[int, int]], expected_offsets: list[int]
 ) -> None:
     """Records of aborted transactions, and no others, are left out."""
 
-    assert wanted == committed(decode, reply, *aborted)
+    assert expected_offsets == committed(decode, reply, *aborted)
 
 
 def test_markers_below_the_start_count(decode: Decode) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from kfetch.decoding import decoder
 from kfetch.records import Columns, Slice
-from kfetch.records.batch import walk
+from kfetch.records.batch import iter_batches
 from kfetch.records.sections import sections
-from tests.kfetch.records.build import TP
-from tests.kfetch.records.conftest import rows_of
+from tests.kfetch.decoders import rows_of
+from tests.kfetch.records.batch_builder import TP
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 FILES = sorted(VECTORS.glob("*/*.bin"))
@@ -41,24 +41,26 @@ def test_vectors_of_clients(client: str) -> None:
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     files = [VECTORS / client / f"{codec}.bin" for codec in codecs]
 
-    seen = [{found.header.codec for found in walk(memoryview(f.read_bytes()))} for f in files]
-    assert [{number} for number in range(len(codecs))] == seen
+    codec_numbers = [
+        {batch.header.codec for batch in iter_batches(memoryview(f.read_bytes()))} for f in files
+    ]
+    assert [{number} for number in range(len(codecs))] == codec_numbers
 
 
 @pytest.mark.parametrize("name", ["reference", "kernel"])
 @pytest.mark.parametrize("file", FILES, ids=[f"{f.parent.name}-{f.stem}" for f in FILES])
 def test_vector(file: Path, name: str) -> None:
     """Every row, with its leader epoch, as the writer's own reader saw it."""
-    seen = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
     data = memoryview(file.read_bytes())
-    found = sections([Slice(tp=TP, start=0, end=2**62, data=data)], check_crcs=True)
-    batch = decoder(name)(found, columns=Columns(headers=True, leader_epoch=True))
+    in_range = sections([Slice(tp=TP, start=0, end=2**62, data=data)], check_crcs=True)
+    batch = decoder(name)(in_range, columns=Columns(headers=True, leader_epoch=True))
 
     assert batch is not None
     assert [
         (_bytes(r["key"]), _bytes(r["value"]), *TP, r["offset"], r["timestamp"] * 1000, r["type"],
          [(key, _bytes(value)) for key, value in r["headers"]] or None)
-        for r in seen
+        for r in rows
     ] == rows_of(batch)  # fmt: skip
-    epochs = [None if r["epoch"] < 0 else r["epoch"] for r in seen]
+    epochs = [None if r["epoch"] < 0 else r["epoch"] for r in rows]
     assert epochs == batch.column("leaderEpoch").to_pylist()

@@ -13,8 +13,8 @@ from itertools import count
 from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
-from kfetch.session.held import reply_key
 from kfetch.session.metadata import next_epoch
+from kfetch.session.partitions import reply_key
 from kfetch.session.transitions import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -106,11 +106,11 @@ class Shard:
 
 
 class Cache:
-    """Slots divided by 8, rounded down; newcomers go round the shards in turn."""
+    """Slots divided by 8, rounded down; newcomers go to the next shard, round and round."""
 
     def __init__(self, slots: int, ids: Iterator[int]) -> None:
         self.shards = [Shard(slots // SHARDS) for _ in range(SHARDS)]
-        self._turn = count()
+        self._shard_numbers = count()
         self._ids = ids
 
     def find(self, session_id: int) -> Session | None:
@@ -124,7 +124,7 @@ class Cache:
             shard.sessions.pop(session_id, None)
 
     def create(self, size: int, uses_topic_ids: bool, now_ms: int) -> Session | None:
-        shard = self.shards[next(self._turn) % SHARDS]
+        shard = self.shards[next(self._shard_numbers) % SHARDS]
         if not shard.has_room(size, now_ms):
             return None
         session = Session(
@@ -159,7 +159,7 @@ class Broker:
         self.ends[self.topics[tp.topic], tp.partition] += records
 
     def fetch(self, plan: FetchPlan, *, now_ms: int = 0, throttle_ms: int = 0) -> Response:
-        """Answer the request of ``plan``: the two kinds of context, in the broker's order."""
+        """ReplyClass the request of ``plan``: the two kinds of context, in the broker's order."""
         self.served = None
         if plan.full:
             self.cache.remove(plan.session_id)  # without any other check
@@ -179,14 +179,14 @@ class Broker:
     def _full(self, plan: FetchPlan, now_ms: int, throttle_ms: int) -> Response:
         if throttle_ms:  # no data, and no session was made yet
             return Response(reply=SessionReply(throttle_ms=throttle_ms))
-        wanted = Session(id=0, uses_topic_ids=plan.uses_topic_ids, created_ms=0, used_ms=0)
-        wanted.update(plan)
-        data = self._read(wanted)
+        requested = Session(id=0, uses_topic_ids=plan.uses_topic_ids, created_ms=0, used_ms=0)
+        requested.update(plan)
+        data = self._read(requested)
         session = None
         if plan.epoch == 0:
             session = self.cache.create(len(data), plan.uses_topic_ids, now_ms)
         if session:
-            session.partitions = wanted.partitions
+            session.partitions = requested.partitions
             session.touch(now_ms)
             for key, read in data.items():
                 session.partitions[key].high_watermark = -1 if read.error else read.high_watermark
@@ -195,15 +195,15 @@ class Broker:
     def _incremental(self, session: Session, throttle_ms: int) -> Response:
         if throttle_ms:  # the epoch has been counted all the same
             return _response({}, session.id, throttle_ms)
-        told = {}
+        changed = {}
         for key, read in self._read(session).items():
             cached = session.partitions[key]
             if read.error or read.records or read.high_watermark != cached.high_watermark:
-                told[key] = read
+                changed[key] = read
                 cached.high_watermark = -1 if read.error else read.high_watermark
             if read.records:  # fairness: those who had their share go to the end
                 session.partitions[key] = session.partitions.pop(key)
-        return _response(told, session.id, 0)
+        return _response(changed, session.id, 0)
 
     def _read(self, session: Session) -> dict[ReplyKey, Data]:
         self.served = {key: cached.position for key, cached in session.partitions.items()}

@@ -1,4 +1,4 @@
-"""Short ways to sessions, plans and replies, for the tests by hand."""
+"""Helpers that make sessions, plans and replies for the tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
-from kfetch.session.held import Changes, reply_keys
+from kfetch.session.partitions import Changes, reply_keys
 from kfetch.session.session import FetchSession
 from kfetch.session.values import FetchPlan, Outcome, ReplyKey, SessionReply
 
@@ -16,7 +16,7 @@ B0, B1 = TopicPartition("b", 0), TopicPartition("b", 1)
 
 
 def at(offset: int, topic_id: UUID = NO_TOPIC_ID) -> FetchPosition:
-    """A position; without a topic id unless one is given."""
+    """A position; without a topic id unless the caller passes one."""
     return FetchPosition(topic_id=topic_id, offset=offset, max_bytes=100)
 
 
@@ -26,20 +26,20 @@ def pair(plan: FetchPlan | None) -> tuple[int, int] | None:
 
 
 def where(session: FetchSession) -> tuple[int, int]:
-    """Session id and epoch that the session goes on with."""
+    """Session id and epoch of the session."""
     return session.metadata.session_id, session.metadata.epoch
 
 
 def good(
     plan: FetchPlan, session_id: int = 0, *, more: Iterable[ReplyKey] = (), throttle_ms: int = 0
 ) -> SessionReply:
-    """A reply that names exactly what was sent, and ``more``."""
+    """A reply that names exactly the partitions sent, and ``more``."""
     keys = [*reply_keys(plan), *more]
     return SessionReply(session_id=session_id, partitions=keys, throttle_ms=throttle_ms)
 
 
 def exchange(session: FetchSession, changes: Changes, session_id: int = 7) -> Outcome:
-    """One request, answered well."""
+    """Sends one request and accepts a good reply."""
     plan = session.plan(changes)
     return session.accept(plan, good(plan, session_id))
 

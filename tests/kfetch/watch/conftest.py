@@ -1,4 +1,4 @@
-"""Every watch test runs without pauses, over a little Kafka with one topic."""
+"""Watch tests run without pauses, over a little Kafka with one topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kfetch.watch import log, loss
+from kfetch.watch import lookups, position_check
 from kfetch.watch.driver import Driver
 from tests.kfetch.watch.damage import Reader
 from tests.kfetch.watch.helpers import ALWAYS, fill, opened, query
@@ -16,13 +16,13 @@ from tests.kfetch.wire.little import LittleKafka
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses between look-ups."""
-    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
 
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    """Every driver of a test is closed behind it."""
+    """Close every driver after its test."""
     yield
     while opened:
         opened.pop().close()

@@ -1,4 +1,4 @@
-"""What can happen to a log behind a query's back, and a query that reads on over it."""
+"""Damage to a log while a query does not look, and a query that continues after it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def recreated(kafka: LittleKafka) -> None:
 
 
 def regrown(kafka: LittleKafka) -> None:
-    """The same, and its log is longer than the old one by now."""
+    """The topic is created again, and its log is longer than the old one."""
     kafka.create("t", 2)
     kafka.log(T0).append(*[b"new %d" % n for n in range(9)])
 
@@ -84,27 +84,27 @@ CASES: list[tuple[Damage, type[DataLoss], str, Ranges]] = [
         {},
     ),
     (truncated, LogTruncated, r"t-0 was truncated at offset 1 \(leader epoch 0\)", {T0: (1, 4)}),
-    (beyond, OffsetBeyondLog, "t-0 stands at offset 3, but its log ends at 1", {}),
+    (beyond, OffsetBeyondLog, "t-0: offset 3 lies past the log end 1", {}),
 ]
 
 LOSSES = pytest.mark.parametrize(
-    ("damage", "kind", "told", "ranges"), CASES, ids=[case[0].__name__ for case in CASES]
+    ("damage", "kind", "message", "ranges"), CASES, ids=[case[0].__name__ for case in CASES]
 )
 
 
 class Reader:
-    """Spark's part: goes from offset to offset, and keeps the values that were delivered."""
+    """Plays Spark: goes from offset to offset, and keeps the delivered values."""
 
     def __init__(self, kafka: LittleKafka, driver: Driver) -> None:
         self.kafka = kafka
         self.driver = driver
-        self.offsets = logged(driver.initial())
+        self.offsets = logged(driver.initial_offsets())
         self.values: list[bytes] = []
         self.last: Ranges = {}
 
     def batch(self) -> Offsets | None:
-        """One micro-batch, if there is one."""
-        end = self.driver.latest(self.offsets, None)
+        """Plan and read one micro-batch, if there is one."""
+        end = self.driver.next_end(self.offsets, None)
         self.last = {}
         if end is not None:
             start, self.offsets = self.offsets, logged(end)
@@ -112,11 +112,11 @@ class Reader:
         return end
 
     def take(self, start: Offsets, end: Offsets) -> None:
-        """Read what the tasks between two offsets read."""
+        """Read the ranges between two offsets."""
         self.last = read(self.driver, start, end)
         for tp, (first, last) in self.last.items():
-            kept = self.kafka.log(tp).values
-            self.values += [kept[at] for at in range(first, last) if at in kept]
+            values = self.kafka.log(tp).values
+            self.values += [values[at] for at in range(first, last) if at in values]
 
     def finish(self) -> None:
         """Read until nothing is new."""

@@ -1,4 +1,4 @@
-"""A query's driver over a little Kafka, and short ways to read its answers."""
+"""A query's driver over a little Kafka, and helpers that read its answers."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from tests.kfetch.wire.little import LittleKafka
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 ALWAYS = {"kafka__metadata__max__age__ms": "0"}
-"""Look for new partitions and topics at every look-up."""
+"""Options: the driver asks for new partitions and topics at every planning."""
 opened: list[Driver] = []
 
 
 class HandWatch(Watch):
-    """A watch without threads: it polls every broker once whenever it is asked for news.
+    """A watch without threads. It polls every broker when the driver takes the changes.
 
-    So a test sees what the log is when it looks, and needs no patience.
+    So a test sees the current log without waiting.
     """
 
-    def _begin(self, poller: Poller) -> None:
-        """Polled by hand."""
+    def _start(self, poller: Poller) -> None:
+        """Start no thread: ``take_changed`` polls."""
 
-    def take(self) -> set[TopicPartition]:
-        """Poll, twice because a hint may have moved partitions to another broker; then take."""
+    def take_changed(self) -> set[TopicPartition]:
+        """Poll twice, because a hint may move partitions to another broker; return the changes."""
         for _ in range(2):
             for poller in list(self._pollers.values()):
                 if poller.poll() is None:
                     poller._fetcher.close()
-        return super().take()
+        return super().take_changed()
 
-    def wait(self, seconds: float) -> bool:
-        """Nothing comes while nobody polls."""
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Return at once: no thread polls."""
         return False
 
     def close(self) -> None:
-        """Close every session, which the threads would do."""
+        """Close every session, as the threads would."""
         for poller in self._pollers.values():
             poller._fetcher.close()
         super().close()
@@ -51,8 +51,8 @@ def fill(kafka: LittleKafka) -> None:
     kafka.log(T1).append(b"x")
 
 
-def query(kafka: LittleKafka, **given: str) -> Driver:
-    """A query's driver, reading t from the beginning unless told otherwise."""
+def query(kafka: LittleKafka, **options: str) -> Driver:
+    """Return a query's driver. By default it reads t from the beginning."""
     chosen = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
@@ -63,27 +63,27 @@ def query(kafka: LittleKafka, **given: str) -> Driver:
         "fetchOffset.numRetries": "0",
         "fetchOffset.retryIntervalMs": "0",
     }
-    chosen |= {name.replace("__", "."): text for name, text in given.items()}
-    if {"assign", "subscribePattern"} & set(given):
+    chosen |= {name.replace("__", "."): text for name, text in options.items()}
+    if {"assign", "subscribePattern"} & set(options):
         del chosen["subscribe"]
-    options = parsing.parse(chosen)
-    opened.append(Driver(options, HandWatch(options)))
+    parsed = parsing.parse(chosen)
+    opened.append(Driver(parsed, HandWatch(parsed)))
     return opened[-1]
 
 
 def logged(offsets: Offsets | None) -> Offsets:
-    """The offset after its way through Spark's log."""
+    """Return the offsets as they come back from Spark's log."""
     assert offsets is not None
     return from_json(offsets.to_json())
 
 
 def at(offsets: Offsets | None) -> dict[TopicPartition, int]:
-    """Where partitions stand."""
+    """Return the offset of each partition."""
     return {tp: p.offset for tp, p in logged(offsets).positions.items()}
 
 
 def read(driver: Driver, start: Offsets, end: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """The ranges that the tasks of a micro-batch read."""
+    """Return the range that a micro-batch reads of each partition."""
     ranges = [item for split in driver.splits(start, end) for item in split.ranges]
     assert len(ranges) == len({item.tp for item in ranges})
     return {item.tp: (item.start, item.end) for item in ranges}

@@ -1,4 +1,4 @@
-"""AvailableNow: a query that ends where the logs ended, or fails."""
+"""AvailableNow: a query ends at the first log ends, or fails."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.kfetch.wire.little import LittleKafka
 
 
 def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
-    """An AvailableNow query ends at the log ends of its first look-up, in as many batches."""
-    start = logged(driver.initial())
+    """An AvailableNow query ends at the log ends of its first planning, after several batches."""
+    start = logged(driver.initial_offsets())
     driver.prepare_available_now()
     kafka.log(T0).append(b"before")
-    first = logged(driver.latest(start, 2))
+    first = logged(driver.next_end(start, 2))
     kafka.log(T0).append(b"after", b"after")
     kafka.log(T1).append(b"after")
     ends = [first]
-    while (end := driver.latest(ends[-1], 2)) is not None:
+    while (end := driver.next_end(ends[-1], 2)) is not None:
         ends.append(logged(end))
 
     assert {T0: 4, T1: 1} == at(ends[-1])
@@ -34,34 +34,34 @@ def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
 
 
 def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver) -> None:
-    """An AvailableNow query fails when a planned partition vanishes, whatever the loss policy."""
+    """An AvailableNow query fails if a planned partition is deleted, with any failOnDataLoss."""
     lenient = query(kafka, failOnDataLoss="false")
-    start = logged(lenient.initial())
+    start = logged(lenient.initial_offsets())
     lenient.prepare_available_now()
-    first = logged(lenient.latest(start, 1))
+    first = logged(lenient.next_end(start, 1))
     del kafka.topics["t"]
     with pytest.raises(PartitionGone, match="t-0, t-1: lost while an AvailableNow query"):
-        lenient.latest(first, 1)
+        lenient.next_end(first, 1)
 
 
 def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
-    """Each preparation takes a new snapshot."""
+    """Each preparation fixes new log ends."""
     driver.prepare_available_now()
-    end = logged(driver.latest(logged(driver.initial()), None))
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.log(T0).append(b"d")
-    assert driver.latest(end, None) is None
+    assert driver.next_end(end, None) is None
     driver.prepare_available_now()
 
-    assert {T0: 4, T1: 1} == at(driver.latest(end, None))
+    assert {T0: 4, T1: 1} == at(driver.next_end(end, None))
 
 
 def cut(kafka: LittleKafka) -> None:
-    """The log ends below the promised end."""
+    """The log ends below the planned end."""
     kafka.log(T0).truncate(0)
 
 
 def replaced(kafka: LittleKafka) -> None:
-    """The log was truncated, and has grown past the promised end under another leader."""
+    """The log was truncated and has grown past the planned end under another leader."""
     kafka.log(T0).truncate(0)
     kafka.elect(T0, 2)
     kafka.log(T0).append(*[b"n"] * 9)
@@ -71,12 +71,12 @@ def replaced(kafka: LittleKafka) -> None:
 def test_available_now_that_shrinks(
     kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]
 ) -> None:
-    """An AvailableNow query fails when its end is lost while it reads, whatever the loss policy."""
+    """An AvailableNow query fails if its end is lost while it reads, with any failOnDataLoss."""
     driver = query(kafka, failOnDataLoss="false")
-    start = logged(driver.initial())
+    start = logged(driver.initial_offsets())
     driver.prepare_available_now()
-    first = logged(driver.latest(start, 1))
+    first = logged(driver.next_end(start, 1))
     assert at(first) == {T0: 1, T1: 1}
     damage(kafka)
     with pytest.raises(kind, match="lost while an AvailableNow query was reading"):
-        driver.latest(first, 1)
+        driver.next_end(first, 1)

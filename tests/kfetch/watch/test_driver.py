@@ -1,4 +1,4 @@
-"""The driver over a little Kafka: from offset to offset, and what a micro-batch reads."""
+"""The driver over a little Kafka: the offsets and the ranges of micro-batches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NO_IDS = {MetadataRequest: (0, 9)}  # a broker before Kafka 2.8
 
 
 def test_batch_after_batch(kafka: LittleKafka, driver: Driver) -> None:
-    """Each micro-batch begins where the last one ended, and reads what came since."""
-    start = logged(driver.initial())
-    first = logged(driver.latest(start, None))
+    """Each micro-batch starts at the end of the last one and reads the records since."""
+    start = logged(driver.initial_offsets())
+    first = logged(driver.next_end(start, None))
     assert {T0: (0, 3), T1: (0, 1)} == read(driver, start, first)
 
     kafka.log(T1).append(b"y", b"z")
-    second = logged(driver.latest(first, None))
+    second = logged(driver.next_end(first, None))
 
     assert {T1: (1, 3)} == read(driver, first, second)
 
@@ -33,10 +33,10 @@ def test_batch_after_batch(kafka: LittleKafka, driver: Driver) -> None:
 def test_idle_is_none(kafka: LittleKafka, driver: Driver) -> None:
     """With nothing new there is no new offset, before and after the first batch."""
     empty = query(kafka, startingOffsets="latest")
-    assert empty.latest(logged(empty.initial()), None) is None
-    end = logged(driver.latest(logged(driver.initial()), None))
+    assert empty.next_end(logged(empty.initial_offsets()), None) is None
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
 
-    assert driver.latest(end, None) is None
+    assert driver.next_end(end, None) is None
     assert {} == read(driver, end, end)
 
 
@@ -45,51 +45,51 @@ def test_idle_without_topic_ids() -> None:
     with LittleKafka(1, NO_IDS) as kafka:
         kafka.create("t", 2)
         driver = query(kafka)
-        start = logged(driver.initial())
+        start = logged(driver.initial_offsets())
 
         assert {} == start.topic_ids
-        assert driver.latest(start, None) is None
+        assert driver.next_end(start, None) is None
 
 
 def test_idle_without_topics(kafka: LittleKafka) -> None:
     """A pattern that no topic has yet makes no empty micro-batches (SPARK-41375)."""
     driver = query(kafka, subscribePattern="^later", **ALWAYS)
-    start = logged(driver.initial())
-    assert driver.latest(start, None) is None
+    start = logged(driver.initial_offsets())
+    assert driver.next_end(start, None) is None
 
     kafka.create("later")
     kafka.log(TopicPartition("later", 0)).append(b"a")
 
-    end = logged(driver.latest(start, None))
+    end = logged(driver.next_end(start, None))
     assert {TopicPartition("later", 0): (0, 1)} == read(driver, start, end)
 
 
 def test_epoch_change_alone_is_idle(kafka: LittleKafka, driver: Driver) -> None:
     """A new leader without new records makes no micro-batch."""
-    end = logged(driver.latest(logged(driver.initial()), None))
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.elect(T0, 2)
 
-    assert driver.latest(end, None) is None
+    assert driver.next_end(end, None) is None
 
 
 def test_positions_carry_their_epoch(kafka: LittleKafka, driver: Driver) -> None:
     """A position that moves has the leader's epoch, one that stays keeps its own."""
-    end = logged(driver.latest(logged(driver.initial()), None))
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     for tp in (T0, T1):
         kafka.elect(tp, 1)
     kafka.log(T0).append(b"d")
 
-    assert {T0: Position(4, 1), T1: Position(1, 0)} == logged(driver.latest(end, None)).positions
+    assert {T0: Position(4, 1), T1: Position(1, 0)} == logged(driver.next_end(end, None)).positions
 
 
 def test_new_partitions_begin_at_earliest(kafka: LittleKafka) -> None:
     """Partitions that are added later are read from their beginning, also with ``latest``."""
     driver = query(kafka, startingOffsets="latest", **ALWAYS)
-    start = logged(driver.initial())
-    driver.latest(start, None)
+    start = logged(driver.initial_offsets())
+    driver.next_end(start, None)
     kafka.topics["t"].logs += [type(kafka.log(T0))(leader=1), type(kafka.log(T0))(leader=2)]
     kafka.log(TopicPartition("t", 2)).append(b"n", b"m")
-    end = logged(driver.latest(start, None))
+    end = logged(driver.next_end(start, None))
 
     assert {TopicPartition("t", 2): (0, 2)} == read(driver, start, end)
 
@@ -99,9 +99,9 @@ def test_limit(kafka: LittleKafka, driver: Driver) -> None:
     logs = kafka.create("t", 3)
     for log, size in zip(logs, (101, 11, 1), strict=True):
         log.append(*[b"v"] * size)
-    offsets = logged(driver.initial())
+    offsets = logged(driver.initial_offsets())
     seen: list[tuple[int, ...]] = []
-    while (end := driver.latest(offsets, 10)) is not None:
+    while (end := driver.next_end(offsets, 10)) is not None:
         before, offsets = offsets, logged(end)
         sizes = {tp.partition: b - a for tp, (a, b) in read(driver, before, offsets).items()}
         seen.append(tuple(sizes.get(p, 0) for p in range(3)))
@@ -110,65 +110,67 @@ def test_limit(kafka: LittleKafka, driver: Driver) -> None:
     assert [101, 11, 1] == [sum(column) for column in zip(*seen, strict=True)]
 
 
-def test_last_known(kafka: LittleKafka, driver: Driver) -> None:
-    """Progress is told the log ends of the last look-up, without another one."""
-    assert driver.last_known() is None
-    driver.latest(logged(driver.initial()), 1)
+def test_known_log_ends(kafka: LittleKafka, driver: Driver) -> None:
+    """Progress reports the log ends of the last planning, without another look-up."""
+    assert driver.known_log_ends() is None
+    driver.next_end(logged(driver.initial_offsets()), 1)
     asked = len(kafka.asked(ListOffsetsRequest))
     kafka.log(T0).append(b"d")
 
-    assert {T0: 3, T1: 1} == at(driver.last_known())
+    assert {T0: 3, T1: 1} == at(driver.known_log_ends())
     assert asked == len(kafka.asked(ListOffsetsRequest))
 
 
-def test_an_idle_query_asks_for_nothing(kafka: LittleKafka, driver: Driver) -> None:
-    """Once begun, look-ups cost neither ListOffsets nor Metadata, with or without new records."""
-    end = logged(driver.latest(logged(driver.initial()), None))
+def test_planning_sends_no_look_ups(kafka: LittleKafka, driver: Driver) -> None:
+    """After the first planning, the driver sends neither ListOffsets nor Metadata requests."""
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     asked = [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
     for _ in range(5):
-        assert driver.latest(end, None) is None
+        assert driver.next_end(end, None) is None
     kafka.log(T0).append(b"d")
-    end = logged(driver.latest(end, None))
+    end = logged(driver.next_end(end, None))
 
     assert {T0: 4, T1: 1} == at(end)
     assert asked == [len(kafka.asked(api)) for api in (ListOffsetsRequest, MetadataRequest)]
 
 
-def test_another_start_is_looked_at_whole(kafka: LittleKafka, driver: Driver) -> None:
-    """A start that was not expected, as after an end that Spark did not take up, loses nothing."""
-    start = logged(driver.initial())
-    first = logged(driver.latest(start, None))
-    assert at(first) == at(driver.latest(start, None))
+def test_an_unexpected_start_is_planned_whole(kafka: LittleKafka, driver: Driver) -> None:
+    """After an unexpected start, as when Spark drops a planned end, all partitions are planned."""
+    start = logged(driver.initial_offsets())
+    first = logged(driver.next_end(start, None))
+    assert at(first) == at(driver.next_end(start, None))
     assert {T0: (0, 3), T1: (0, 1)} == read(driver, start, first)
 
 
 def test_a_busy_query_is_not_held_up(
     kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another source moves the query, an idle one waits for moments, not for a long poll."""
+    """While another source keeps the query busy, an idle source waits 10 ms, not a long poll."""
     waits: list[float] = []
-    monkeypatch.setattr(driver._watch, "wait", lambda seconds: bool(waits.append(seconds)))
-    end = logged(driver.latest(logged(driver.initial()), None))
-    driver.committed()  # of the batch just planned
-    driver.latest(end, None)
-    driver.committed()  # of a batch that had nothing of ours
-    driver.latest(end, None)
-    driver.latest(end, None)
+    monkeypatch.setattr(
+        driver._watch, "wait_for_change", lambda seconds: bool(waits.append(seconds))
+    )
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    driver.note_commit()  # of the batch just planned
+    driver.next_end(end, None)
+    driver.note_commit()  # of a batch that had nothing of ours
+    driver.next_end(end, None)
+    driver.next_end(end, None)
 
     assert [0.5, 0.01, 0.5] == [round(seconds, 2) for seconds in waits]
 
 
 def test_losses_are_counted_in_the_report(kafka: LittleKafka, tmp_path: Path) -> None:
-    """The driver's file tells each loss once, and what watching cost."""
+    """The driver's file counts each loss once, and has the cost of the watch."""
     driver = query(kafka, failOnDataLoss="false", kfetch__statsDirectory=str(tmp_path))
-    end = logged(driver.latest(logged(driver.initial()), None))
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
     kafka.create("t", 2)
     kafka.log(T0).append(b"new")
-    after = logged(driver.latest(end, None))
+    after = logged(driver.next_end(end, None))
     read(driver, end, after)
     driver.close()
     (report,) = (tmp_path / "driver").iterdir()
-    told = json.loads(report.read_text())
+    statistics = json.loads(report.read_text())
 
-    assert {"TopicRecreated": 2} == told["losses"]
-    assert told["watch"]["incremental_requests"] > 0
+    assert {"TopicRecreated": 2} == statistics["losses"]
+    assert statistics["watch"]["incremental_requests"] > 0

@@ -1,4 +1,4 @@
-"""What the driver knows of its partitions: a table of replies, and any history of a log."""
+"""The watched partitions: a table of replies, and random histories of a log."""
 
 from __future__ import annotations
 
@@ -58,44 +58,46 @@ def reply(
 
 
 def position(offset: int, epoch: int = 3, topic_id: UUID = ID) -> FetchPosition:
-    """What a session is told of a partition."""
+    """The partition's entry in a session."""
     return FetchPosition(topic_id=topic_id, offset=offset, max_bytes=1, leader_epoch=epoch)
 
 
-def follow(state: WatchState, found: ClusterView) -> list[TopicPartition]:
-    """Take metadata, all of its partitions subscribed."""
-    return state.follow(found, [TopicPartition("t", p) for p in found.topics["t"].leaders])
+def metadata_update(state: WatchState, metadata: ClusterView) -> list[TopicPartition]:
+    """Apply metadata. All of its partitions are subscribed."""
+    return state.update_metadata(
+        metadata, [TopicPartition("t", p) for p in metadata.topics["t"].leaders]
+    )
 
 
 @pytest.fixture
 def state() -> WatchState:
-    """t-0 at broker 1, known to end at 10 under epoch 3; nothing waits to be told or sent."""
+    """t-0 at broker 1 with log end 10 under epoch 3. No change waits for a poller or the driver."""
     made = watching()
-    made.orders(ONE)
+    made.take_position_changes(ONE)
     made.changed.clear()
     return made
 
 
 def watching(isolation_level: int = 0) -> WatchState:
-    """The same, fresh."""
+    """The same state before its first poll."""
     made = WatchState(isolation_level=isolation_level)
     led = Leader(broker=ONE, epoch=3)
-    assert [T0] == follow(made, view(led))
-    made.place(T0, led, Position(10, 3), 0)
+    assert [T0] == metadata_update(made, view(led))
+    made.watch_from(T0, led, Position(10, 3), 0)
     return made
 
 
-def test_placing_is_an_order() -> None:
-    """A partition that is placed enters its leader's session at its log end."""
+def test_a_watched_partition_enters_a_session() -> None:
+    """A newly watched partition enters its leader's session at its log end."""
     made = watching()
 
     assert {T0} == made.changed
-    assert {T0: position(10)} == made.orders(ONE)
-    assert {} == made.orders(ONE)
+    assert {T0: position(10)} == made.take_position_changes(ONE)
+    assert {} == made.take_position_changes(ONE)
 
 
 MOVES: list[tuple[int, PartitionReply, Position, bool, bool]] = [
-    # isolation level, reply, end after it, whether it is an order, whether it is news
+    # isolation level, reply, log end after it, whether the session moves, whether the driver looks
     (0, reply(10), Position(10, 3), False, False),
     (0, reply(12), Position(12, 3), True, True),
     (0, reply(12, stable=11), Position(12, 3), True, True),
@@ -107,21 +109,21 @@ MOVES: list[tuple[int, PartitionReply, Position, bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("level", "told", "end", "ordered", "news"), MOVES)
+@pytest.mark.parametrize(("level", "partition_reply", "end", "moved_session", "changed"), MOVES)
 def test_replies_move_the_end(
-    level: int, told: PartitionReply, end: Position, ordered: bool, news: bool
+    level: int, partition_reply: PartitionReply, end: Position, moved_session: bool, changed: bool
 ) -> None:
-    """The end is the high watermark, under read_committed the last stable offset, and never goes
-    back; a log start that moved is news, but no order."""
+    """The log end is the high watermark, or the last stable offset under read_committed. It never
+    moves back. A new log start is a change for the driver, but not for the session."""
     state = watching(level)
-    state.orders(ONE)
+    state.take_position_changes(ONE)
     state.changed.clear()
-    moved = state.replied(ONE, {T0: told}, {})
+    moved = state.accept_reply(ONE, {T0: partition_reply}, {})
 
-    assert end == state.end(T0)
-    assert ordered == (T0 in state.orders(ONE)) == bool(moved)
-    assert news == (T0 in state.changed)
-    assert told.log_start_offset == state.log_start(T0)
+    assert end == state.log_end(T0)
+    assert moved_session == (T0 in state.take_position_changes(ONE)) == bool(moved)
+    assert changed == (T0 in state.changed)
+    assert partition_reply.log_start_offset == state.log_start(T0)
 
 
 ERRORS = [NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID]
@@ -129,86 +131,95 @@ ERRORS = [NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC, UNKNOWN_ID, INCONSIS
 
 @pytest.mark.parametrize("code", ERRORS)
 def test_an_error_leaves_the_session_at_once(state: WatchState, code: int) -> None:
-    """A partition that is refused is forgotten, so that its error does not wake every poll; it
-    comes back with metadata."""
-    state.replied(ONE, {T0: reply(-1, error=code)}, {})
-    assert {T0: None} == state.orders(ONE)
-    assert (0, {T0}, {T0}) == (state.asked_of(ONE), state.astray, state.changed)
+    """A refused partition leaves the session, so that its error does not answer every poll at once.
+    It returns with metadata."""
+    state.accept_reply(ONE, {T0: reply(-1, error=code)}, {})
+    assert {T0: None} == state.take_position_changes(ONE)
+    assert (0, {T0}, {T0}) == (state.partition_count(ONE), state.leaderless, state.changed)
     assert state.leader(T0) is None
-    assert state.end(T0) is None
+    assert state.log_end(T0) is None
 
-    assert [] == follow(state, view(Leader(broker=ONE, epoch=3)))
+    assert [] == metadata_update(state, view(Leader(broker=ONE, epoch=3)))
 
-    assert {T0: position(10)} == state.orders(ONE)
-    assert set() == state.astray
+    assert {T0: position(10)} == state.take_position_changes(ONE)
+    assert set() == state.leaderless
 
 
 def test_a_hint_is_followed(state: WatchState) -> None:
-    """A newer leader that the reply names takes the partition over, without metadata; its log
-    counts once it has answered."""
-    state.replied(ONE, {T0: reply(-1, error=NOT_LEADER, leader=(2, 4))}, {2: TWO})
+    """A newer leader in the reply gets the partition without metadata. The log end counts once that
+    leader has confirmed it."""
+    state.accept_reply(ONE, {T0: reply(-1, error=NOT_LEADER, leader=(2, 4))}, {2: TWO})
 
-    assert ({T0: None}, {T0: position(10, 4)}) == (state.orders(ONE), state.orders(TWO))
-    assert ([TWO], set()) == (state.brokers(), state.astray)
-    assert state.end(T0) is None
+    assert ({T0: None}, {T0: position(10, 4)}) == (
+        state.take_position_changes(ONE),
+        state.take_position_changes(TWO),
+    )
+    assert ([TWO], set()) == (state.brokers(), state.leaderless)
+    assert state.log_end(T0) is None
 
-    state.replied(TWO, {T0: reply(10)}, {})
-    assert Position(10, 3) == state.end(T0)  # known under epoch 3, and still there
+    state.accept_reply(TWO, {T0: reply(10)}, {})
+    assert Position(10, 3) == state.log_end(T0)  # known under epoch 3, and still there
 
-    state.replied(TWO, {T0: reply(11)}, {})
-    assert Position(11, 4) == state.end(T0)
+    state.accept_reply(TWO, {T0: reply(11)}, {})
+    assert Position(11, 4) == state.log_end(T0)
 
 
 @pytest.mark.parametrize("hint", [(2, 3), (2, 2), (3, 9)])
 def test_an_old_hint_is_not(state: WatchState, hint: tuple[int, int]) -> None:
-    """A hint without a newer epoch, or without an address, leads nowhere."""
-    state.replied(ONE, {T0: reply(-1, error=NOT_LEADER, leader=hint)}, {2: TWO})
+    """kfetch ignores a hint without a newer epoch or without an address."""
+    state.accept_reply(ONE, {T0: reply(-1, error=NOT_LEADER, leader=hint)}, {2: TWO})
 
-    assert {T0} == state.astray
+    assert {T0} == state.leaderless
 
 
 def test_out_of_range_waits_for_a_position(state: WatchState) -> None:
-    """Metadata does not bring back a partition whose log is shorter than was known: a position
-    does, even a lower one."""
-    state.replied(ONE, {T0: reply(-1, error=OUT_OF_RANGE)}, {})
-    follow(state, view(Leader(broker=ONE, epoch=3)))
-    assert ({T0: None}, {T0}) == (state.orders(ONE), state.out_of_range)
+    """A partition out of range does not return with metadata, but with a new position, even a lower
+    one."""
+    state.accept_reply(ONE, {T0: reply(-1, error=OUT_OF_RANGE)}, {})
+    metadata_update(state, view(Leader(broker=ONE, epoch=3)))
+    assert ({T0: None}, {T0}) == (state.take_position_changes(ONE), state.out_of_range)
 
-    state.place(T0, state.leader(T0), Position(4, 3), 0)
+    state.watch_from(T0, state.leader(T0), Position(4, 3), 0)
 
-    assert ({T0: position(4)}, set()) == (state.orders(ONE), state.out_of_range)
-    assert Position(4, 3) == state.end(T0)
-
-
-def test_what_no_retry_mends(state: WatchState) -> None:
-    """An error that can't heal is kept for the driver to raise, and its partition forgotten."""
-    state.replied(ONE, {T0: reply(-1, error=UNAUTHORIZED)}, {})
-
-    assert state.failure is not None
-    assert ("t", 0, 29) == (state.failure.topic, state.failure.partition, state.failure.code)
-    assert "watching t-0 at broker 1 (h:1): the broker answered TOPIC_AUTH" in str(state.failure)
-    assert {T0: None} == state.orders(ONE)
+    assert ({T0: position(4)}, set()) == (state.take_position_changes(ONE), state.out_of_range)
+    assert Position(4, 3) == state.log_end(T0)
 
 
-def test_a_reply_to_an_older_order_says_nothing(state: WatchState) -> None:
-    """A partition that was placed anew while a poll was in flight is not moved by its reply."""
-    state.place(T0, Leader(broker=ONE, epoch=3), Position(4, 3), 0)
-    assert 0 == state.replied(ONE, {T0: reply(50)}, {})
-    assert Position(4, 3) == state.end(T0)
+def test_permanent_error(state: WatchState) -> None:
+    """The driver can raise a permanent error, and its partition leaves the session."""
+    state.accept_reply(ONE, {T0: reply(-1, error=UNAUTHORIZED)}, {})
 
-    state.orders(ONE)
-    state.replied(ONE, {T0: reply(50)}, {})
+    assert state.permanent_error is not None
+    assert ("t", 0, 29) == (
+        state.permanent_error.topic,
+        state.permanent_error.partition,
+        state.permanent_error.code,
+    )
+    assert "watching t-0 at broker 1 (h:1): the broker answered TOPIC_AUTH" in str(
+        state.permanent_error
+    )
+    assert {T0: None} == state.take_position_changes(ONE)
 
-    assert Position(50, 3) == state.end(T0)
+
+def test_a_reply_to_an_older_position_is_ignored(state: WatchState) -> None:
+    """A reply that was in flight when the position changed does not move the partition."""
+    state.watch_from(T0, Leader(broker=ONE, epoch=3), Position(4, 3), 0)
+    assert 0 == state.accept_reply(ONE, {T0: reply(50)}, {})
+    assert Position(4, 3) == state.log_end(T0)
+
+    state.take_position_changes(ONE)
+    state.accept_reply(ONE, {T0: reply(50)}, {})
+
+    assert Position(50, 3) == state.log_end(T0)
 
 
-def test_a_reply_of_the_former_leader_says_nothing(state: WatchState) -> None:
-    """After a move the old leader's last reply is dropped."""
-    follow(state, view(Leader(broker=TWO, epoch=4)))
-    state.orders(ONE)
+def test_a_reply_of_the_former_leader_is_ignored(state: WatchState) -> None:
+    """After a move, the state ignores the old leader's last reply."""
+    metadata_update(state, view(Leader(broker=TWO, epoch=4)))
+    state.take_position_changes(ONE)
 
-    assert 0 == state.replied(ONE, {T0: reply(50)}, {})
-    assert state.end(T0) is None
+    assert 0 == state.accept_reply(ONE, {T0: reply(50)}, {})
+    assert state.log_end(T0) is None
 
 
 @pytest.mark.parametrize(
@@ -225,44 +236,44 @@ def test_metadata_moves_leaders(
     state: WatchState, led: Leader | None, expected: tuple[object, object]
 ) -> None:
     """Metadata with a newer epoch moves a partition; older metadata does not."""
-    assert [] == follow(state, view(led))
+    assert [] == metadata_update(state, view(led))
 
-    assert expected == (state.orders(ONE), state.orders(TWO))
+    assert expected == (state.take_position_changes(ONE), state.take_position_changes(TWO))
     assert (expected != ({}, {})) == (T0 in state.changed)
 
 
 def test_partitions_come_and_go(state: WatchState) -> None:
-    """New partitions are asked to be placed; gone ones leave their session."""
+    """New partitions need a log end. Gone partitions leave their session."""
     led = Leader(broker=ONE, epoch=3)
-    assert [T1] == follow(state, view(led, led))
-    assert [T1] == follow(state, view(led, led))  # until it has a position
+    assert [T1] == metadata_update(state, view(led, led))
+    assert [T1] == metadata_update(state, view(led, led))  # until it has a position
 
-    state.follow(view(led), [])
+    state.update_metadata(view(led), [])
 
-    assert {T0: None} == state.orders(ONE)
+    assert {T0: None} == state.take_position_changes(ONE)
     assert (False, {T0}) == (T0 in state, state.changed)
     assert {} == state.topic_ids
 
 
-def test_a_recreated_topic_is_placed_anew(state: WatchState) -> None:
-    """Another topic id: the partition leaves under the old id and waits for a position."""
+def test_a_recreated_topic_needs_new_log_ends(state: WatchState) -> None:
+    """With another topic id the partition leaves its session and waits for a log end."""
     led = Leader(broker=ONE, epoch=0)
-    assert [T0] == follow(state, view(led, topic_id=NEW_ID))
+    assert [T0] == metadata_update(state, view(led, topic_id=NEW_ID))
     assert T0 not in state
 
-    state.place(T0, led, Position(2, 0), 0)
+    state.watch_from(T0, led, Position(2, 0), 0)
 
-    assert {T0: position(2, 0, NEW_ID)} == state.orders(ONE)
+    assert {T0: position(2, 0, NEW_ID)} == state.take_position_changes(ONE)
 
 
 def test_topics_without_ids() -> None:
     """Topics of old brokers have the zero id, and no other."""
     state, led = WatchState(), Leader(broker=ONE, epoch=-1)
-    assert [T0] == follow(state, view(led, topic_id=NO_TOPIC_ID))
-    state.place(T0, led, Position(2), 0)
-    assert [] == follow(state, view(led, topic_id=NO_TOPIC_ID))
+    assert [T0] == metadata_update(state, view(led, topic_id=NO_TOPIC_ID))
+    state.watch_from(T0, led, Position(2), 0)
+    assert [] == metadata_update(state, view(led, topic_id=NO_TOPIC_ID))
 
-    assert {T0: position(2, -1, NO_TOPIC_ID)} == state.orders(ONE)
+    assert {T0: position(2, -1, NO_TOPIC_ID)} == state.take_position_changes(ONE)
     assert {} == state.topic_ids
 
 
@@ -283,23 +294,23 @@ class LittleLog:
         self.leader = Leader(broker=broker, epoch=self.leader.epoch + 1)
 
     def poll(self, broker: Broker) -> None:
-        """A broker takes its orders and answers."""
-        for tp, wanted in self.state.orders(broker).items():
+        """A broker receives its position changes and answers."""
+        for tp, position in self.state.take_position_changes(broker).items():
             self.held[broker].pop(tp, None)
-            if wanted is not None:
-                self.held[broker][tp] = wanted
-        for tp, stands in list(self.held[broker].items()):
-            good = self.leader == Leader(broker=broker, epoch=stands.leader_epoch)
-            told = reply(self.end) if good else reply(-1, error=NOT_LEADER)
-            self.state.replied(broker, {tp: told}, {})
+            if position is not None:
+                self.held[broker][tp] = position
+        for tp, position_held in list(self.held[broker].items()):
+            good = self.leader == Leader(broker=broker, epoch=position_held.leader_epoch)
+            partition_reply = reply(self.end) if good else reply(-1, error=NOT_LEADER)
+            self.state.accept_reply(broker, {tp: partition_reply}, {})
 
     def metadata(self, broker: Broker) -> None:
-        """The leader is told."""
-        follow(self.state, view(self.leader))
+        """Metadata names the leader."""
+        metadata_update(self.state, view(self.leader))
 
     def election(self, broker: Broker) -> None:
-        """Metadata of a moment without a leader."""
-        follow(self.state, view(None))
+        """Metadata names no leader."""
+        metadata_update(self.state, view(None))
 
 
 EVENTS = [LittleLog.append, LittleLog.elect, LittleLog.poll, LittleLog.metadata, LittleLog.election]
@@ -307,17 +318,17 @@ EVENTS = [LittleLog.append, LittleLog.elect, LittleLog.poll, LittleLog.metadata,
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([ONE, TWO])), max_size=40))
 @settings(max_examples=60)
-def test_any_history_is_known_in_the_end(history: list[tuple[object, Broker]]) -> None:
-    """Whatever moves in whatever order: the end never lies past the log; and once all is quiet it
-    is the log's, and only the leader's session holds the partition."""
+def test_any_history_ends_at_the_log_end(history: list[tuple[object, Broker]]) -> None:
+    """In any order of events, the known log end never lies past the log. After the last event it is
+    the log's end, and only the leader's session holds the partition."""
     log = LittleLog()
     for event, broker in history:
         event(log, broker)
-        known = log.state.end(T0)
+        known = log.state.log_end(T0)
         assert known is None or known.offset <= log.end
     for event in [LittleLog.poll, LittleLog.metadata, LittleLog.poll, LittleLog.poll]:
         event(log, ONE)
         event(log, TWO)
 
-    assert log.end == log.state.end(T0).offset
+    assert log.end == log.state.log_end(T0).offset
     assert [log.leader.broker] == [broker for broker in (ONE, TWO) if log.held[broker]]

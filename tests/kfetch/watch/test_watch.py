@@ -1,4 +1,4 @@
-"""The watch with its threads, over a little Kafka: kept current, patient, and closed."""
+"""The watch with its threads, over a little Kafka: current log ends, retries, closed sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.watch import poller
 from kfetch.watch import watch as watching
-from kfetch.watch.log import Log
+from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
 from tests.kfetch.watch.helpers import T0, T1
 from tests.kfetch.wire.little import LittleKafka
@@ -26,9 +26,9 @@ PATIENCE_S = 10.0
 
 
 class Query:
-    """A watch over all of t, begun at the log ends of now."""
+    """A watch over all of t, from the current log ends on."""
 
-    def __init__(self, kafka: LittleKafka, sessions: dict[int, tuple[int, int]], **given: str):
+    def __init__(self, kafka: LittleKafka, sessions: dict[int, tuple[int, int]], **options: str):
         chosen = {
             "kafka.bootstrap.servers": kafka.bootstrap,
             "subscribe": "t",
@@ -37,40 +37,41 @@ class Query:
             "kafka.retry.backoff.max.ms": "2",
             "fetchOffset.numRetries": "0",
         }
-        options = parsing.parse(chosen | {n.replace("__", "."): v for n, v in given.items()})
-        self.log = Log(options)
-        self.watch = Watch(options)
-        self.watch.adopt(sessions)
+        chosen |= {n.replace("__", "."): v for n, v in options.items()}
+        parsed = parsing.parse(chosen)
+        self.lookup = OffsetLookup(parsed)
+        self.watch = Watch(parsed)
+        self.watch.replace_sessions(sessions)
         self.changed: set[TopicPartition] = set()
-        self.look()
+        self.refresh_metadata()
         self.changed.clear()
 
-    def look(self) -> None:
-        """Take metadata, and place what is new."""
-        view = self.log.view()
-        new = self.watch.follow(view, self.log.partitions(view))
+    def refresh_metadata(self) -> None:
+        """Apply metadata, and watch new partitions from their log ends on."""
+        view = self.lookup.cluster_view()
+        new = self.watch.update_metadata(view, self.lookup.subscribed_partitions(view))
         leaders = {tp: view.leader(tp) for tp in new}
-        self.watch.place(self.log.ends(new), leaders, self.log.starts(new))
-        self.changed |= self.watch.take()
+        self.watch.watch_from(self.lookup.log_ends(new), leaders, self.lookup.log_starts(new))
+        self.changed |= self.watch.take_changed()
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Take what changes, until something is true."""
+        """Take changes until a condition is true."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline
-            self.watch.wait(0.01)
-            self.changed |= self.watch.take()
+            self.watch.wait_for_change(0.01)
+            self.changed |= self.watch.take_changed()
 
     def close(self) -> None:
-        """End it."""
+        """Close the sessions and connections."""
         self.watch.close()
-        self.log.close()
+        self.lookup.close()
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The little Kafka does not wait, so pauses make the rhythm; they are short here."""
-    monkeypatch.setattr(poller, "pause_s", lambda **_: 0.002)
+    """Shorten the pauses: the little Kafka does not wait, so they set the rate of polls."""
+    monkeypatch.setattr(poller, "poll_pause_s", lambda **_: 0.002)
 
 
 @pytest.fixture
@@ -78,8 +79,8 @@ def watched(kafka: LittleKafka) -> Iterator[Callable[..., Query]]:
     """Makes queries, and closes them."""
     made: list[Query] = []
 
-    def make(sessions: dict[int, tuple[int, int]] | None = None, **given: str) -> Query:
-        made.append(Query(kafka, sessions or {}, **given))
+    def make(sessions: dict[int, tuple[int, int]] | None = None, **options: str) -> Query:
+        made.append(Query(kafka, sessions or {}, **options))
         return made[-1]
 
     yield make
@@ -95,12 +96,12 @@ def fetches(kafka: LittleKafka, node: int = 1) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_what_is_appended_becomes_known(kafka: LittleKafka, watched: Any) -> None:
-    """Each append moves the end, through one session per broker whose requests name what moved."""
+def test_appends_move_the_log_end(kafka: LittleKafka, watched: Any) -> None:
+    """Each append moves the log end. One session per broker names the moved partitions only."""
     query = watched()
     for number in range(5):
         kafka.log(T0).append(b"%d" % number)
-        query.until(lambda n=number: query.watch.end(T0) == Position(4 + n, 0))
+        query.until(lambda n=number: query.watch.log_end(T0) == Position(4 + n, 0))
 
     assert T0 in query.changed
     assert [(0, 0, 1)] == [f for f in fetches(kafka) if f[1] == 0]
@@ -111,10 +112,10 @@ def test_what_is_appended_becomes_known(kafka: LittleKafka, watched: Any) -> Non
     assert {"kfetch-watch"} == {r.header.client_id for r in kafka.nodes[1].asked(FetchRequest)}
 
 
-def test_after_news_a_session_rests_until_it_is_called(
+def test_after_a_change_a_session_rests_until_planning(
     kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two plannings nobody asks a busy broker; planning asks, and has the answer."""
+    """Between two plannings the watch does not poll a busy broker. Planning polls and waits."""
     monkeypatch.setattr(poller, "REST_S", PATIENCE_S)
     query = watched()
     (session,) = [p for b, p in query.watch._pollers.items() if b.node_id == 1]
@@ -123,78 +124,78 @@ def test_after_news_a_session_rests_until_it_is_called(
     for end in (5, 6, 7):
         before = len(fetches(kafka))
         kafka.log(T0).append(b"not asked for yet")
-        assert query.watch.end(T0) == Position(end - 1, 0)
-        query.watch.refresh(PATIENCE_S)
-        assert query.watch.end(T0) == Position(end, 0)
+        assert query.watch.log_end(T0) == Position(end - 1, 0)
+        query.watch.poll_resting(PATIENCE_S)
+        assert query.watch.log_end(T0) == Position(end, 0)
         until_true(lambda: session.resting)
         assert before + 1 == len(fetches(kafka))
 
 
 def until_true(condition: Callable[[], object]) -> None:
-    """Wait without asking the watch for anything."""
+    """Wait without a call to the watch."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def test_a_broker_without_news_holds_nobody_up(kafka: LittleKafka, watched: Any) -> None:
-    """Asking for news is bounded, whatever the broker does."""
+def test_polling_a_silent_broker_is_bounded(kafka: LittleKafka, watched: Any) -> None:
+    """The driver waits no longer than the timeout for a broker that does not answer."""
     query = watched()
     query.until(lambda: kafka.sessions(1))
     kafka.nodes[1].always(FetchRequest, Silence())
     for poll in query.watch._pollers.values():
         poll.resting = True
     began = time.monotonic()
-    query.watch.refresh(0.02)
+    query.watch.poll_resting(0.02)
     assert time.monotonic() - began < 1.0
     kafka.nodes[1].always(FetchRequest, Close())
 
 
 def test_a_moved_leader_is_followed(kafka: LittleKafka, watched: Any) -> None:
-    """A leader that moves is followed by the reply's hint; the empty session closes with its
-    poller, and comes back with the partition."""
+    """The reply's hint moves a partition to its new leader. An empty session closes with its poller
+    and is opened again with the partition."""
     query = watched()
     for node in (2, 1, 2):
         kafka.elect(T0, node)
         kafka.log(T0).append(b"d")
         end = kafka.log(T0).end
         query.until(
-            lambda end=end, n=node: query.watch.end(T0) == Position(end, kafka.log(T0).epoch)
+            lambda end=end, n=node: query.watch.log_end(T0) == Position(end, kafka.log(T0).epoch)
         )
         assert node == query.watch.leader(T0).broker.node_id
 
-    assert not query.watch.unsettled
+    assert not query.watch.needs_metadata
 
 
 def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
-    """Where replies name no leader the watch asks for metadata instead of asking again."""
+    """If replies name no leader, the watch needs metadata and does not poll in a hot loop."""
     kafka.hints = False
     query = watched()
     kafka.elect(T0, 2)
-    query.until(lambda: query.watch.unsettled)
+    query.until(lambda: query.watch.needs_metadata)
     polls = len(fetches(kafka))
-    query.look()
-    query.until(lambda: query.watch.end(T0) is not None)
+    query.refresh_metadata()
+    query.until(lambda: query.watch.log_end(T0) is not None)
 
     assert 2 == query.watch.leader(T0).broker.node_id
     assert len(fetches(kafka)) < polls + 10
 
 
 def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
-    """A session that the broker has forgotten is opened anew, and nothing is missed."""
+    """The watch opens an evicted session again and misses no record."""
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.evict()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
 
     assert 2 == len([f for f in fetches(kafka) if f[1] == 0])
     query.until(lambda: query.watch.stats().sessions_lost == 2)  # one of each broker
 
 
 def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> None:
-    """A broker whose cache is full is asked with full fetches, and now and then for a session."""
+    """A broker with a full session cache gets full fetches, and sometimes a session request."""
     original = kafka._fetch
 
     def full(request: Any) -> Any:
@@ -205,7 +206,7 @@ def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> 
     kafka.nodes[1].always(FetchRequest, full)
     query = watched()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
     query.until(lambda: len(fetches(kafka)) > 8)
 
     assert {0} == {session for session, _, _ in fetches(kafka)}
@@ -215,22 +216,22 @@ def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> 
 
 
 def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
-    """While a broker is down the others go on; its partitions are known again when it is back."""
+    """While a broker is down, the others continue. After its return its log ends move again."""
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.nodes[1].stop()
-    query.until(lambda: query.watch.unsettled)
+    query.until(lambda: query.watch.needs_metadata)
     kafka.log(T1).append(b"y")
-    query.until(lambda: query.watch.end(T1) == Position(2, 0))
-    assert Position(3, 0) == query.watch.end(T0)
+    query.until(lambda: query.watch.log_end(T1) == Position(2, 0))
+    assert Position(3, 0) == query.watch.log_end(T0)
 
     kafka.log(T0).append(b"d")
     kafka.nodes[1].start()
-    query.until(lambda: query.watch.end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
 
 
-def test_a_leader_that_stays_away_is_told(kafka: LittleKafka, watched: Any) -> None:
-    """A leader that metadata names and nobody reaches is an error in the end, with its cause."""
+def test_a_leader_that_stays_away_is_an_error(kafka: LittleKafka, watched: Any) -> None:
+    """A leader that metadata names and that stays unreachable is an error with its first cause."""
     query = watched(kafka__request__timeout__ms="200")
     kafka.nodes[1].stop()
     with pytest.raises(ConnectionLost, match=r"^watching broker 1 \(127.0.0.1:\d+\): "):
@@ -238,8 +239,8 @@ def test_a_leader_that_stays_away_is_told(kafka: LittleKafka, watched: Any) -> N
 
 
 @pytest.mark.parametrize("where", ["partition", "connection"])
-def test_what_cannot_heal_is_raised(kafka: LittleKafka, watched: Any, where: str) -> None:
-    """An error that trying again does not mend reaches the driver, from a partition or a broker."""
+def test_permanent_errors_are_raised(kafka: LittleKafka, watched: Any, where: str) -> None:
+    """The driver raises a permanent error of a partition or a broker."""
     if where == "partition":
         query = watched()
         kafka.errors[T0].append(29)
@@ -258,14 +259,14 @@ def refused(request: Any) -> Any:
 def test_a_bug_is_not_silent(
     kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poller that dies of a bug fails the query; it would look like an idle topic."""
+    """A bug in a poller's thread fails the query. It would look like an idle topic."""
     query = watched()
-    monkeypatch.setattr(query.watch, "replied", None)
+    monkeypatch.setattr(query.watch, "accept_reply", None)
     with pytest.raises(Exception, match=r"the watch of broker . .* died"):
         query.until(lambda: False)
 
 
-def test_orphans_are_closed(kafka: LittleKafka, watched: Any) -> None:
+def test_sessions_of_an_earlier_run_are_closed(kafka: LittleKafka, watched: Any) -> None:
     """The first request to each broker carries the session of an earlier run with epoch 0."""
     query = watched({1: (4711, 9), 2: (815, 3), 7: (1, 1)})
     query.until(lambda: len(fetches(kafka)) > 1 and len(fetches(kafka, 2)) > 1)
@@ -286,7 +287,7 @@ def test_closing_closes_the_sessions(kafka: LittleKafka, watched: Any) -> None:
 
 
 def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
-    """A second close, as from a signal's handler, returns when the sessions are closed, too."""
+    """A second close, as from a signal handler, also returns after the sessions are closed."""
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     for started in query.watch._pollers.values():
@@ -299,7 +300,7 @@ def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
 def interrupted(
     join: Callable[[float], None], close: Callable[[], None]
 ) -> Callable[[float], None]:
-    """A join that is interrupted by another close, and then not gone on with."""
+    """A join that another close interrupts and that does not continue."""
     calls: list[float] = []
 
     def joined(seconds: float) -> None:
@@ -315,7 +316,7 @@ def interrupted(
 def test_closing_is_bounded(
     kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that does not answer does not hold up the end."""
+    """A broker that does not answer does not delay closing beyond the limit."""
     monkeypatch.setattr(watching, "CLOSE_S", 0.1)
     query = watched()
     query.until(lambda: kafka.sessions(1))
@@ -330,22 +331,24 @@ def test_closing_is_bounded(
 
 
 def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
-    """Under read_committed positions stand at the last stable offset, and requests say so."""
+    """Under read_committed, positions and requests are at the last stable offset."""
     options = watched().watch._options
     options = replace(options, fetch=replace(options.fetch, read_committed=True))
     before = len(fetches(kafka))
     committed = Watch(options)
-    log = Log(options)
+    lookup = OffsetLookup(options)
     kafka.log(T0).stable = 2
-    view = log.view()
-    new = committed.follow(view, log.partitions(view))
-    committed.place({tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {})
+    view = lookup.cluster_view()
+    new = committed.update_metadata(view, lookup.subscribed_partitions(view))
+    committed.watch_from(
+        {tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {}
+    )
     deadline = time.monotonic() + PATIENCE_S
     while committed.log_start(T0) < 0 and time.monotonic() < deadline:
-        committed.wait(0.01)
+        committed.wait_for_change(0.01)
     committed.close()
-    log.close()
+    lookup.close()
 
     asked = [r for r in kafka.nodes[1].asked(FetchRequest)[before:] if r.isolation_level == 1]
     assert {2} == {p.fetch_offset for r in asked for t in r.topics for p in t.partitions}
-    assert Position(2, 0) == committed.end(T0)
+    assert Position(2, 0) == committed.log_end(T0)

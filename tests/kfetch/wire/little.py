@@ -28,7 +28,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from kfetch.model import NO_TOPIC_ID, TopicPartition
+from kfetch.model import NO_TOPIC_ID, READ_COMMITTED, TopicPartition
 from tests.kfetch.wire.log import Log
 from tests.kfetch.wire.scripted import ScriptedBroker
 
@@ -171,7 +171,7 @@ class LittleKafka:
             entry = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
             topic = self.topics.get(name)
             if topic is None:
-                told = entry(error_code=UNKNOWN_TOPIC, name=name, topic_id=NO_TOPIC_ID)
+                description = entry(error_code=UNKNOWN_TOPIC, name=name, topic_id=NO_TOPIC_ID)
             else:
                 first = request.cursor.partition_index
                 until = min(len(topic.logs), first + request.response_partition_limit)
@@ -180,12 +180,12 @@ class LittleKafka:
                     partition(partition_index=p, replica_nodes=[], isr_nodes=[])
                     for p in range(first, until)
                 ]
-                told = entry(name=name, topic_id=topic.topic_id, partitions=partitions)
-            return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[told])
+                description = entry(name=name, topic_id=topic.topic_id, partitions=partitions)
+            return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[description])
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION
-        committed = version >= 2 and request.isolation_level == 1
+        committed = version >= 2 and request.isolation_level == READ_COMMITTED
         entry = ListOffsetsResponse.ListOffsetsTopicResponse
 
         def one(name: str, asked: Any) -> Any:
@@ -237,15 +237,15 @@ class LittleKafka:
             if request.session_epoch == 0:
                 sessions[session.id] = session
         else:
-            found = sessions.get(request.session_id)
-            if found is None or found.epoch != request.session_epoch:
-                error = SESSION_NOT_FOUND if found is None else BAD_EPOCH
+            known = sessions.get(request.session_id)
+            if known is None or known.epoch != request.session_epoch:
+                error = SESSION_NOT_FOUND if known is None else BAD_EPOCH
                 return FetchResponse(version=version, error_code=error, session_id=0, responses=[])
-            session = found
+            session = known
         full = session.epoch == 0
         session.epoch += 1
         session.update(request)
-        told = {}
+        changed = {}
         size = 0
         for key in list(session.partitions):
             reply = self._fetch_one(node, key, session.partitions[key], version)
@@ -253,20 +253,20 @@ class LittleKafka:
                 reply.records = b""
             size += len(reply.records)
             marks = reply.high_watermark, reply.log_start_offset
-            news = session.marks.get(key) != marks or reply.diverging_epoch is not None
-            if full or reply.records or reply.error_code or news:
-                told[key] = reply
+            has_changed = session.marks.get(key) != marks or reply.diverging_epoch is not None
+            if full or reply.records or reply.error_code or has_changed:
+                changed[key] = reply
             session.marks[key] = (-1, -1) if reply.error_code else marks
             if reply.records:
                 session.partitions[key] = session.partitions.pop(key)
-        return self._fetch_reply(version, session.id if session.id in sessions else 0, told)
+        return self._fetch_reply(version, session.id if session.id in sessions else 0, changed)
 
-    def _fetch_reply(self, version: int, session_id: int, told: dict[Any, Any]) -> Any:
+    def _fetch_reply(self, version: int, session_id: int, changed: dict[Any, Any]) -> Any:
         grouped: dict[Any, list[Any]] = defaultdict(list)
-        for (topic, _), reply in told.items():
+        for (topic, _), reply in changed.items():
             grouped[topic].append(reply)
         led = {
-            r.current_leader.leader_id for r in told.values() if r.current_leader is not None
+            r.current_leader.leader_id for r in changed.values() if r.current_leader is not None
         } - {-1}
         entry = FetchResponse.FetchableTopicResponse
         return FetchResponse(
@@ -328,7 +328,7 @@ class _Session:
         self.epoch = epoch
         self.partitions: dict[tuple[Any, int], Any] = {}
         self.marks: dict[tuple[Any, int], tuple[int, int]] = {}
-        """High watermark and log start as they were last told."""
+        """High watermark and log start as the last reply had them."""
 
     def update(self, request: Any) -> None:
         for topic in request.topics:

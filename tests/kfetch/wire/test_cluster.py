@@ -14,10 +14,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
 from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions
-from kfetch.wire import backoff
-from kfetch.wire.backoff import Backoff, retrying
+from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
-from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.messages import EpochEnd, ListedOffset
+from kfetch.wire.retry import RetryPauses, retrying
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
 
@@ -54,9 +54,9 @@ def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
 
 def test_every_leader_is_asked(kafka: LittleKafka, cluster: Cluster) -> None:
     """Each partition's leader is asked once, about its own partitions."""
-    found = cluster.offsets({T0: -1, T1: -1}, soon())
+    offsets = cluster.offsets({T0: -1, T1: -1}, soon())
 
-    assert {T0: OffsetAt(0, 1, 0), T1: OffsetAt(0, 2, 0)} == found
+    assert {T0: ListedOffset(0, 1, 0), T1: ListedOffset(0, 2, 0)} == offsets
     for node, partition in ((1, 0), (2, 1)):
         (request,) = kafka.nodes[node].asked(ListOffsetsRequest)
         assert [partition] == [p.partition_index for t in request.topics for p in t.partitions]
@@ -78,9 +78,9 @@ def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
         return kafka._list_offsets(1, request)
 
     kafka.nodes[1].answer(ListOffsetsRequest, moved)
-    found = cluster.offsets({T0: -1, T1: -1}, soon())
+    offsets = cluster.offsets({T0: -1, T1: -1}, soon())
 
-    assert {T0: OffsetAt(0, 1, 1), T1: OffsetAt(0, 2, 0)} == found
+    assert {T0: ListedOffset(0, 1, 1), T1: ListedOffset(0, 2, 0)} == offsets
     asked = [
         [p.partition_index for t in request.topics for p in t.partitions]
         for request in kafka.nodes[2].asked(ListOffsetsRequest)
@@ -91,22 +91,22 @@ def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
 def test_waits_for_an_election(kafka: LittleKafka, cluster: Cluster) -> None:
     """A partition without a leader is asked for again until it has one."""
     kafka.elect(T0, None)
-    seen = []
+    requests = []
 
     def metadata(request: Any) -> Any:
-        seen.append(request)
-        if len(seen) == 3:
+        requests.append(request)
+        if len(requests) == 3:
             kafka.elect(T0, 2)
         return kafka._metadata(request)
 
     for node in kafka.nodes.values():
         node.always(MetadataRequest, metadata)
 
-    assert {T0: OffsetAt(0, 1, 2)} == cluster.offsets({T0: -1}, soon())
+    assert {T0: ListedOffset(0, 1, 2)} == cluster.offsets({T0: -1}, soon())
 
 
 def test_topic_missing(kafka: LittleKafka, cluster: Cluster) -> None:
-    """A partition that never turns up is told at the deadline, with what was tried."""
+    """The error at the deadline names a partition without a leader, and the action."""
     gone = TopicPartition("gone", 3)
     with pytest.raises(
         BrokerError,
@@ -145,7 +145,7 @@ def test_authorization_is_final(kafka: LittleKafka, cluster: Cluster) -> None:
 
 
 def test_topic_error_is_asked_again(kafka: LittleKafka, cluster: Cluster) -> None:
-    """A topic whose metadata is not there yet is asked for again, not taken for an empty one."""
+    """A topic whose metadata is not there yet is asked for again; it does not count as empty."""
     topic = MetadataResponse.MetadataResponseTopic
     kafka.nodes[1].answer(
         MetadataRequest,
@@ -243,7 +243,7 @@ def test_silent_broker_has_its_own_deadline(kafka: LittleKafka) -> None:
 
 
 def test_epoch_ends(kafka: LittleKafka, cluster: Cluster) -> None:
-    """Epochs are asked of each leader."""
+    """Each leader answers for the epochs of its partitions."""
     assert {T0: EpochEnd(0, 0, 1), T1: EpochEnd(0, 0, 2)} == cluster.epoch_ends(
         {T0: 0, T1: 0}, soon()
     )
@@ -276,33 +276,33 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the backoff."""
+    """The clock of the retries."""
     made = Clock()
-    monkeypatch.setattr(backoff, "time", made)
+    monkeypatch.setattr(retry, "time", made)
     return made
 
 
 def test_pauses_double(clock: Clock) -> None:
     """Pauses double up to the longest one, each within 20 %."""
-    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
     assert all(pauses.wait(1000.0) for _ in range(6))
 
     expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    for wanted, slept in zip(expected, clock.slept, strict=True):
-        assert 0.8 * wanted <= slept <= 1.2 * wanted
+    for expected_s, slept in zip(expected, clock.slept, strict=True):
+        assert 0.8 * expected_s <= slept <= 1.2 * expected_s
     assert 6 == pauses.tries
 
 
 def test_no_pause_past_the_deadline(clock: Clock) -> None:
     """A pause that would pass the deadline is not begun."""
-    pauses = Backoff(NetworkOptions(retry_backoff_s=0.1))
+    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1))
 
     assert pauses.wait(clock.now + 0.05) is False
     assert [] == clock.slept
 
 
 def failing(*causes: KfetchError, then: str = "done") -> Callable[[], str]:
-    """Raises each cause in turn, then works."""
+    """Raises one cause after the other, then works."""
     left = list(causes)
 
     def attempt() -> str:
@@ -336,7 +336,7 @@ def test_final_errors_are_not_retried(clock: Clock, cause: KfetchError) -> None:
 
 
 def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
-    """At the deadline the first cause is told, in its own class, with its context."""
+    """At the deadline the error is the first cause, in its own class, with its context."""
     causes = [BrokerError("first", code=6, retriable=True), *[ConnectionLost("x")] * 10_000]
     options = NetworkOptions(retry_backoff_s=1.0, retry_backoff_max_s=1.0)
     with pytest.raises(BrokerError) as caught:
@@ -348,21 +348,21 @@ def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deadline_s", "gives_up_s", "told"),
+    ("deadline_s", "give_up_after_s", "warned_s"),
     [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
 )
 def test_no_more_time_is_promised_than_there_is(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
     deadline_s: int,
-    gives_up_s: int | None,
-    told: str | None,
+    give_up_after_s: int | None,
+    warned_s: str | None,
 ) -> None:
-    """The warning tells when whoever gives up last does; there is none when time is over."""
-    gives_up = None if gives_up_s is None else clock.now + gives_up_s
+    """The warning counts up to the later deadline; without time left there is no warning."""
+    give_up_at = None if give_up_after_s is None else clock.now + give_up_after_s
     with suppress(ConnectionLost):
         deadline = clock.now + deadline_s
-        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, gives_up)
+        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, give_up_at)
 
-    expected = [] if told is None else [f"kfetch: x; trying again for {told} s"]
+    expected = [] if warned_s is None else [f"kfetch: x; trying again for {warned_s} s"]
     assert expected == caplog.messages

@@ -131,9 +131,9 @@ def test_replies_in_order(broker: ScriptedBroker, connection: Connection) -> Non
         connection.send(ask())
     assert 3 == connection.in_flight
 
-    told = [connection._decode(*connection.receive(soon())).cluster_id for _ in names]
+    names_received = [connection._decode(*connection.receive(soon())).cluster_id for _ in names]
 
-    assert names == told
+    assert names == names_received
     assert 0 == connection.in_flight
 
 

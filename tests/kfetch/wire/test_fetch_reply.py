@@ -141,8 +141,8 @@ def test_replies_as_kafka_python_means_them(reply: Any) -> None:
         preferred = entry.preferred_read_replica if version >= 11 else -1
         assert preferred == got.preferred_read_replica
         assert (entry.records or b"") == got.records
-    told = {e.node_id: (e.host, e.port, e.rack) for e in reply.node_endpoints or []}
-    assert told == {n: (b.host, b.port, b.rack) for n, b in read.endpoints.items()}
+    expected = {e.node_id: (e.host, e.port, e.rack) for e in reply.node_endpoints or []}
+    assert expected == {n: (b.host, b.port, b.rack) for n, b in read.endpoints.items()}
     assert (
         SessionReply(
             error=read.error,

@@ -79,8 +79,8 @@ def test_idle_request(version: int, size: int, expected: str) -> None:
 )
 def test_size_of_a_full_request(version: int, size: int) -> None:
     """1,000 partitions cost what the cost model says."""
-    wanted = {TopicPartition("test", p): at(p) for p in range(1000)}
-    plan = FetchSession(topic_ids=version >= 13).plan(wanted)
+    positions = {TopicPartition("test", p): at(p) for p in range(1000)}
+    plan = FetchSession(topic_ids=version >= 13).plan(positions)
 
     assert size == len(frame_of(plan, version))
 
@@ -92,8 +92,8 @@ def _decoded(plan: FetchPlan, version: int) -> Any:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_full_request_decoded(version: int) -> None:
     """kafka-python reads the request that was meant, in every version."""
-    wanted = {T0: at(10), U0: at(30, UUID(int=6)), T1: at(20)}
-    request = _decoded(FetchSession(topic_ids=version >= 13).plan(wanted), version)
+    positions = {T0: at(10), U0: at(30, UUID(int=6)), T1: at(20)}
+    request = _decoded(FetchSession(topic_ids=version >= 13).plan(positions), version)
 
     assert (500, 1, 52_428_800, 0) == (
         request.max_wait_ms,

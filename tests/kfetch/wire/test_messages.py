@@ -1,4 +1,4 @@
-"""Metadata, ListOffsets and OffsetsForLeaderEpoch: every version, and codes given back as codes."""
+"""Metadata, ListOffsets and OffsetsForLeaderEpoch: every version, and error codes as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
-from kfetch.wire.messages import EpochEnd, OffsetAt
+from kfetch.wire.messages import EpochEnd, ListedOffset
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -115,9 +115,9 @@ def test_list_offsets(version: int) -> None:
 
         epoch = 3 if version >= 4 else -1
         assert {
-            T0: OffsetAt(0, 2, epoch),
-            T1: OffsetAt(0, 0, 0 if version >= 4 else -1),
-            GONE: OffsetAt(codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+            T0: ListedOffset(0, 2, epoch),
+            T1: ListedOffset(0, 0, 0 if version >= 4 else -1),
+            GONE: ListedOffset(codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
         } == answers
 
 
@@ -167,20 +167,20 @@ def test_epoch_ends_of_old_brokers(version: int) -> None:
     ],
 )
 def test_codes(code: int, retriable: bool) -> None:
-    """What each error code asks for; an unknown one is final."""
+    """The recovery of each error code; an unknown code is final."""
     assert retriable is codes.retriable(code)
-    told = codes.error(code, "fetching t-0", topic="t")
-    assert str(told).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
-    assert (code, retriable, "t") == (told.code, told.retriable, told.topic)
+    error = codes.error(code, "fetching t-0", topic="t")
+    assert str(error).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
+    assert (code, retriable, "t") == (error.code, error.retriable, error.topic)
     assert f"({code})" in codes.name(code)
 
 
 @pytest.mark.parametrize("code", [29, 30, 31, 33, 34, 53, 58, 65])
 def test_refusals_are_a_class_of_their_own(code: int) -> None:
-    """Who may not ask is told so by class: nobody has to look for words in the sentence."""
-    told = codes.error(code, "fetching t-0", topic="t")
-    assert type(told) is AccessRefused
-    assert not told.retriable
+    """Who may not ask is error so by class: nobody has to look for words in the sentence."""
+    error = codes.error(code, "fetching t-0", topic="t")
+    assert type(error) is AccessRefused
+    assert not error.retriable
 
 
 def test_a_denied_topic() -> None:

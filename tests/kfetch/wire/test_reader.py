@@ -58,7 +58,7 @@ def test_whole(flexible: bool, data: bytes, read: Read, value: Any) -> None:
     reader = Reader(memoryview(data), flexible=flexible)
 
     assert value == read(reader)
-    assert 0 == reader.left
+    assert 0 == reader.remaining_bytes
 
 
 @SAMPLE
@@ -67,7 +67,7 @@ def test_bytes_behind_stay(flexible: bool, data: bytes, read: Read, value: Any) 
     reader = Reader(memoryview(data + b"\x7f" * 9), flexible=flexible)
 
     assert value == read(reader)
-    assert 9 == reader.left
+    assert 9 == reader.remaining_bytes
 
 
 @SAMPLE
@@ -84,7 +84,7 @@ def test_no_tags_in_old_versions() -> None:
     reader = Reader(memoryview(b"\1\0\1a"), flexible=False)
 
     assert {} == reader.tags()
-    assert 4 == reader.left
+    assert 4 == reader.remaining_bytes
 
 
 def test_null_string_is_refused() -> None:
@@ -109,7 +109,7 @@ def test_overlong_varint() -> None:
     ("flexible", "data"), [(False, b"\x7f\xff\xff\xff"), (True, b"\xff\xff\xff\xff\x0f")]
 )
 def test_lengths_are_not_trusted(flexible: bool, data: bytes) -> None:
-    """A count or a size beyond the frame is refused before memory is taken."""
+    """A count or a size beyond the frame is refused before memory is view."""
     with pytest.raises(ValueError, match="array claims"):
         Reader(memoryview(data), flexible=flexible).array()
     with pytest.raises(ValueError, match="bytes are wanted"):
@@ -121,9 +121,9 @@ def test_views_not_copies(data: bytes, flexible: bool) -> None:
     """Bytes that are handed out are views into the frame."""
     reader = Reader(memoryview(data), flexible=flexible)
     try:
-        taken = reader.bytes()
+        view = reader.bytes()
     except (ValueError, IndexError, struct.error):
         return
 
-    assert data is taken.obj
-    assert reader.left >= 0
+    assert data is view.obj
+    assert reader.remaining_bytes >= 0

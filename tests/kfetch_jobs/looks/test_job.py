@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from kfetch.model import TopicPartition
-from kfetch.watch import log, loss
+from kfetch.watch import lookups, position_check
 from kfetch_jobs.looks import source
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, job, offset, planned
@@ -27,8 +27,8 @@ T0 = TopicPartition("clicks", 0)
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses."""
-    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch:
     a topic that comes besides is waited for, but whoever asks is told that it is not there."""
     planned(7, offset(kafka, 2, 1))
     committed(7)
-    missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or mend the opt"
+    missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or correct the"
     for subscribed, lines in (
         ("clikcs", ["FAILS: clikcs: no", "FAILS: clicks-0 no", "FAILS: clicks-1 no"]),
         ("clicks,clikcs", ["missing: clikcs: no"]),
@@ -146,7 +146,7 @@ def test_the_end_of_a_planned_micro_batch_must_fit(kafka: LittleKafka, kfetch: T
     committed(0)
 
     (told,) = planned_by(kfetch, 1)["losses"]
-    assert "clicks-0 stands at offset 9, but its log ends at 3" in told
+    assert "clicks-0: offset 9 lies past the log end 3" in told
 
 
 def expired(kafka: LittleKafka) -> None:
@@ -179,7 +179,7 @@ def gone(kafka: LittleKafka) -> None:
         (expired, "offsets 2 to 3 have expired unread", [3, 1]),
         (created_again, "topic clicks was deleted and created again", [0, 0]),
         (truncated, "clicks-0 was truncated at offset 0", [0, 1]),
-        (beyond, "clicks-0 stands at offset 2, but its log ends at 0", [0, 1]),
+        (beyond, "clicks-0: offset 2 lies past the log end 0", [0, 1]),
         (gone, "clicks-1 no longer exists", [2]),
     ],
 )

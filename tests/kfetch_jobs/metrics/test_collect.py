@@ -12,7 +12,7 @@ import pytest
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats, write
-from kfetch.watch.report import Report
+from kfetch.watch.statistics import DriverStatistics
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.looks import agents
@@ -84,7 +84,7 @@ def test_every_metric_is_told(
     write(str(stats), "old", FetchStats(records=1000))
     look = MetricsCollector(loaded, lambda: 12.0)
     write(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
-    Report(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
+    DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
     told = scraped(look.collect_now())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch.watch import log, loss
+from kfetch.watch import lookups, position_check
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import files as checkpoint
 from kfetch_jobs.config import Job
@@ -24,8 +24,8 @@ from tests.kfetch_jobs.projects import JOB
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses."""
-    monkeypatch.setattr(loss, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(log, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""Data loss: when the log no longer has a position, and the sentence for each kind of loss.
+
+The driver (``watch/position_check.py``) and the tasks (``fetch/recovery.py``) ask the brokers
+different questions. Both give the answers to ``find_loss``, and both raise or log its result. The
+tables ``_VERDICTS`` and ``_SENTENCES`` have one row for each class below ``DataLoss``.
+Pure: no broker, clock or log file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kfetch.errors import (
+    DataLoss,
+    LogTruncated,
+    OffsetBeyondLog,
+    PartitionGone,
+    RecordsExpired,
+    TopicRecreated,
+)
+from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
+from kfetch.offsets import Position
+
+__all__ = ["LogAnswer", "ReadPosition", "describe", "diverging_position", "find_loss", "warning"]
+
+
+class ReadPosition(NamedTuple):
+    """The position of a query or a task in one partition."""
+
+    tp: TopicPartition
+    offset: int
+    """The next offset to read."""
+    leader_epoch: int = NO_EPOCH
+    """The epoch under which the position was reached."""
+    topic_id: UUID = NO_TOPIC_ID
+    end: int | None = None
+    """Where reading is to end, exclusive; None if reading goes on."""
+
+
+class LogAnswer(NamedTuple):
+    """What the brokers answered about one partition. The defaults stand for "not asked"."""
+
+    exists: bool = True
+    """Whether the partition exists and is subscribed."""
+    topic_id: UUID = NO_TOPIC_ID
+    log_start: int = 0
+    """The log start offset."""
+    diverging: Position | None = None
+    """The end of the history that the leader shares with the position."""
+    log_end: int | None = None
+    """The high watermark, or the last stable offset."""
+
+
+def _topic_id_differs(position: ReadPosition, log: LogAnswer) -> bool:
+    return NO_TOPIC_ID not in (position.topic_id, log.topic_id) and (
+        position.topic_id != log.topic_id
+    )
+
+
+# The first verdict that holds is the loss.
+_VERDICTS: tuple[tuple[type[DataLoss], Callable[[ReadPosition, LogAnswer], bool]], ...] = (
+    (PartitionGone, lambda position, log: not log.exists),
+    (TopicRecreated, _topic_id_differs),
+    (RecordsExpired, lambda position, log: position.offset < log.log_start),
+    (
+        LogTruncated,
+        lambda position, log: log.diverging is not None and log.diverging.offset < position.offset,
+    ),
+    (
+        OffsetBeyondLog,
+        lambda position, log: log.log_end is not None and log.log_end < position.offset,
+    ),
+)
+
+# The names in braces are those of ``_context``.
+_SENTENCES: Mapping[type[DataLoss], str] = {
+    PartitionGone: (
+        "{tp} no longer exists, or is not subscribed any more. The next offset to read was {offset}"
+    ),
+    TopicRecreated: (
+        "topic {topic} was deleted and created again (its id was {topic_id} and is {topic_id_now})."
+        " Offset {offset} of {tp} belongs to the old topic"
+    ),
+    RecordsExpired: (
+        "{tp}: offsets {offset} to {expired_end} have expired unread. The log starts at "
+        "{log_start_offset}. Keep records longer (retention) to prevent this"
+    ),
+    LogTruncated: (
+        "{tp} was truncated at offset {end_offset} (leader epoch {diverging_epoch}). The records "
+        "up to offset {offset}, of leader epoch {leader_epoch}, are lost"
+    ),
+    OffsetBeyondLog: (
+        "{tp}: offset {offset} lies past the log end {high_watermark}. The log was truncated, or "
+        "startingOffsets lies past its end"
+    ),
+}
+
+_ADVICE = "Set failOnDataLoss=false to continue with the remaining records, or use a new checkpoint"
+
+
+def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
+    """Return the error for a position that the log no longer has; None if the log has it."""
+    for kind, holds in _VERDICTS:
+        if holds(position, log):
+            context = _context(kind, position, log)
+            details = {**context, "tp": position.tp, "expired_end": _expired_end(position, log)}
+            return kind(f"{_SENTENCES[kind].format(**details)}. {_ADVICE}", **context)
+    return None
+
+
+def diverging_position(leader_epoch: int, end_offset: int, log_start: int) -> Position:
+    """Return where the leader's history leaves that of a position.
+
+    ``leader_epoch`` and ``end_offset`` are the leader's answer to OffsetsForLeaderEpoch. An
+    ``end_offset`` of -1 means that the leader has no epoch up to the position's. All its records
+    from the log start on are then of later epochs, so they are other records.
+    """
+    if end_offset >= 0:
+        return Position(end_offset, leader_epoch)
+    return Position(max(0, log_start), NO_EPOCH)
+
+
+def describe(loss: DataLoss) -> str:
+    """Return the sentences about a loss, without the advice and the last full stop."""
+    return loss.message.removesuffix(f". {_ADVICE}")
+
+
+def warning(loss: DataLoss) -> str:
+    """Return the log line for a loss that does not fail the query."""
+    return f"{describe(loss)} (failOnDataLoss=false: the query continues)"
+
+
+def _context(kind: type[DataLoss], position: ReadPosition, log: LogAnswer) -> dict[str, object]:
+    """Return the attributes of the error."""
+    context: dict[str, object] = {
+        "topic": position.tp.topic,
+        "partition": position.tp.partition,
+        "offset": position.offset,
+        "leader_epoch": position.leader_epoch,
+    }
+    if kind is TopicRecreated:
+        context |= {"topic_id": position.topic_id, "topic_id_now": log.topic_id}
+    elif kind is RecordsExpired:
+        context |= {"log_start_offset": log.log_start}
+    elif kind is LogTruncated and log.diverging is not None:
+        end_offset, epoch = log.diverging
+        context |= {"end_offset": end_offset, "diverging_epoch": epoch}
+    elif kind is OffsetBeyondLog:
+        context |= {"high_watermark": log.log_end}
+    return context
+
+
+def _expired_end(position: ReadPosition, log: LogAnswer) -> int:
+    return log.log_start if position.end is None else min(log.log_start, position.end)

@@ -1,0 +1,263 @@
+"""The catalogue of options: every known name, and how kfetch treats it.
+
+Each option has one row. README's option table is made from these rows, and a test compares the two.
+A name without a row is an error with a suggestion, because a misspelt option that is silently
+ignored costs its user a day.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from kfetch.errors import NotBuilt, OptionError
+
+STRATEGIES = ("assign", "subscribe", "subscribePattern")
+
+
+class Treatment(Enum):
+    """How kfetch treats an option."""
+
+    BUILT = "built"
+    PLANNED = "not built yet: an error"
+    REFUSED = "an error, as in Spark's connector"
+    IGNORED = "accepted without effect, with a warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row: the documented name, the default, the treatment and a line of explanation."""
+
+    name: str
+    default: str
+    treatment: Treatment
+    meaning: str
+
+
+def _rows(treatment: Treatment, *rows: tuple[str, str, str]) -> list[Option]:
+    return [Option(name, default, treatment, meaning) for name, default, meaning in rows]
+
+
+OPTIONS: tuple[Option, ...] = (
+    *_rows(
+        Treatment.BUILT,
+        ("kafka.bootstrap.servers", "required", "brokers to ask first, `host:port,host:port`"),
+        ("subscribe", "none", "topics, comma-separated; exactly one of the three"),
+        ("subscribePattern", "none", "regular expression searched in topic names"),
+        ("assign", "none", 'partitions, `{"topicA":[0,1]}`'),
+        ("startingOffsets", "latest", "`earliest`, `latest`, or JSON with every partition"),
+        ("failOnDataLoss", "true", "`false`: log it and continue with the remaining records"),
+        ("maxOffsetsPerTrigger", "none", "offsets per micro-batch, shared by backlog"),
+        ("minOffsetsPerTrigger", "none", "a micro-batch waits for this many offsets"),
+        ("maxTriggerDelay", "15m", "a micro-batch waits no longer than this after the last one"),
+        ("minPartitions", "none", "large ranges are cut until there are this many tasks"),
+        ("maxRecordsPerPartition", "none", "the most offsets of a range: larger ranges are cut"),
+        ("includeHeaders", "false", "adds the column `headers`"),
+        ("includeLeaderEpoch", "false", "adds `leaderEpoch int`; null where brokers had none"),
+        (
+            "includeSerializedSizes",
+            "false",
+            "adds `serializedKeySize int`, `serializedValueSize int`: bytes, null for null",
+        ),
+        ("fetchOffset.numRetries", "3", "how often the driver retries an offset look-up"),
+        ("fetchOffset.retryIntervalMs", "1000", "pause in ms between these retries"),
+        (
+            "kafkaConsumer.pollTimeoutMs",
+            "120000",
+            "a task without progress fails after this time in ms",
+        ),
+        (
+            "kfetch.agent",
+            "process",
+            "one agent per executor holds the sessions; `inline`: each Python worker does "
+            "(the default without Linux)",
+        ),
+        (
+            "kfetch.agent.memory",
+            "256m",
+            "limit of the agent's replies and batches together, per executor",
+        ),
+        (
+            "kfetch.agent.lease",
+            "120s",
+            "the agent closes the sessions of a query that no task has read for this time",
+        ),
+        (
+            "kfetch.rowsPerSplit",
+            "100000",
+            "small ranges share a task up to this many offsets; 0: one task each",
+        ),
+        (
+            "kfetch.onCorruptBatch",
+            "fail",
+            "`skip`: skip, log and count corrupt batches; checks CRCs too",
+        ),
+        (
+            "kfetch.statsDirectory",
+            "none",
+            "directory to which each worker writes its fetch statistics",
+        ),
+        ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
+        ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),
+        (
+            "kafka.max.partition.fetch.bytes",
+            "4194304",
+            "soft limit of a partition in a reply in bytes (Kafka's own default is 1 MiB)",
+        ),
+        ("kafka.fetch.min.bytes", "1", "the broker waits for this many bytes"),
+        ("kafka.fetch.max.wait.ms", "500", "the longest time that the broker waits"),
+        ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),
+        ("kafka.request.timeout.ms", "30000", "deadline of a request"),
+        ("kafka.retry.backoff.ms", "100", "first pause after an error"),
+        ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors"),
+        (
+            "kafka.metadata.max.age.ms",
+            "30000",
+            "how often the driver looks for new partitions and topics",
+        ),
+        ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
+        ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
+        ("kafka.security.protocol", "PLAINTEXT", "kfetch speaks only PLAINTEXT so far"),
+        (
+            "kafka.isolation.level",
+            "read_uncommitted",
+            "or `read_committed`: no aborted transactions",
+        ),
+    ),
+    *_rows(
+        Treatment.PLANNED,
+        ("startingTimestamp", "none", "start at a time"),
+        ("startingOffsetsByTimestamp", "none", "start at a time, per partition"),
+        ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
+        ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
+        ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
+        ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
+    ),
+    *_rows(
+        Treatment.REFUSED,
+        ("endingOffsets", "none", "ending offset not valid in streaming queries"),
+        ("endingOffsetsByTimestamp", "none", "ending timestamp not valid in streaming queries"),
+        ("endingTimestamp", "none", "ending timestamp not valid in streaming queries"),
+        ("topic", "none", 'kfetch does not write to Kafka: use format("kafka") for that'),
+        (
+            "checkpointLocation",
+            "none",
+            'an option of writeStream, and kfetch does not write to Kafka: use format("kafka") for '
+            "that",
+        ),
+        ("kafka.auto.offset.reset", "none", "use startingOffsets"),
+        (
+            "kafka.key.deserializer",
+            "none",
+            "keys are binary: cast them in the DataFrame",
+        ),
+        (
+            "kafka.value.deserializer",
+            "none",
+            "values are binary: cast them in the DataFrame",
+        ),
+        ("kafka.enable.auto.commit", "none", "progress lives in the checkpoint"),
+        ("kafka.interceptor.classes", "none", "interceptors could change what is read"),
+        (
+            "kafka.config.providers",
+            "none",
+            "kfetch does not resolve references in values: set the values",
+        ),
+    ),
+    *_rows(
+        Treatment.IGNORED,
+        ("groupIdPrefix", "none", "kfetch joins no consumer group"),
+        ("kafka.group.id", "none", "kfetch joins no consumer group"),
+        ("kafka.max.poll.records", "none", "kfetch delivers whole replies"),
+        ("kafka.session.timeout.ms", "none", "kfetch joins no consumer group"),
+        ("kafka.heartbeat.interval.ms", "none", "kfetch joins no consumer group"),
+        ("kafka.max.poll.interval.ms", "none", "kfetch joins no consumer group"),
+        ("kafka.default.api.timeout.ms", "none", "kafka.request.timeout.ms limits every request"),
+        ("kafka.connections.max.idle.ms", "none", "the broker closes idle connections"),
+        ("kafka.send.buffer.bytes", "none", "requests are small"),
+        ("kafka.group.*", "none", "kfetch joins no consumer group"),
+        ("kafka.partition.assignment.strategy", "none", "Spark assigns partitions to tasks"),
+        ("kafka.auto.commit.interval.ms", "none", "progress lives in the checkpoint"),
+        ("kafka.share.*", "none", "kfetch is no share consumer"),
+        ("kafka.allow.auto.create.topics", "none", "kfetch creates no topics"),
+        ("kafka.exclude.internal.topics", "none", "a pattern never includes internal topics"),
+        ("kafka.client.dns.lookup", "none", "kfetch tries every address of a name"),
+        ("kafka.reconnect.*", "none", "kafka.retry.backoff.ms applies to connecting too"),
+        (
+            "kafka.socket.connection.setup.timeout.max.ms",
+            "none",
+            "the deadline of connecting does not grow",
+        ),
+        (
+            "kafka.metadata.recovery.*",
+            "none",
+            "kfetch asks the bootstrap servers if other brokers fail",
+        ),
+        ("kafka.metric.reporters", "none", "classes of Java; see kfetch agents"),
+        ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
+        ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
+        ("kafka.security.providers", "none", "classes of Java"),
+    ),
+)
+
+_BY_NAME = {option.name.lower(): option for option in OPTIONS}
+_FAMILIES = tuple(name[:-1] for name in _BY_NAME if name.endswith("*"))
+
+
+def lookup(name: str) -> Option | None:
+    """Return the row of an option by its name in any case, or None."""
+    lowered = name.lower()
+    family = next((prefix for prefix in _FAMILIES if lowered.startswith(prefix)), None)
+    return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
+
+
+def check_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of options that have no effect.
+
+    Raises OptionError or NotBuilt for the first name that can't be used.
+    """
+    ignored = []
+    for name in names:
+        row = lookup(name)
+        if row is None:
+            raise _unknown(name)
+        if row.treatment in (Treatment.PLANNED, Treatment.REFUSED):
+            raise _unusable(name, row)
+        if row.treatment is Treatment.IGNORED:
+            ignored.append(name.lower() if row.name.endswith("*") else row.name)
+    return tuple(ignored)
+
+
+def no_effect(name: str) -> str:
+    """Return the warning for an option without effect. ``check_names`` returns such options."""
+    row = lookup(name)
+    return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
+
+
+def _unknown(name: str) -> OptionError:
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
+    hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else "see the README's option table"
+    return OptionError(f"option {name} is not known: {hint}", option=name)
+
+
+def _unusable(written: str, row: Option) -> OptionError:
+    # Spark passes names in lower case. The row has the documented name.
+    name = written if row.name.endswith("*") else row.name
+    if row.treatment is Treatment.PLANNED and row.name.endswith("*"):
+        # Without the option the broker's listener would still refuse kfetch.
+        return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
+    if row.treatment is Treatment.PLANNED:
+        return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
+    return OptionError(f"option {name} is not supported: {row.meaning}", option=name)
+
+
+def markdown_table() -> str:
+    """Return README's option table: a row per option, working options first."""
+    rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
+    return "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(markdown_table())

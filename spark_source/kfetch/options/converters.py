@@ -1,0 +1,112 @@
+"""Converts one option's text to a number, a word, a size or a time.
+
+Each function raises ValueError for an invalid text. Its message completes "it must be …".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+
+def boolean(text: str) -> bool:
+    """Return the value of true or false, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _whole(text: str, lowest: int, highest: int, expected: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not lowest <= number <= highest:
+        raise ValueError(expected)
+    return number
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0, up to 2**63 - 1."""
+    return _whole(text, 1, (1 << 63) - 1, "a whole number above 0")
+
+
+def positive_int(text: str) -> int:
+    """Return a whole number from 1 to 2**31 - 1."""
+    return _whole(text, 1, (1 << 31) - 1, "a whole number from 1 to 2147483647")
+
+
+def count(text: str) -> int:
+    """Return a whole number from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a whole number, 0 or more")
+
+
+def byte_count(text: str) -> int:
+    """Return a number of bytes from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a number of bytes, 0 or more")
+
+
+def size_or_default(text: str) -> int:
+    """Return a number of bytes, or -1 for the system's choice."""
+    return _whole(text, -1, (1 << 31) - 1, "a number of bytes, or -1")
+
+
+def milliseconds(text: str) -> int:
+    """Return milliseconds from 0 to 2**31 - 1."""
+    return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
+
+
+def _one_of(first: str, second: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.lower() not in (first, second):
+            raise ValueError(f"{first} or {second}")
+        return text.lower()
+
+    return convert
+
+
+agent_place = _one_of("process", "inline")
+"""Reads the process with the fetch sessions: process or inline."""
+
+on_corrupt = _one_of("fail", "skip")
+"""Reads the reaction to a corrupt record batch: fail or skip."""
+
+isolation = _one_of("read_uncommitted", "read_committed")
+"""Reads the isolation level (KIP-98)."""
+
+
+def memory(text: str) -> int:
+    """Return the bytes of a size such as 256m."""
+    match = re.fullmatch(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?", text)
+    if match is None:
+        raise ValueError("a size such as 256m, 1g, or a number of bytes")
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+    if not 1 << 20 <= size < 1 << 42:
+        raise ValueError("at least 1m")
+    return size
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a number of milliseconds."""
+    return milliseconds(text) / 1000
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration such as 2m. A number without a unit is seconds."""
+    return _duration(text, "s", "a duration such as 120s, 2m, or a number of seconds")
+
+
+def delay(text: str) -> float:
+    """Return the seconds of a duration in Spark's syntax. A number without a unit is in ms."""
+    return _duration(text, "ms", "a duration such as 15m, 30s, or a number of milliseconds")
+
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def _duration(text: str, default_unit: str, expected: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.lower())
+    unit = match and (match[2] or default_unit)
+    if match is None or unit not in _UNITS_S:
+        raise ValueError(expected)
+    return float(int(match[1]) * _UNITS_S[unit])

@@ -1,0 +1,138 @@
+"""Reads all options of a query: from text to one ``SourceOptions``.
+
+Names are case-insensitive, as in Spark's connector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kfetch.errors import NotBuilt, OptionError
+from kfetch.options.catalogue import check_names
+from kfetch.options.converters import (
+    agent_place,
+    boolean,
+    byte_count,
+    count,
+    delay,
+    duration,
+    isolation,
+    memory,
+    milliseconds,
+    on_corrupt,
+    positive,
+    positive_int,
+    seconds,
+    size_or_default,
+)
+from kfetch.options.subscription import bootstrap_servers, starting_offsets, subscription
+from kfetch.options.values import DEFAULT_AGENT, FetchOptions, NetworkOptions, SourceOptions
+
+__all__ = ["parse"]
+
+T = TypeVar("T")
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """Return the values of the options of ``spark.readStream.format("kfetch")``.
+
+    Raises OptionError or NotBuilt with a sentence that names the option.
+    """
+    lowered = {name.lower(): str(value) for name, value in options.items()}
+    ignored = check_names(options)
+    read = _OptionReader(lowered)
+    _refuse_tls_and_sasl(read)
+    return SourceOptions(
+        bootstrap=bootstrap_servers(lowered.get("kafka.bootstrap.servers", "")),
+        subscription=subscription(lowered),
+        starting=starting_offsets(lowered.get("startingoffsets", "latest")),
+        include_headers=read("includeHeaders", boolean, False),
+        include_leader_epoch=read("includeLeaderEpoch", boolean, False),
+        include_serialized_sizes=read("includeSerializedSizes", boolean, False),
+        skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
+        fail_on_data_loss=read("failOnDataLoss", boolean, True),
+        **_trigger(read),
+        min_partitions=read("minPartitions", positive_int, None),
+        max_records_per_partition=read("maxRecordsPerPartition", positive, None),
+        rows_per_split=read("kfetch.rowsPerSplit", count, 100_000),
+        lookup_retries=read("fetchOffset.numRetries", count, 3),
+        lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
+        poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),
+        network=_network(read),
+        fetch=_fetch(read),
+        agent=read("kfetch.agent", agent_place, DEFAULT_AGENT),
+        agent_memory_bytes=read("kfetch.agent.memory", memory, 256 << 20),
+        agent_lease_s=read("kfetch.agent.lease", duration, 120.0),
+        stats_directory=read("kfetch.statsDirectory", str, ""),
+        ignored=ignored,
+    )
+
+
+class _OptionReader:
+    """Reads one option at a time. The error for an invalid text names the option."""
+
+    def __init__(self, lowered: Mapping[str, str]) -> None:
+        self._lowered = lowered
+
+    def __call__(self, name: str, convert: Callable[[str], T], default: Any) -> Any:
+        """Return the converted text of an option, or ``default`` if it is not set."""
+        text = self._lowered.get(name.lower())
+        if text is None:
+            return default
+        try:
+            return convert(text.strip())
+        except ValueError as problem:
+            raise OptionError(
+                f"option {name} is {text!r}, but it must be {problem}", option=name
+            ) from None
+
+
+def _trigger(read: _OptionReader) -> dict[str, Any]:
+    min_offsets = read("minOffsetsPerTrigger", positive, None)
+    max_offsets = read("maxOffsetsPerTrigger", positive, None)
+    if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
+        raise OptionError(
+            f"The value of minOffsetPerTrigger({min_offsets}) is higher than the "
+            f"maxOffsetsPerTrigger({max_offsets}): lower option minOffsetsPerTrigger",
+            option="minOffsetsPerTrigger",
+        )
+    return {
+        "min_offsets_per_trigger": min_offsets,
+        "max_offsets_per_trigger": max_offsets,
+        "max_trigger_delay_s": read("maxTriggerDelay", delay, 900.0),
+    }
+
+
+def _network(read: _OptionReader) -> NetworkOptions:
+    return NetworkOptions(
+        client_id=read("kafka.client.id", str, "kfetch"),
+        connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", seconds, 10.0),
+        request_timeout_s=read("kafka.request.timeout.ms", seconds, 30.0),
+        receive_buffer_bytes=read("kafka.receive.buffer.bytes", size_or_default, -1),
+        retry_backoff_s=read("kafka.retry.backoff.ms", seconds, 0.1),
+        retry_backoff_max_s=read("kafka.retry.backoff.max.ms", seconds, 1.0),
+        metadata_max_age_s=read("kafka.metadata.max.age.ms", seconds, 30.0),
+    )
+
+
+def _fetch(read: _OptionReader) -> FetchOptions:
+    return FetchOptions(
+        max_bytes=read("kafka.fetch.max.bytes", byte_count, 50 << 20),
+        partition_max_bytes=read("kafka.max.partition.fetch.bytes", byte_count, 4 << 20),
+        min_bytes=read("kafka.fetch.min.bytes", byte_count, 1),
+        max_wait_ms=read("kafka.fetch.max.wait.ms", milliseconds, 500),
+        check_crcs=read("kafka.check.crcs", boolean, True),
+        read_committed=read("kafka.isolation.level", isolation, "") == "read_committed",
+    )
+
+
+def _refuse_tls_and_sasl(read: _OptionReader) -> None:
+    """Raise NotBuilt for TLS and SASL."""
+    protocol = read("kafka.security.protocol", str.upper, "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        raise NotBuilt(
+            f"option kafka.security.protocol is {protocol}, but kfetch speaks PLAINTEXT only so "
+            "far: TLS and SASL are not built yet",
+            option="kafka.security.protocol",
+        )

@@ -1,0 +1,125 @@
+"""The values of all options: frozen, with units in their names."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+
+EARLIEST = -2
+"""ListOffsets' code of the log start (KIP-79). The JSON of startingOffsets uses it too."""
+LATEST = -1
+"""ListOffsets' code of the log end."""
+OFFSET_MAX = (1 << 63) - 1
+PARTITION_MAX = (1 << 31) - 1
+
+# The agent needs memfd_create(2), pidfd_open(2) and SO_PEERCRED.
+DEFAULT_AGENT = "process" if sys.platform == "linux" else "inline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """Limits of connections and requests. Times in seconds, sizes in bytes."""
+
+    client_id: str = "kfetch"
+    connect_timeout_s: float = 10.0
+    request_timeout_s: float = 30.0
+    receive_buffer_bytes: int = -1
+    """SO_RCVBUF. With -1 the operating system chooses and tunes it."""
+    frame_bytes_max: int = 1 << 30
+    """The largest accepted reply. A length read from the wire is not to be trusted."""
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    metadata_max_age_s: float = 30.0
+    """How often the driver looks for new partitions and topics. It looks for leaders earlier, after
+    every error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The limits of a Fetch request (KIP-74). Sizes in bytes, times in milliseconds."""
+
+    max_bytes: int = 50 << 20
+    partition_max_bytes: int = 4 << 20
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    check_crcs: bool = True
+    read_committed: bool = False
+    """Whether to skip aborted transactions and to stop at the last stable offset."""
+
+    @property
+    def isolation_level(self) -> int:
+        """The isolation level, as requests carry it."""
+        return READ_COMMITTED if self.read_committed else READ_UNCOMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The partitions to read. Exactly one of the three fields is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """A regular expression. It may match any part of a topic's name."""
+    assigned: tuple[TopicPartition, ...] = ()
+
+    def includes(self, topic: str) -> bool:
+        """Return whether a topic of this name belongs to the subscription."""
+        if self.pattern is not None:
+            return re.search(self.pattern, topic) is not None
+        return topic in self.topics or any(tp.topic == topic for tp in self.assigned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingOffsets:
+    """Where a new query starts: at ``default`` in every partition, or at ``specific`` offsets."""
+
+    default: int = LATEST
+    specific: Mapping[TopicPartition, int] | None = None
+    """Names every partition if it is set. -2 stands for earliest and -1 for latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Every option of a query."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    """(host, port) of the brokers to ask first."""
+    subscription: Subscription
+    starting: StartingOffsets = field(default_factory=StartingOffsets)
+    include_headers: bool = False
+    include_leader_epoch: bool = False
+    include_serialized_sizes: bool = False
+    skip_corrupt_batches: bool = False
+    """Whether to skip, log and count corrupt batches instead of failing."""
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    """A micro-batch of fewer offsets waits for more, ``max_trigger_delay_s`` at most."""
+    max_trigger_delay_s: float = 900.0
+    min_partitions: int | None = None
+    """Large ranges are cut until there are about this many."""
+    max_records_per_partition: int | None = None
+    """Ranges of more offsets are cut."""
+    rows_per_split: int = 100_000
+    """Small ranges share a task up to this many offsets. 0 gives every range its own task."""
+    lookup_retries: int = 3
+    lookup_retry_s: float = 1.0
+    """The pause between two tries of a look-up."""
+    poll_timeout_s: float = 120.0
+    """A task that makes no progress for this time fails, and Spark retries it."""
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    fetch: FetchOptions = field(default_factory=FetchOptions)
+    agent: str = DEFAULT_AGENT
+    """The process with the fetch sessions: ``process`` is the executor's agent, ``inline`` the
+    Python worker itself."""
+    agent_memory_bytes: int = 256 << 20
+    """The limit of replies and decoded batches together, per executor."""
+    agent_lease_s: float = 120.0
+    """The agent closes a query's sessions if no task has read for this time."""
+    stats_directory: str = ""
+    """The directory for files of fetch statistics, empty for none."""
+    ignored: tuple[str, ...] = ()
+    """Options that have no effect here. The source warns of each once."""

@@ -1,0 +1,211 @@
+"""The driver's look-ups at the brokers: subscribed partitions, log ends, log starts, epoch ends.
+
+A failed look-up is repeated ``fetchOffset.numRetries`` times. The request timeout limits each try.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
+from kfetch.model import READ_UNCOMMITTED, ClusterView, TopicPartition
+from kfetch.offsets import Position
+from kfetch.options import EARLIEST, LATEST, SourceOptions
+from kfetch.wire.cluster import Cluster
+from kfetch.wire.messages import EpochEnd
+from kfetch.wire.retry import retrying
+
+__all__ = ["OffsetLookup", "no_leader_error"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# For a topic with at least this many partitions, a question about growth costs less than metadata.
+_LARGE_TOPIC_PARTITIONS = 8
+# Each question about growth takes a round trip, and a micro-batch waits for it.
+_GROWTH_QUESTIONS_MAX = 8
+_STALE_TRIES = 3
+_STALE_PAUSE_S = 0.1
+
+
+class OffsetLookup:
+    """Looks up the subscribed partitions of a cluster and their offsets."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster = Cluster(options.bootstrap, options.network)
+
+    def cluster_view(self) -> ClusterView:
+        """Return fresh metadata of the brokers and the subscribed topics."""
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            return self._view_of_pattern()
+        topics = subscription.topics or {tp.topic for tp in subscription.assigned}
+        return self._with_retries(lambda deadline: self._cluster.view(topics, deadline))
+
+    def may_have_changed(self, view: ClusterView) -> bool:
+        """Return False if no topic or partition was added or removed since ``view``.
+
+        Asks one question for each topic, if the subscription names few topics and all are large.
+        Otherwise returns True, because metadata costs less or tells more.
+        """
+        names, topics = self._options.subscription.topics, view.topics.values()
+        large = all(len(topic.leaders) >= _LARGE_TOPIC_PARTITIONS for topic in topics)
+        few = 0 < len(names) <= _GROWTH_QUESTIONS_MAX
+        if not few or not large or set(names) != set(view.topics):
+            return True
+        deadline = time.monotonic() + self._options.network.request_timeout_s
+        return any(self._cluster.may_have_changed(topic, deadline) for topic in topics)
+
+    def view_including(self, partitions: Collection[TopicPartition]) -> ClusterView:
+        """Return fresh metadata, and ask again while one of these partitions is missing.
+
+        A broker that has just started may not know a partition yet. A partition that stays away
+        for all tries no longer exists.
+        """
+        view = self.cluster_view()
+        for _ in range(_STALE_TRIES):
+            if all(view.exists(tp) for tp in partitions):
+                break
+            time.sleep(_STALE_PAUSE_S)
+            view = self.cluster_view()
+        return view
+
+    def view_with_leaders(self, partitions: Collection[TopicPartition]) -> ClusterView:
+        """Return fresh metadata in which each of these partitions has a leader.
+
+        An election takes a moment. Raises BrokerError if a partition still has no leader after the
+        request timeout.
+        """
+
+        def attempt() -> ClusterView:
+            view = self.cluster_view()
+            for tp in partitions:
+                if view.exists(tp) and view.leader(tp) is None:
+                    raise no_leader_error(tp)
+            return view
+
+        network = self._options.network
+        deadline = time.monotonic() + network.request_timeout_s
+        return retrying("planning", attempt, network, deadline)
+
+    def subscribed_partitions(self, view: ClusterView) -> list[TopicPartition]:
+        """Return the existing partitions of the subscription, in order."""
+        assigned = self._options.subscription.assigned
+        if assigned:
+            return [tp for tp in assigned if view.exists(tp)]
+        return [
+            TopicPartition(topic.name, partition)
+            for _, topic in sorted(view.topics.items())
+            for partition in topic.leaders
+        ]
+
+    def check_subscription(self, view: ClusterView) -> None:
+        """Raise NoSuchPartition if the options name a topic or partition that does not exist."""
+        subscription = self._options.subscription
+        missing = [name for name in subscription.topics if name not in view.topics]
+        missing += [str(tp) for tp in subscription.assigned if not view.exists(tp)]
+        if missing:
+            raise NoSuchPartition(
+                f"{', '.join(missing)}: no such topic or partition at "
+                f"{self._bootstrap()}; create it, or correct the options subscribe or assign",
+                missing=missing,
+            )
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Return the end of each partition's log, with the leader epoch that vouches for it.
+
+        The end is the high watermark. Under read_committed it is the last stable offset.
+        """
+        level = self._options.fetch.isolation_level
+        return self._positions(dict.fromkeys(partitions, LATEST), isolation_level=level)
+
+    def high_watermarks(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return each partition's high watermark, under any isolation level."""
+        return self._positions(dict.fromkeys(partitions, LATEST))
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Return each partition's log start offset."""
+        return self._positions(dict.fromkeys(partitions, EARLIEST))
+
+    def offsets_at_time(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, Position]:
+        """Return the position of each partition's first record at ``timestamp_ms`` or later.
+
+        Partitions without such a record are left out.
+        """
+        positions = self._positions(dict.fromkeys(partitions, timestamp_ms))
+        return {tp: position for tp, position in positions.items() if position.offset >= 0}
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd | None]:
+        """Return the end of each partition's given leader epoch; None if the broker can't tell."""
+        if not epochs:
+            return {}
+        return self._with_retries(lambda deadline: self._cluster.epoch_ends(epochs, deadline))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def _view_of_pattern(self) -> ClusterView:
+        view = self._with_retries(lambda deadline: self._cluster.view(None, deadline))
+        includes = self._options.subscription.includes
+        topics = {
+            name: topic
+            for name, topic in view.topics.items()
+            if not topic.internal and includes(name)
+        }
+        return ClusterView(brokers=view.brokers, topics=topics)
+
+    def _positions(
+        self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, Position]:
+        if not timestamps:
+            return {}
+        offsets = self._with_retries(
+            lambda deadline: self._cluster.offsets(
+                timestamps, deadline, isolation_level=isolation_level
+            )
+        )
+        return {tp: Position(at.offset, at.leader_epoch) for tp, at in offsets.items()}
+
+    def _with_retries(self, question: Callable[[float], T]) -> T:
+        """Call ``question`` with a deadline, and repeat it as often as the options allow."""
+        retries, try_s = self._options.lookup_retries, self._options.network.request_timeout_s
+        while True:
+            deadline = time.monotonic() + try_s
+            self._cluster.give_up_at = deadline + retries * (self._options.lookup_retry_s + try_s)
+            try:
+                return question(deadline)
+            except (ConnectionLost, BrokerError) as cause:
+                if retries == 0 or not _is_retriable(cause):
+                    raise
+                retries -= 1
+                log.warning("kfetch: %s (%d retries are left)", cause.message, retries + 1)
+                time.sleep(self._options.lookup_retry_s)
+
+    def _bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
+
+
+def no_leader_error(tp: TopicPartition) -> BrokerError:
+    """Return the error for a partition that exists and has no leader."""
+    return BrokerError(
+        f"{tp} has no leader: start its brokers, or wait for an election",
+        retriable=True,
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _is_retriable(cause: KfetchError) -> bool:
+    return not isinstance(cause, BrokerError) or bool(cause.context.get("retriable"))

@@ -1,0 +1,102 @@
+"""Keeps the watch in step with the cluster: periodic metadata, and log ends for new partitions.
+
+Every ``kafka.metadata.max.age.ms`` the driver asks for changes. Large topics get a small question
+about growth, and every tenth time all metadata. The driver asks for metadata earlier, with
+back-off, while a partition has no known leader or a broker is unreachable. It looks up log ends for
+new partitions, for positions out of range, and for the ends of an AvailableNow query.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from kfetch.model import ClusterView, Leader, TopicPartition
+from kfetch.offsets import Offsets
+from kfetch.options import NetworkOptions
+from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.watch import Watch
+from kfetch.wire.retry import RetryPauses
+
+__all__ = ["MetadataRefresh"]
+
+# Metadata also shows every change that a question about growth can't show. The default period of
+# ten refreshes is 5 min, as in Kafka's own clients.
+_FULL_METADATA_EVERY = 10
+
+
+class MetadataRefresh:
+    """Tells a watch its partitions, their leaders and their log ends."""
+
+    def __init__(self, network: NetworkOptions, lookup: OffsetLookup, watch: Watch) -> None:
+        self._network = network
+        self._lookup = lookup
+        self._watch = watch
+        self._view: ClusterView | None = None
+        """The last metadata, None if a partition in it has no leader."""
+        self._refresh_due = 0.0
+        self._growth_checks = 0
+        """Number of growth checks since ``_view``."""
+        self._retry_due = 0.0
+        self._backoff = RetryPauses(network)
+        self.initialized = False
+        """Whether every partition has had a position once."""
+
+    def refresh_if_due(self, known: Offsets) -> bool:
+        """Ask for metadata and log ends if they are due or needed.
+
+        ``known`` are the query's offsets: their partitions should exist. Returns whether a refresh
+        was due.
+        """
+        now = time.monotonic()
+        needed = self._watch.needs_metadata
+        due = now >= self._refresh_due or (needed and now >= self._retry_due)
+        if due and not needed and self._growth_check_suffices():
+            self._growth_checks += 1
+            self._refresh_due = now + self._network.metadata_max_age_s
+        elif due:
+            self._refresh_metadata(known)
+        if partitions := self._watch.out_of_range:
+            self.refresh_log_ends(partitions)
+        return due
+
+    def apply(self, view: ClusterView) -> None:
+        """Give metadata to the watch, and look up the log ends of new partitions."""
+        subscribed = self._lookup.subscribed_partitions(view)
+        new = self._watch.update_metadata(view, subscribed)
+        if self.initialized:  # a new partition without a leader must not delay the others
+            new = [tp for tp in new if view.leader(tp) is not None]
+        self._watch_from_log_ends(new, {tp: view.leader(tp) for tp in new})
+        self.initialized = True
+        # A growth check says nothing of a partition without a leader, but metadata does.
+        led = all(leader for topic in view.topics.values() for leader in topic.leaders.values())
+        self._view, self._growth_checks = view if led else None, 0
+
+    def refresh_log_ends(self, partitions: list[TopicPartition]) -> None:
+        """Look up the log ends of watched partitions again."""
+        leaders = {tp: self._watch.leader(tp) for tp in partitions}
+        self._watch_from_log_ends(partitions, leaders)
+
+    def _growth_check_suffices(self) -> bool:
+        """Return whether a growth check may replace metadata now and finds no change."""
+        if self._view is None or self._growth_checks + 1 >= _FULL_METADATA_EVERY:
+            return False
+        return not self._lookup.may_have_changed(self._view)
+
+    def _refresh_metadata(self, known: Offsets) -> None:
+        view = self._lookup.view_including(known.positions)
+        if not self.initialized:
+            self._watch.replace_sessions(known.sessions)
+        self.apply(view)
+        self._refresh_due = time.monotonic() + self._network.metadata_max_age_s
+        if self._watch.needs_metadata:
+            self._retry_due = time.monotonic() + self._backoff.next_pause_s()
+        else:
+            self._backoff = RetryPauses(self._network)
+
+    def _watch_from_log_ends(
+        self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]
+    ) -> None:
+        log_starts = self._lookup.log_starts(partitions)
+        log_ends = self._lookup.log_ends(partitions)
+        self._watch.watch_from(log_ends, leaders, log_starts)

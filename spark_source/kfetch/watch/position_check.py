@@ -1,0 +1,241 @@
+"""Checks in the driver whether the log still has the positions of the checkpoint.
+
+The driver checks positions at every start and whenever a leader changes (KIP-320). The leader's
+epochs show a log that was truncated and has grown again. The topic id shows a topic that was
+created again. The log starts in the watch's replies show expired records. ``losses`` holds the
+verdicts. With ``failOnDataLoss=false`` the driver logs and counts each loss. It then moves the
+position to the truncation point, the log start offset or offset 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+from uuid import UUID
+
+from kfetch import losses
+from kfetch.errors import DataLoss, TopicRecreated
+from kfetch.losses import LogAnswer, ReadPosition, find_loss
+from kfetch.model import NO_EPOCH, NO_TOPIC_ID, Leader, TopicPartition
+from kfetch.offsets import Offsets, Position
+from kfetch.watch.lookups import OffsetLookup
+from kfetch.wire.messages import EpochEnd
+
+__all__ = ["KnownPartitions", "PositionCheck"]
+
+log = logging.getLogger(__name__)
+
+# KAFKA-7703: a log end below one that was seen before may be an old answer, so ask again.
+_STALE_TRIES = 3
+_STALE_PAUSE_S = 0.1
+
+
+class KnownPartitions(Protocol):
+    """The current knowledge of the subscribed partitions, usually the watch."""
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Return whether the partition exists and is subscribed."""
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        """Return the partition's leader, None while it is unknown."""
+
+    def log_start(self, tp: TopicPartition) -> int:
+        """Return the log start offset, -1 while it is unknown."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The current ids of the topics."""
+
+
+def _log_warning(loss: DataLoss) -> None:
+    log.warning("kfetch: %s", losses.warning(loss))
+
+
+class PositionCheck:
+    """Checks positions, and remembers the leader epoch under which each was valid.
+
+    It does not remember moved positions. Spark names the old position until the micro-batch is
+    done, also after a restart. The brokers' answers then show the same loss again.
+    """
+
+    def __init__(
+        self,
+        lookup: OffsetLookup,
+        known: KnownPartitions,
+        *,
+        fail: bool,
+        on_loss: Callable[[DataLoss], None] = _log_warning,
+    ) -> None:
+        """With ``fail`` a loss is raised. Otherwise ``on_loss`` gets each loss once."""
+        self._lookup = lookup
+        self._known = known
+        self._fail = fail
+        self._on_loss = on_loss
+        self._valid: dict[TopicPartition, tuple[int, Position]] = {}
+        """The leader epoch of the last check, and the position that was valid under it."""
+        self._reported: dict[TopicPartition, tuple[type[DataLoss], str]] = {}
+        self.loss_counts: Counter[str] = Counter()
+        """Number of losses by class name. Each loss counts once, though checks find it again."""
+
+    def valid_offsets(self, offsets: Offsets) -> Offsets:
+        """Return the offsets, with every lost position moved or removed.
+
+        Raises an error below DataLoss if losses fail the query.
+        """
+        positions = dict(offsets.positions)
+        for tp, position in offsets.positions.items():
+            valid = self._valid_position(tp, position, offsets.topic_id(tp.topic))
+            if valid is None:
+                del positions[tp]
+            else:
+                positions[tp] = valid
+        self._check_epochs(positions)
+        return Offsets(positions=positions, topic_ids=offsets.topic_ids)
+
+    def valid_log_ends(
+        self, log_ends: dict[TopicPartition, Position], start: Offsets
+    ) -> dict[TopicPartition, Position]:
+        """Return these log ends, or newer ones where a log ends below the start.
+
+        A log that still ends below the start after a few look-ups is a loss.
+        """
+        for tries in range(1 + _STALE_TRIES):
+            low = _below_start(log_ends, start)
+            if not low:
+                return log_ends
+            time.sleep(_STALE_PAUSE_S if tries else 0.0)
+            log_ends.update(self._reachable_ends(low, start))
+        for tp in _below_start(log_ends, start):
+            read = ReadPosition(tp, *start.positions[tp])
+            self._is_lost(read, LogAnswer(log_end=log_ends[tp].offset))
+        return log_ends
+
+    def new_partition_starts(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return the log starts of partitions that the last offsets did not have.
+
+        A new partition starts at offset 0, so a later log start is a loss.
+        """
+        log_starts = {tp: self._log_start(tp) for tp in partitions}
+        for tp, start in log_starts.items():
+            self._is_lost(ReadPosition(tp, 0), LogAnswer(log_start=start.offset))
+        return log_starts
+
+    def batch_starts(
+        self, valid: Offsets, ends: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return where a micro-batch starts in the partitions of ``ends``.
+
+        ``valid`` are the checked start positions. Partitions without one are new.
+        """
+        new = self.new_partition_starts([tp for tp in ends if tp not in valid.positions])
+        return {tp: valid.positions.get(tp) or new[tp] for tp in ends}
+
+    def _reachable_ends(
+        self, partitions: list[TopicPartition], start: Offsets
+    ) -> dict[TopicPartition, Position]:
+        """Look up log ends, but no end below a start that the log itself reaches.
+
+        Such a start lies above the last stable offset: the query reached it before it became
+        read_committed. Nothing is lost, so the query waits there.
+        """
+        log_ends = self._lookup.log_ends(partitions)
+        watermarks = self._lookup.high_watermarks(_below_start(log_ends, start))
+        lost = set(_below_start(watermarks, start))
+        waiting = {tp: start.positions[tp] for tp in watermarks if tp not in lost}
+        return log_ends | waiting
+
+    def _valid_position(
+        self, tp: TopicPartition, position: Position, topic_id: UUID
+    ) -> Position | None:
+        """Return the position, or where reading continues after a loss; None without a partition.
+
+        Checks everything that the known partitions tell, without a request.
+        """
+        exists = self._known.exists(tp)
+        answer = LogAnswer(
+            exists=exists,
+            topic_id=self._known.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            log_start=self._known.log_start(tp) if exists and self._known.leader(tp) else 0,
+        )
+        loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
+        if loss is None:
+            return position
+        self._report(tp, loss)
+        if not exists:
+            return None
+        if isinstance(loss, TopicRecreated):  # the new topic's first records may have expired
+            return self._valid_position(tp, Position(0, NO_EPOCH), NO_TOPIC_ID)
+        return self._log_start(tp)
+
+    def _check_epochs(self, positions: dict[TopicPartition, Position]) -> None:
+        """Ask the leaders for the epochs of unchecked positions; move truncated ones."""
+        leaders = {tp: leader for tp in positions if (leader := self._known.leader(tp)) is not None}
+        unchecked = [
+            tp for tp, leader in leaders.items() if self._is_unchecked(tp, positions[tp], leader)
+        ]
+        epochs = {
+            tp: epoch for tp in unchecked if (epoch := positions[tp].leader_epoch) != NO_EPOCH
+        }
+        epoch_ends = self._lookup.epoch_ends(epochs)
+        for tp in unchecked:
+            end = epoch_ends.get(tp)
+            diverging = None if end is None else self._diverging(tp, end)
+            if diverging is not None and self._is_lost(
+                ReadPosition(tp, *positions[tp]), LogAnswer(diverging=diverging)
+            ):
+                positions[tp] = diverging
+            else:
+                self._valid[tp] = leaders[tp].epoch, positions[tp]
+
+    def _diverging(self, tp: TopicPartition, end: EpochEnd) -> Position:
+        log_start = self._known.log_start(tp)
+        return losses.diverging_position(end.leader_epoch, end.end_offset, log_start)
+
+    def _log_start(self, tp: TopicPartition) -> Position:
+        """Return the log start with the current leader's epoch, which vouches for it."""
+        leader = self._known.leader(tp)
+        return Position(self._known.log_start(tp), leader.epoch if leader else NO_EPOCH)
+
+    def _is_unchecked(self, tp: TopicPartition, position: Position, leader: Leader) -> bool:
+        """Return whether the position must be compared with the leader's epochs.
+
+        A position that was reached under the current leader is valid. A position of an older leader
+        is checked itself: a range with a valid start may have a lost end.
+        """
+        last = self._valid.get(tp)
+        if last is None or last[0] != leader.epoch:
+            return True
+        return position.leader_epoch not in (leader.epoch, NO_EPOCH) and last[1] != position
+
+    def _is_lost(self, position: ReadPosition, answer: LogAnswer) -> bool:
+        """Return whether the log no longer has the position; raise or report the loss."""
+        loss = find_loss(position, answer)
+        if loss is not None:
+            self._report(position.tp, loss)
+        return loss is not None
+
+    def _report(self, tp: TopicPartition, loss: DataLoss) -> None:
+        """Raise or report a loss. Planning the same micro-batch again does not repeat a report."""
+        seen = type(loss), loss.message
+        if self._reported.get(tp) != seen:
+            self._reported[tp] = seen
+            self.loss_counts[type(loss).__name__] += 1
+            if not self._fail:
+                self._on_loss(loss)
+        if self._fail:
+            raise loss
+
+
+def _below_start(
+    log_ends: Mapping[TopicPartition, Position], start: Offsets
+) -> list[TopicPartition]:
+    """Return the partitions whose log ends below the start."""
+    positions = start.positions
+    return [
+        tp for tp, end in log_ends.items() if tp in positions and end.offset < positions[tp].offset
+    ]

@@ -1,0 +1,126 @@
+"""Plans the splits of one micro-batch: the ranges between two offsets that the log still has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kfetch.model import NO_TOPIC_ID, Leader, OffsetRange, Split, TopicPartition
+from kfetch.offsets import Offsets, Position
+from kfetch.options import SourceOptions
+from kfetch.planner import plan_splits
+from kfetch.watch.lookups import OffsetLookup, no_leader_error
+from kfetch.watch.metadata_refresh import MetadataRefresh
+from kfetch.watch.position_check import PositionCheck
+from kfetch.watch.watch import Watch
+
+__all__ = ["SplitPlanning"]
+
+
+class SplitPlanning:
+    """Plans splits, with the leader of each range."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        lookup: OffsetLookup,
+        watch: Watch,
+        refresh: MetadataRefresh,
+        check: PositionCheck,
+    ) -> None:
+        self._options = options
+        self._lookup = lookup
+        self._watch = watch
+        self._refresh = refresh
+        self._check = check
+
+    def splits(self, query: str, start: Offsets, end: Offsets) -> list[Split]:
+        """Return the splits between two offsets.
+
+        Raises an error below DataLoss if losses fail the query, and BrokerError for a partition
+        without a leader.
+        """
+        changed = _changed_partitions(start, end)
+        leaders = self._leaders(changed)
+        start, end = start.restricted_to(changed), end.restricted_to(changed)
+        valid = self._check.valid_offsets(start)
+        ends = self._readable_ends(start, valid, end)
+        starts = self._check.batch_starts(valid, ends)
+        ranges = [
+            self._range(tp, starts[tp], until, leaders)
+            for tp, until in ends.items()
+            if until.offset > starts[tp].offset
+        ]
+        packed = plan_splits(
+            ranges,
+            self._options.rows_per_split,
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+        return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
+
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Leader]:
+        """Return the leaders of the partitions that exist; wait for a running election.
+
+        A leader may resign afterwards. Then the tasks look for its successor.
+        """
+        existing = [tp for tp in partitions if self._watch.exists(tp)]
+        leaders = {tp: self._watch.leader(tp) for tp in existing}
+        if None in leaders.values():
+            view = self._lookup.view_with_leaders(existing)
+            self._refresh.apply(view)
+            leaders = {tp: view.leader(tp) for tp in existing}
+        return {tp: leader for tp, leader in leaders.items() if leader is not None}
+
+    def _readable_ends(
+        self, start: Offsets, valid: Offsets, end: Offsets
+    ) -> dict[TopicPartition, Position]:
+        """Return the ends of the ranges that the tasks can read.
+
+        ``valid`` are the checked start positions. An end that was planned before a loss says
+        nothing about the current log. A task would read the records below it, and the next
+        micro-batch, which finds the loss again, would read them a second time.
+        """
+        unmoved = {tp for tp, p in start.positions.items() if valid.positions.get(tp) == p}
+        planned = {
+            tp: p
+            for tp, p in end.positions.items()
+            if tp in unmoved or tp not in start.positions or tp in valid.positions
+        }
+        planned_offsets = Offsets(positions=planned, topic_ids=end.topic_ids)
+        ends = self._check.valid_offsets(planned_offsets).positions
+        return {
+            tp: ends[tp]
+            for tp, p in planned.items()
+            # A range with a valid start and a truncated end is read up to the truncation. The next
+            # micro-batch continues there.
+            if ends.get(tp) == p or (tp in unmoved and tp in ends and ends[tp].offset < p.offset)
+        }
+
+    def _range(
+        self,
+        tp: TopicPartition,
+        start: Position,
+        end: Position,
+        leaders: Mapping[TopicPartition, Leader],
+    ) -> OffsetRange:
+        if tp not in leaders:
+            raise no_leader_error(tp)
+        return OffsetRange(
+            tp=tp,
+            topic_id=self._watch.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            start=start.offset,
+            end=end.offset,
+            leader_epoch=leaders[tp].epoch,
+            leader=leaders[tp].broker,
+        )
+
+
+def _changed_partitions(start: Offsets, end: Offsets) -> list[TopicPartition]:
+    """Return the partitions whose position or topic id differs between two offsets."""
+    start_position = start.positions.get
+    # An unmoved position is the same object in both offsets, so 10,000 of them cost 1 ms.
+    moved = {tp for tp, p in end.positions.items() if (q := start_position(tp)) is not p and q != p}
+    recreated = {name for name, i in end.topic_ids.items() if start.topic_ids.get(name, i) != i}
+    if recreated:
+        moved |= {tp for tp in end.positions if tp.topic in recreated}
+    return sorted(moved)

@@ -1,0 +1,86 @@
+"""Retries with exponential back-off and jitter, up to a deadline.
+
+Deadlines are times of ``time.monotonic``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from kfetch.backoff import Backoff
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError
+from kfetch.options import NetworkOptions
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class RetryPauses:
+    """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, +-20 % (KIP-580)."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        self._backoff = Backoff(options.retry_backoff_s, options.retry_backoff_max_s)
+        self.tries = 0
+        """Pauses so far, which is the number of failed tries."""
+
+    def wait(self, deadline: float) -> bool:
+        """Sleeps for the next pause. Returns False, without a sleep, if it passes the deadline."""
+        pause_s = self.next_pause_s()
+        if time.monotonic() + pause_s >= deadline:
+            return False
+        time.sleep(pause_s)
+        return True
+
+    def next_pause_s(self) -> float:
+        """Returns the next pause in seconds, for callers that wait on their own."""
+        pause_s = self._backoff.pause * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, no secret
+        self.tries += 1
+        self._backoff = self._backoff.doubled()
+        return pause_s
+
+
+def retrying(
+    action: str,
+    attempt: Callable[[], T],
+    options: NetworkOptions,
+    deadline: float,
+    give_up_at: float | None = None,
+) -> T:
+    """Calls ``attempt`` until it works or the deadline comes.
+
+    Only lost connections and retriable broker errors are tried again.
+
+    ``action``: the words for the attempt in the error.
+    ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
+
+    Raises the first cause if no attempt works.
+    """
+    pauses = RetryPauses(options)
+    first_cause: KfetchError | None = None
+    while True:
+        try:
+            return attempt()
+        except (ConnectionLost, BrokerError) as cause:
+            if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
+                raise
+            if first_cause is None:
+                first_cause = cause
+                _warn(cause, max(deadline, give_up_at or 0.0) - time.monotonic())
+            if not pauses.wait(deadline):
+                raise _with_tries(action, pauses.tries, first_cause) from None
+
+
+def _warn(cause: KfetchError, remaining_s: float) -> None:
+    if remaining_s > 0:
+        log.warning("kfetch: %s; trying again for %.0f s", cause.message, remaining_s)
+
+
+def _with_tries(action: str, tries: int, first_cause: KfetchError) -> KfetchError:
+    """Returns the first cause, of its own class, with the action and the tries in front."""
+    message = f"{action}: no success in {tries} tries; the first cause: {first_cause.message}"
+    return type(first_cause)(message, **first_cause.context)

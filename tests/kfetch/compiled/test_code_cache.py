@@ -1,0 +1,110 @@
+"""The code cache: its directories, the trust in them, and its size."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kfetch.compiled import code_cache
+from tests.kfetch.compiled.helpers import cache_environ
+
+CODE = b"\x7fELF and so on"
+
+
+def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KFETCH_CACHE comes before XDG_CACHE_HOME, that before HOME, and that before /tmp."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    environ = {name: str(tmp_path / name) for name in ("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME")}
+    directories = []
+    for name in [*environ, "none"]:
+        directories.append(code_cache.write("loops.o", CODE, environ))
+        assert (CODE, directories[-1]) == code_cache.read("loops.o", environ)
+        environ.pop(name, None)
+
+    expected = ["KFETCH_CACHE", "XDG_CACHE_HOME/kfetch", "HOME/.cache/kfetch"]
+    expected.append(f"tmp/kfetch-{os.getuid()}")
+    assert [tmp_path / name / "code" for name in expected] == directories
+
+
+@pytest.mark.parametrize("level", ["cache", "cache/code", "cache/code/loops.o"])
+@pytest.mark.parametrize("flaw", ["others may write", "another user's", "root's"])
+def test_place_must_be_private(
+    tmp_path: Path, flaw: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code runs only from where nobody but this user, or root, can write."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    environ = cache_environ(tmp_path)
+    code_cache.write("loops.o", CODE, environ)
+    if flaw == "others may write":
+        (tmp_path / level).chmod(0o777)
+    owner = {"another user's": os.getuid() + 1, "root's": 0}.get(flaw)
+    if owner is not None:
+        _owned(monkeypatch, tmp_path / level, owner)
+    cached = code_cache.read("loops.o", environ)
+    again = code_cache.write("loops.o", CODE, environ)
+
+    assert (cached is not None) == (flaw == "root's")
+    elsewhere = flaw != "root's" and level != "cache/code/loops.o"
+    assert (again == tmp_path / "tmp" / f"kfetch-{os.getuid()}" / "code") == elsewhere
+
+
+def _owned(monkeypatch: pytest.MonkeyPatch, path: Path, owner: int) -> None:
+    """That path belongs to another user, as far as the cache can see."""
+    number, real = path.lstat().st_ino, code_cache._is_private
+
+    def is_private(state: os.stat_result) -> bool:
+        as_list = list(state[:10])
+        if state.st_ino == number:
+            as_list[4] = owner
+        return real(os.stat_result(as_list))
+
+    monkeypatch.setattr(code_cache, "_is_private", is_private)
+
+
+def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a usable directory nothing is cached, and nothing fails."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "file"))
+    environ = {name: str(tmp_path / "file") for name in ("KFETCH_CACHE", "HOME")}
+
+    assert code_cache.write("loops.o", CODE, environ) is None
+    assert code_cache.read("loops.o", environ) is None
+
+
+def test_old_code_makes_way(tmp_path: Path) -> None:
+    """Code that was used longest ago goes; what is read stays, whatever its age; so do other files,
+    and a file that another process is about to finish."""
+    environ, others = cache_environ(tmp_path), ["README", "young.new", "old.new"]
+    for number in range(16):
+        directory = code_cache.write(f"{number}.o", CODE, environ)
+        assert directory is not None
+        os.utime(directory / f"{number}.o", (number, number))
+    for name in others:
+        (directory / name).write_text("")
+    os.utime(directory / "old.new", (0, 0))
+    assert code_cache.read("0.o", environ) is not None
+    code_cache.write("16.o", CODE, environ)
+    code_cache.write("17.o", CODE, environ)
+
+    names = {path.name for path in directory.iterdir()}
+    assert {f"{number}.o" for number in (0, *range(3, 18))} | {"README", "young.new"} == names
+
+
+def test_pruning_side_by_side(tmp_path: Path) -> None:
+    """Many writers at once: none fails or finds damaged code, and the bound holds in the end."""
+    environ = cache_environ(tmp_path)
+
+    def write(number: int) -> bool:
+        code_cache.write(f"{number}.o", CODE, environ)
+        return code_cache.read(f"{number}.o", environ) in (None, (CODE, tmp_path / "cache/code"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(write, range(200)))
+    code_cache.write("last.o", CODE, environ)
+
+    assert code_cache.read("last.o", environ) is not None
+    assert len(list((tmp_path / "cache/code").iterdir())) == 16

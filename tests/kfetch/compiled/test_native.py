@@ -1,0 +1,119 @@
+"""The compiled loops: loaded from the cache or compiled, and able to stand alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+
+import kfetch
+from kfetch.compiled import code_cache, layout, native
+from kfetch.errors import KfetchError
+from tests.kfetch.compiled.helpers import cache_environ
+
+
+def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
+    """A process that finds compiled code in its cache decodes without importing numba."""
+    ours = native.load()
+    environ = cache_environ(tmp_path)
+    cached = code_cache.read(native._name(), os.environ)
+    assert cached is not None
+    code_cache.write(native._name(), cached[0], environ)
+    code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", code + "print(*decoding.load())"],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ("", f"False {tmp_path}/cache/code\n") == (ran.stderr, ran.stdout)
+    assert ours.directory == str(cached[1])
+
+
+@pytest.mark.parametrize("damage", ["none", "missing", "cut", "flipped", "empty", "a link"])
+def test_damaged_code_is_compiled_anew(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code whose digest is wrong never runs: it is compiled and replaced."""
+    environ = cache_environ(tmp_path)
+    cached = code_cache.read(native._name(), os.environ)
+    assert cached is not None
+    directory = code_cache.write(native._name(), cached[0], environ)
+    assert directory is not None
+    file = directory / native._name()
+    data = file.read_bytes()
+    if damage in ("missing", "a link"):
+        file.rename(tmp_path / "elsewhere")
+    if damage == "a link":
+        file.symlink_to(tmp_path / "elsewhere")
+    if damage in ("cut", "flipped", "empty"):
+        flipped = data[:999] + bytes([data[999] ^ 1]) + data[1000:]
+        file.write_bytes({"cut": data[:-1], "flipped": flipped, "empty": b""}[damage])
+    monkeypatch.setenv("KFETCH_CACHE", environ["KFETCH_CACHE"])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(native, "_compile", lambda: cached[0])
+    loops = native.load.__wrapped__()
+
+    assert (damage != "none", str(directory)) == (loops.compiled, loops.directory)
+    assert data == file.read_bytes()
+    assert not file.is_symlink()
+
+
+def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another CPU, other features, another llvmlite or Python: other code."""
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
+    names = [native._name()]
+    for name, value in (("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+sse4.2")):
+        monkeypatch.setenv(name, value)
+        names.append(native._name())
+    monkeypatch.setattr(native.llvmlite, "__version__", "0.0.0")
+    names.append(native._name())
+    monkeypatch.setattr(native.sys, "version_info", (3, 99, 0))
+    names.append(native._name())
+
+    assert len(names) == len(set(names))
+
+
+GOOD = "".join(
+    f"define i32 @{name}(ptr %r, ptr %e, {', '.join('i64' if p == 'int64' else 'ptr' for p in ps)})"
+    " { ret i32 0 }\n"
+    for name, ps in layout.PARAMETERS.items()
+)
+
+
+def test_the_cache_key_covers_all_compiled_code() -> None:
+    """Every module of kfetch that a source of the machine code imports is itself such a source."""
+    package = Path(kfetch.__file__).parent
+    imported = set()
+    for source in native.SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kfetch"):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                for name in (node.module, *names):
+                    file = package.joinpath(*name.split(".")[1:]).with_suffix(".py")
+                    imported |= {file} if file.is_file() else set()
+
+    without_code = {package / "errors.py", package / "compiled" / "code_cache.py"}
+    assert imported - set(native.SOURCES) == without_code
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD + "declare ptr @PyErr_Occurred()", "calls PyErr_Occurred"),
+        (GOOD.replace("(ptr %r, ptr", "(ptr"), r"numba calls list_batches with \(ptr, ptr, i64"),
+    ],
+)
+def test_code_must_stand_alone(text: str, expected: str) -> None:
+    """Code that calls Python, or that numba calls otherwise than we do, is refused unseen."""
+    native._check(llvm.parse_assembly(GOOD))
+
+    with pytest.raises(KfetchError, match=expected):
+        native._check(llvm.parse_assembly(text))

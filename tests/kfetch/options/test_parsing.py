@@ -1,0 +1,279 @@
+"""Options: every name, its default and its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfetch.model import TopicPartition
+from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
+
+REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+# ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
+CONSUMER_PROPERTIES = """
+allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers check.crcs
+client.dns.lookup client.id client.rack config.providers connections.max.idle.ms
+default.api.timeout.ms enable.auto.commit enable.metrics.push exclude.internal.topics
+fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
+group.remote.assignor heartbeat.interval.ms interceptor.classes isolation.level
+key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms
+reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.protocol
+security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mode
+share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+value.deserializer sasl.jaas.config ssl.truststore.location
+"""
+README = Path(__file__).parents[3] / "README.md"
+BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
+
+
+def value_at(options: SourceOptions, path: str) -> Any:
+    """Return an attribute by its dotted path."""
+    value: Any = options
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+# Option, attribute, default, then pairs of text and meaning.
+VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
+    (
+        "kafka.bootstrap.servers",
+        "bootstrap",
+        (("h", 9092),),
+        [
+            ("a:1", (("a", 1),)),
+            (" a:1 , b:65535,", (("a", 1), ("b", 65535))),
+            ("PLAINTEXT://a:1", (("a", 1),)),
+            ("[::1]:9092", (("::1", 9092),)),
+        ],
+    ),
+    (
+        "subscribe",
+        "subscription",
+        Subscription(topics=("t",)),
+        [
+            ("a, b,,a ", Subscription(topics=("a", "b"))),
+            ("A.b-c_d", Subscription(topics=("A.b-c_d",))),
+        ],
+    ),
+    (
+        "startingOffsets",
+        "starting",
+        StartingOffsets(default=-1),
+        [
+            ("earliest", StartingOffsets(default=-2)),
+            ("LATEST", StartingOffsets(default=-1)),
+            (" Earliest ", StartingOffsets(default=-2)),
+            (
+                '{"t":{"0":23,"1":-1,"2":-2}}',
+                StartingOffsets(
+                    specific={
+                        TopicPartition("t", 0): 23,
+                        TopicPartition("t", 1): -1,
+                        TopicPartition("t", 2): -2,
+                    }
+                ),
+            ),
+            ("{}", StartingOffsets(specific={})),
+        ],
+    ),
+    ("failOnDataLoss", "fail_on_data_loss", True, [("false", False), (" TRUE ", True)]),
+    (
+        "maxOffsetsPerTrigger",
+        "max_offsets_per_trigger",
+        None,
+        [("1", 1), (str(2**63 - 1), 2**63 - 1)],
+    ),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", None, [("1", 1), ("1000000", 10**6)]),
+    (
+        "maxTriggerDelay",
+        "max_trigger_delay_s",
+        900.0,
+        [
+            ("15m", 900.0),
+            ("5S", 5.0),
+            ("250 ms", 0.25),
+            ("1500", 1.5),
+            ("2min", 120.0),
+            ("1h", 3600.0),
+            ("1d", 86400.0),
+            ("7us", 7e-6),
+        ],
+    ),
+    ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
+    ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
+    ("includeHeaders", "include_headers", False, [("true", True), ("False", False)]),
+    ("includeLeaderEpoch", "include_leader_epoch", False, [("true", True)]),
+    ("includeSerializedSizes", "include_serialized_sizes", False, [("true", True)]),
+    ("kfetch.onCorruptBatch", "skip_corrupt_batches", False, [("Skip", True), ("fail", False)]),
+    ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
+    ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
+    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
+    ("kfetch.agent", "agent", "process", [("process", "process"), ("INLINE", "inline")]),
+    (
+        "kfetch.agent.memory",
+        "agent_memory_bytes",
+        256 << 20,
+        [("1m", 1 << 20), ("2G", 2 << 30), ("64 MiB", 64 << 20), ("1048576", 1 << 20)],
+    ),
+    ("kfetch.agent.lease", "agent_lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
+    ("kfetch.rowsPerSplit", "rows_per_split", 100_000, [("0", 0), ("7", 7)]),
+    ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
+    ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),
+    ("kafka.fetch.max.bytes", "fetch.max_bytes", 52_428_800, [("1", 1)]),
+    ("kafka.max.partition.fetch.bytes", "fetch.partition_max_bytes", 4_194_304, [("1", 1)]),
+    ("kafka.fetch.min.bytes", "fetch.min_bytes", 1, [("0", 0), ("100", 100)]),
+    ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
+    ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),
+    ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
+    ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02)]),
+    ("kafka.retry.backoff.max.ms", "network.retry_backoff_max_s", 1.0, [("2000", 2.0)]),
+    ("kafka.metadata.max.age.ms", "network.metadata_max_age_s", 30.0, [("5000", 5.0), ("0", 0.0)]),
+    ("kafka.receive.buffer.bytes", "network.receive_buffer_bytes", -1, [("-1", -1), ("64", 64)]),
+    (
+        "kafka.socket.connection.setup.timeout.ms",
+        "network.connect_timeout_s",
+        10.0,
+        [("300", 0.3)],
+    ),
+    ("kafka.security.protocol", "ignored", (), [("PLAINTEXT", ()), ("plaintext", ())]),
+    (
+        "kafka.isolation.level",
+        "fetch.read_committed",
+        False,
+        [("read_uncommitted", False), ("READ_COMMITTED", True)],
+    ),
+]
+
+MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for text, value in pairs]
+
+
+@pytest.mark.parametrize(("name", "path", "default"), [row[:3] for row in VALUES])
+def test_defaults(name: str, path: str, default: Any) -> None:
+    """An option that is not set has the default of Spark's connector, or its own."""
+    assert default == value_at(parse(REQUIRED), path)
+
+
+@pytest.mark.parametrize(("name", "path", "text", "value"), MEANINGS)
+@pytest.mark.parametrize("cased", [str, str.upper, str.lower, str.swapcase])
+def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> None:
+    """Each text has its meaning, whatever the case of the option's name."""
+    rest = {other: given for other, given in REQUIRED.items() if other != name}
+
+    assert value == value_at(parse({**rest, cased(name): text}), path)
+
+
+def test_every_built_option_is_tried() -> None:
+    """No option of the catalogue escapes the table above."""
+    assert {option.name for option in BUILT} == {row[0] for row in VALUES} | {
+        "assign",
+        "subscribePattern",
+    }
+
+
+@pytest.mark.parametrize("row", VALUES, ids=lambda row: row[0])
+def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
+    """The default in the README's table is the one that the code has."""
+    name, path, default, _ = row
+    told = lookup(name)
+    assert told is not None
+    if told.default in ("required", "none", "inline", "PLAINTEXT", "read_uncommitted"):
+        return
+    options = parse(REQUIRED if name in REQUIRED else {**REQUIRED, name: told.default})
+
+    assert default == value_at(options, path)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"subscribePattern": "t.*"}, Subscription(pattern="t.*")),
+        (
+            {"assign": '{"b":[1,0,1],"a":[2]}'},
+            Subscription(
+                assigned=(
+                    TopicPartition("a", 2),
+                    TopicPartition("b", 0),
+                    TopicPartition("b", 1),
+                )
+            ),
+        ),
+    ],
+)
+def test_other_strategies(options: dict[str, str], expected: Subscription) -> None:
+    """A pattern is kept as it is; an assignment is sorted and has nothing twice."""
+    given_ = {"kafka.bootstrap.servers": "h:1", **options}
+
+    assert expected == parse(given_).subscription
+
+
+@pytest.mark.parametrize(
+    ("subscription", "topic", "included"),
+    [
+        (Subscription(topics=("a", "b")), "b", True),
+        (Subscription(topics=("a",)), "ab", False),
+        (Subscription(pattern="b"), "abc", True),
+        (Subscription(pattern="^b"), "abc", False),
+        (Subscription(assigned=(TopicPartition("a", 0),)), "a", True),
+        (Subscription(assigned=(TopicPartition("a", 0),)), "b", False),
+    ],
+)
+def test_includes(subscription: Subscription, topic: str, included: bool) -> None:
+    """A pattern is searched in a name, as the connector does; names must be the same."""
+    assert included is subscription.includes(topic)
+
+
+@pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.treatment is Treatment.IGNORED])
+def test_ignored_options(name: str) -> None:
+    """kfetch accepts and notes an option without effect, so a job can move unchanged."""
+    assert (name,) == parse({**REQUIRED, name.upper(): "1"}).ignored
+
+
+@pytest.mark.parametrize("name", CONSUMER_PROPERTIES.split())
+def test_properties_of_kafkas_consumer(name: str) -> None:
+    """Each property of Java's consumer has a row, so none is an unknown option."""
+    assert lookup(f"kafka.{name}") is not None
+
+
+def test_options_are_plain_values() -> None:
+    """All options are frozen dataclasses: they are pickled to executors."""
+    parts = [parse(REQUIRED)]
+    for part in parts:
+        assert is_dataclass(part)
+        parts += [v for f in fields(part) if is_dataclass(v := getattr(part, f.name))]
+
+    assert {
+        "SourceOptions",
+        "Subscription",
+        "StartingOffsets",
+        "NetworkOptions",
+        "FetchOptions",
+    } == {type(part).__name__ for part in parts}
+
+
+def test_readme_has_the_option_table() -> None:
+    """README's option table is the catalogue's."""
+    text = README.read_text()
+    begin, end = "<!-- options -->", "<!-- /options -->"
+    assert begin in text, f"README.md has no option table: put it between {begin} and {end}"
+    table = text.partition(begin)[2].partition(end)[0].strip()
+
+    assert markdown_table() == table, (
+        "README's option table is old: run python -m kfetch.options.catalogue and put what it "
+        f"prints between {begin} and {end} in README.md"
+    )
+
+
+def test_table_has_a_row_per_option() -> None:
+    """The table names every option once, and no cell breaks it."""
+    rows = markdown_table().splitlines()
+
+    assert len(OPTIONS) + 2 == len(rows)
+    assert {5} == {row.count("|") for row in rows}

@@ -1,0 +1,99 @@
+"""A restart from the checkpoint: open batches, sessions, offsets of the connector."""
+
+from __future__ import annotations
+
+from kfetch.offsets import from_json
+from kfetch.watch.driver import Driver
+from tests.kfetch.watch.helpers import T0, T1, at, logged, query, read
+from tests.kfetch.wire.little import LittleKafka
+
+
+def test_first_batch_tells_where_it_starts(kafka: LittleKafka, driver: Driver) -> None:
+    """The end of batch 0 carries ``from``, later ones do not."""
+    start = logged(driver.initial_offsets())
+    first = logged(driver.next_end(start, None))
+    kafka.log(T0).append(b"d")
+    second = logged(driver.next_end(first, None))
+
+    assert start.positions == first.first_batch
+    assert second.first_batch is None
+
+
+def test_retried_first_batch(kafka: LittleKafka) -> None:
+    """After a crash in batch 0, the batch starts at its ``from``, not at the current ``latest``."""
+    before = query(kafka, startingOffsets="latest")
+    start = logged(before.initial_offsets())
+    kafka.log(T0).append(b"d", b"e")
+    end = logged(before.next_end(start, None))
+    kafka.log(T0).append(b"f", b"g")
+
+    after = query(kafka, startingOffsets="latest")
+    anew = logged(after.initial_offsets())
+    assert {T0: 7, T1: 1} == at(anew)
+
+    assert {T0: (3, 5)} == read(after, anew, end)
+
+
+def test_splits_first_after_a_restart(kafka: LittleKafka, driver: Driver) -> None:
+    """An uncommitted batch is planned by a new driver from its two offsets alone."""
+    start = logged(driver.initial_offsets())
+    end = logged(driver.next_end(start, None))
+    kafka.log(T0).append(b"d")
+    after = query(kafka)
+
+    assert {T0: (0, 3), T1: (0, 1)} == read(after, start, end)
+
+
+def test_limit_survives_a_restart(kafka: LittleKafka, driver: Driver) -> None:
+    """A limited batch that is planned again by a new driver reads the same offsets."""
+    start = logged(driver.initial_offsets())
+    end = logged(driver.next_end(start, 2))
+    expected = read(driver, start, end)
+    after = query(kafka)
+
+    assert expected == read(after, start, end)
+
+
+def test_connector_checkpoint(kafka: LittleKafka, driver: Driver) -> None:
+    """A query continues a checkpoint of Spark's connector and adds topic ids to it."""
+    plain = from_json({"t": {"0": 3, "1": 1}})
+    upgraded = logged(driver.next_end(plain, None))
+
+    assert at(plain) == at(upgraded)
+    assert {"t": kafka.topics["t"].topic_id} == upgraded.topic_ids
+    assert {} == read(driver, plain, upgraded)
+    assert driver.next_end(upgraded, None) is None
+
+
+def test_connector_checkpoint_goes_on(kafka: LittleKafka, driver: Driver) -> None:
+    """From a connector's checkpoint the query reads exactly the records since."""
+    plain = from_json({"t": {"0": 1, "1": 1}})
+
+    assert {T0: (1, 3)} == read(driver, plain, logged(driver.next_end(plain, None)))
+
+
+def test_sessions_travel_in_the_offset(kafka: LittleKafka, driver: Driver) -> None:
+    """An offset that moved carries the current sessions. An unmoved offset does not change, though
+    the sessions do."""
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    kafka.log(T0).append(b"d")
+    end = logged(driver.next_end(end, None))
+
+    assert {n: kafka.sessions(n)[0].id for n in (1, 2)} == {
+        n: s[0] for n, s in end.sessions.items()
+    }
+    assert all(epoch > 0 for _, epoch in end.sessions.values())
+    assert driver.next_end(end, None) is None
+
+
+def test_a_new_driver_closes_the_old_sessions(kafka: LittleKafka, driver: Driver) -> None:
+    """After a crash the checkpoint's sessions are replaced at the brokers, not added to."""
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    kafka.log(T0).append(b"d")
+    end = logged(driver.next_end(end, None))
+    before = {session.id for n in (1, 2) for session in kafka.sessions(n)}
+    after = query(kafka)  # the first driver lives on, but nobody polls for it
+    after.next_end(end, None)
+
+    assert [1, 1] == [len(kafka.sessions(n)) for n in (1, 2)]
+    assert before.isdisjoint(session.id for n in (1, 2) for session in kafka.sessions(n))

@@ -1,0 +1,170 @@
+"""Where a new query starts, and over what."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from kfetch.errors import (
+    ConnectionLost,
+    NoSuchPartition,
+    OptionError,
+)
+from kfetch.model import TopicPartition
+from kfetch.options import parse
+from kfetch.watch import lookups
+from kfetch.watch.driver import Driver
+from kfetch.wire import cluster, retry
+from tests.kfetch.watch.helpers import T0, T1, U0, query
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close
+
+STARTS: list[tuple[str, dict[TopicPartition, tuple[int, int]]]] = [
+    ("earliest", {T0: (1, 0), T1: (0, 0)}),
+    ("latest", {T0: (3, 0), T1: (1, 0)}),
+    ('{"t":{"0":2,"1":-1}}', {T0: (2, 0), T1: (1, 0)}),
+    ('{"t":{"0":-2,"1":0}}', {T0: (1, 0), T1: (0, 0)}),
+    ('{"t":{"0":99,"1":-2}}', {T0: (99, -1), T1: (0, 0)}),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), STARTS)
+def test_initial_offsets(
+    kafka: LittleKafka, text: str, expected: dict[TopicPartition, tuple[int, int]]
+) -> None:
+    """A new query starts where ``startingOffsets`` says; -1 is latest and -2 earliest."""
+    kafka.log(T0).start = 1
+    driver = query(kafka, startingOffsets=text)
+    offsets = driver.initial_offsets()
+
+    assert expected == offsets.positions
+    assert {"t": kafka.topics["t"].topic_id} == offsets.topic_ids
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"t":{"0":2}}', "it lacks t-1"),
+        ('{"t":{"0":2,"1":1,"2":0}}', "t-2 are not subscribed or don't exist"),
+        ('{"u":{"0":2}}', "it lacks t-0, t-1; u-0 are not subscribed or don't exist"),
+        ("{}", "it lacks t-0, t-1"),
+    ],
+)
+def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, message: str) -> None:
+    """JSON offsets must name every subscribed partition and no other."""
+    driver = query(kafka, startingOffsets=text)
+    with pytest.raises(OptionError) as caught:
+        driver.initial_offsets()
+
+    assert (
+        f"option startingOffsets must name every subscribed partition and no other: {message} (use "
+        "-1 in the offset field for latest, -2 for earliest)"
+    ) == str(caught.value)
+
+
+def test_initial_answer_stays(kafka: LittleKafka) -> None:
+    """Spark asks for the initial offset twice, and gets the same answer though the log grew."""
+    driver = query(kafka, startingOffsets="latest")
+    first = driver.initial_offsets()
+    kafka.log(T0).append(b"d")
+
+    assert first.to_json() == driver.initial_offsets().to_json()
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"subscribe": "t,nope"}, "nope"),
+        ({"assign": '{"t":[0,7],"nope":[1]}'}, "nope-1, t-7"),
+    ],
+)
+def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing: str) -> None:
+    """A new query over a topic or partition that does not exist is an error that names it."""
+    driver = query(kafka, **given)
+    with pytest.raises(NoSuchPartition) as caught:
+        driver.initial_offsets()
+
+    assert (
+        f"{missing}: no such topic or partition at {kafka.bootstrap}; create it, or correct the "
+        "options subscribe or assign"
+    ) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": "t"}, {T0, T1}),
+        ({"subscribe": "u,t"}, {T0, T1, U0}),
+        ({"assign": '{"t":[1],"u":[0]}'}, {T1, U0}),
+        ({"subscribePattern": "[tu]"}, {T0, T1, U0}),
+        ({"subscribePattern": "^u"}, {U0}),
+        ({"subscribePattern": "zzz"}, set()),
+    ],
+)
+def test_subscriptions(
+    kafka: LittleKafka, given: dict[str, str], expected: set[TopicPartition]
+) -> None:
+    """Topics by name, partitions by number, or names by pattern, but no internal topics."""
+    kafka.create("u")
+    kafka.create("__tu", internal=True)
+    driver = query(kafka, **given)
+
+    assert expected == set(driver.initial_offsets().positions)
+
+
+@pytest.mark.parametrize(("retries", "works"), [("0", False), ("1", True)])
+def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) -> None:
+    """``fetchOffset.numRetries`` is how often a failed look-up is repeated."""
+    driver = query(
+        kafka,
+        fetchOffset__numRetries=retries,
+        kafka__request__timeout__ms="50",
+        kafka__retry__backoff__ms="100",
+        kafka__retry__backoff__max__ms="100",
+    )
+    for node in kafka.nodes.values():
+        node.answer(MetadataRequest, Close())
+    if works:
+        assert driver.initial_offsets().positions
+    else:
+        with pytest.raises(ConnectionLost, match="asking for metadata: no success in 1 tries"):
+            driver.initial_offsets()
+
+
+class Clock:
+    """A clock that is ahead of the machine's by what was slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        """Its reading in seconds."""
+        return time.monotonic() + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes, and nobody waits."""
+        self.slept += seconds
+
+
+def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the default options a wrong address fails a query after two minutes, the first warning
+    says so, and each later one what is left of them."""
+    clock = Clock()
+    for module in (lookups, cluster, retry):
+        monkeypatch.setattr(module, "time", clock)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        options = parse({"kafka.bootstrap.servers": address, "subscribe": "t"})
+        with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
+            Driver(options).initial_offsets()
+
+    warnings = [record.message for record in caplog.records if "trying again" in record.message]
+    seconds_left = [int(text.removesuffix(" s").rpartition(" ")[2]) for text in warnings]
+    assert [123, 92, 61, 30] == seconds_left
+    assert clock.slept == pytest.approx(123, abs=4)

@@ -1,0 +1,178 @@
+"""The cost of finding new partitions, and that none is missed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as DESCRIBE
+from kafka.protocol.metadata import MetadataRequest
+
+from kfetch.errors import PartitionGone, TopicRecreated
+from kfetch.model import TopicPartition
+from tests.kfetch.watch.helpers import ALWAYS, at, logged, query
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close, Mangled
+
+PARTITIONS = 8
+
+
+def request_counts(kafka: LittleKafka) -> tuple[int, int]:
+    """Return the number of Metadata requests and of questions about growth."""
+    return len(kafka.asked(MetadataRequest)), len(kafka.asked(DESCRIBE))
+
+
+def requests_of(kafka: LittleKafka, look_up: Callable[[], object]) -> tuple[int, int]:
+    """Return the requests that a call sends."""
+    before = request_counts(kafka)
+    look_up()
+    after = request_counts(kafka)
+    return after[0] - before[0], after[1] - before[1]
+
+
+def test_large_topics_get_a_growth_check() -> None:
+    """Nine of ten refreshes ask whether a large topic has grown, the tenth asks for metadata."""
+    with LittleKafka() as kafka:
+        kafka.create("t", PARTITIONS)
+        driver = query(kafka, **ALWAYS)
+        end = logged(
+            driver.next_end(logged(driver.initial_offsets()), None) or driver.known_log_ends()
+        )
+        counts = [requests_of(kafka, lambda: driver.next_end(end, None)) for _ in range(20)]
+
+    assert 2 == sum(metadata for metadata, _ in counts)
+    assert 18 == sum(growth for _, growth in counts)
+
+
+def test_a_new_partition_is_found() -> None:
+    """A new partition is read from its beginning after the next refresh."""
+    with LittleKafka() as kafka:
+        logs = kafka.create("t", PARTITIONS)
+        driver = query(kafka, **ALWAYS)
+        logs[0].append(b"a")
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        assert driver.next_end(end, None) is None
+        logs.append(type(logs[0])(leader=1))
+        logs[-1].append(b"b", b"c")
+
+        assert 2 == at(driver.next_end(end, None))[TopicPartition("t", PARTITIONS)]
+
+
+def test_a_new_partition_without_a_leader_is_found() -> None:
+    """A new partition without a leader is read as soon as it has one."""
+    with LittleKafka() as kafka:
+        logs = kafka.create("t", PARTITIONS)
+        driver = query(kafka, **ALWAYS)
+        logs[0].append(b"a")
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        logs.append(type(logs[0])(leader=None))
+        assert driver.next_end(end, None) is None
+        logs[-1].leader = 1
+        logs[-1].append(b"b")
+
+        assert 1 == at(driver.next_end(end, None))[TopicPartition("t", PARTITIONS)]
+
+
+def test_a_broker_that_lags_behind_hides_nothing() -> None:
+    """If one of two brokers does not know a new partition yet, a few refreshes find it. The driver
+    asks the broker that has reported it."""
+    with LittleKafka(2) as kafka:
+        logs = kafka.create("t", PARTITIONS)
+        driver = query(kafka, **ALWAYS)
+        logs[0].append(b"a")
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        old = kafka.nodes[2].always
+        for api, answer in ((MetadataRequest, kafka._metadata), (DESCRIBE, kafka._describe)):
+            old(api, lambda request, answer=answer: behind(kafka, lambda: answer(request)))
+        logs.append(type(logs[0])(leader=1))
+        logs[-1].append(b"b")
+        ends = [driver.next_end(end, None) for _ in range(4)]
+
+    assert any(ends)
+
+
+def behind(kafka: LittleKafka, answer: Callable[[], object]) -> object:
+    """Return an answer from before the last partition."""
+    with kafka.lock:
+        newest = kafka.topics["t"].logs.pop()
+        try:
+            return answer()
+        finally:
+            kafka.topics["t"].logs.append(newest)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda kafka: kafka.topics.pop("t"), PartitionGone),
+        (lambda kafka: kafka.create("t", PARTITIONS), TopicRecreated),
+    ],
+    ids=["deleted", "created again"],
+)
+def test_a_topic_that_goes_is_noticed(
+    change: Callable[[LittleKafka], object], error: type[Exception]
+) -> None:
+    """A growth check notices a deleted topic and a topic that was created again."""
+    with LittleKafka() as kafka:
+        kafka.create("t", PARTITIONS)[0].append(b"a")
+        driver = query(kafka, **ALWAYS)
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        change(kafka)
+
+        with pytest.raises(error):
+            driver.next_end(end, None)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "given"),
+    [
+        (PARTITIONS - 1, {}),
+        (PARTITIONS, {"subscribePattern": "t"}),
+        (PARTITIONS, {"subscribe": ",".join(f"t{n}" for n in range(9)) + ",t"}),
+    ],
+    ids=["small", "pattern", "many"],
+)
+def test_metadata_instead_of_growth_checks(partitions: int, given: dict[str, str]) -> None:
+    """Small topics, topics of a pattern and many topics get metadata only."""
+    with LittleKafka() as kafka:
+        for n in range(9):
+            kafka.create(f"t{n}", PARTITIONS)
+        kafka.create("t", partitions)[0].append(b"a")
+        driver = query(kafka, **given, **ALWAYS)
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+
+        assert (1, 0) == requests_of(kafka, lambda: driver.next_end(end, None))
+
+
+def test_a_broker_that_can_not_tell() -> None:
+    """A broker without DescribeTopicPartitions gets a metadata request every time."""
+    with LittleKafka(1, {DESCRIBE: (0, -1)}) as kafka:
+        kafka.create("t", PARTITIONS)[0].append(b"a")
+        driver = query(kafka, **ALWAYS)
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+
+        assert (1, 0) == requests_of(kafka, lambda: driver.next_end(end, None))
+
+
+def two_bytes_of(frame: bytes) -> bytes:
+    """A frame with the right correlation id, and too short for any answer."""
+    return struct.pack(">i", 6) + frame[4:10]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda kafka: Close(), lambda kafka: Mangled(kafka._describe, two_bytes_of)],
+    ids=["hangs up", "nonsense"],
+)
+def test_a_question_that_gets_no_answer(answer: Callable[[LittleKafka], object]) -> None:
+    """If a broker closes the connection or answers nonsense, the driver asks for metadata and the
+    query continues."""
+    with LittleKafka() as kafka:
+        kafka.create("t", PARTITIONS)[0].append(b"a")
+        driver = query(kafka, **ALWAYS)
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        for _ in range(3):
+            kafka.nodes[1].answer(DESCRIBE, answer(kafka))
+
+        assert driver.next_end(end, None) is None

@@ -1,0 +1,93 @@
+"""Answers that look like a loss and are none, and the number of requests about them."""
+
+from __future__ import annotations
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from tests.kfetch.watch.damage import Reader
+from tests.kfetch.watch.helpers import T0, T1, at, fill, logged, query, read
+from tests.kfetch.wire.little import LittleKafka
+
+
+def test_unclean_election_without_loss(kafka: LittleKafka, lenient: Reader) -> None:
+    """A new epoch over a log that still reaches the position is no loss."""
+    kafka.elect(T0, 2)
+    kafka.log(T0).append(b"d")
+    strict = query(kafka)
+
+    assert {T0: (3, 4)} == read(
+        strict, lenient.offsets, logged(strict.next_end(lenient.offsets, None))
+    )
+
+
+def test_epoch_that_wrote_nothing(kafka: LittleKafka, lenient: Reader) -> None:
+    """A position under an epoch without records is not taken for divergence."""
+    for node in (2, 1, 2):
+        kafka.elect(T0, node)
+    kafka.log(T1).append(b"y")
+    lenient.batch()
+    kafka.elect(T0, 1)
+    strict = query(kafka)
+    kafka.log(T0).append(b"d")
+
+    assert T0 in read(strict, lenient.offsets, logged(strict.next_end(lenient.offsets, None)))
+
+
+def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
+    """The driver asks for epochs when a leader changes, not in every micro-batch."""
+    before = len(kafka.asked(OffsetForLeaderEpochRequest))
+    for _ in range(5):
+        lenient.batch()
+    assert before == len(kafka.asked(OffsetForLeaderEpochRequest))
+    kafka.elect(T0, 2)
+    lenient.batch()
+
+    asked = kafka.asked(OffsetForLeaderEpochRequest)[before:]
+    assert [[("t", 0)]] == [
+        [(t.topic, p.partition) for t in request.topics for p in t.partitions] for request in asked
+    ]
+
+
+def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
+    """The driver asks again for a log end below the position before it is a loss (KAFKA-7703)."""
+    driver = query(kafka)
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    kafka.log(T1).append(b"y")
+
+    def old(request: object) -> object:
+        reply = kafka._list_offsets(1, request)
+        reply.topics[0].partitions[0].offset = 1
+        return reply
+
+    kafka.nodes[1].answer(ListOffsetsRequest, old, old)
+
+    assert {T0: 3, T1: 2} == at(driver.next_end(start, None))
+
+
+def test_positions_of_an_old_broker() -> None:
+    """If a broker can't tell epochs, a log that reaches the position has it."""
+    with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
+        fill(kafka)
+        driver = query(kafka)
+        start = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        kafka.elect(T0, 1)
+        kafka.log(T0).append(b"d")
+
+        assert {T0: (3, 4)} == read(driver, start, logged(driver.next_end(start, None)))
+
+
+def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
+    """One metadata reply without the topic, from a broker that lags behind, is no loss."""
+    driver = query(kafka)
+    start = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    topic = kafka.topics.pop("t")
+
+    def back(request: object) -> object:
+        reply = kafka._metadata(request)
+        kafka.topics["t"] = topic
+        return reply
+
+    kafka.nodes[1].answer(MetadataRequest, back)
+
+    assert driver.next_end(start, None) is None
