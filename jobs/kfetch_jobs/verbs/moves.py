@@ -61,7 +61,7 @@ Topics = Annotated[
         "--topic", metavar="TOPIC[:0,1]", help="Move only this topic, or some of its partitions."
     ),
 ]
-Every = Annotated[
+AllPartitions = Annotated[
     bool, typer.Option("--partitions", help="Show each partition, even if there are many.")
 ]
 Execute = Annotated[
@@ -89,7 +89,7 @@ def reset(
         bool,
         typer.Option(help="Treat a planned micro-batch without a commit as not written."),
     ] = False,
-    partitions: Every = False,
+    partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectFile = None,
     environment: Environment = None,
@@ -132,7 +132,7 @@ def replay(
             help="A record may have several rows: allow more deleted rows than offsets.",
         ),
     ] = False,
-    partitions: Every = False,
+    partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectFile = None,
     environment: Environment = None,
@@ -203,7 +203,11 @@ def _target(
 
 
 def _move(
-    request: _MoveRequest, project: Path | None, environment: str | None, every: bool, as_json: bool
+    request: _MoveRequest,
+    project: Path | None,
+    environment: str | None,
+    all_partitions: bool,
+    as_json: bool,
 ) -> None:
     from kfetch_jobs.offsets.act import at_rest, execute
     from kfetch_jobs.offsets.moves import Choice, Verb
@@ -218,7 +222,7 @@ def _move(
     with at_rest(loaded, job, *others) if request.execute else nullcontext():
         plan = planned(job, request.verb, request.target, choices)
         if not as_json:
-            _show(plan, every)
+            _show(plan, all_partitions)
             _show_others(others)
         if request.execute:
             done = execute(
@@ -236,7 +240,7 @@ def _move(
         _show_done(plan, done)
 
 
-def _show(plan: Plan, every: bool) -> None:
+def _show(plan: Plan, all_partitions: bool) -> None:
     from kfetch_jobs.offsets.moves import Verb
 
     typer.echo(f"{plan.job}: {plan.verb} to {plan.target}")
@@ -246,8 +250,8 @@ def _show(plan: Plan, every: bool) -> None:
     for tp in plan.dropped:
         typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
     moving = [move for move in plan.moves if move.moves]
-    _table(moving if every else sorted(moving, key=_size)[:_LINES_MAX])
-    _show_rest(0 if every else len(moving) - _LINES_MAX)
+    _table(moving if all_partitions else sorted(moving, key=_size)[:_LINES_MAX])
+    _show_rest(0 if all_partitions else len(moving) - _LINES_MAX)
     typer.echo(
         f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.again:,} "
         f"offsets again and skips {plan.skipped:,}"
@@ -329,7 +333,7 @@ def _json(plan: Plan, done: Done | None, others: Sequence[Job]) -> dict[str, Any
 
 def undo(
     job: JobName,
-    partitions: Every = False,
+    partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectFile = None,
     environment: Environment = None,
@@ -367,7 +371,7 @@ def undo(
         typer.echo("done" if execute else "nothing has changed: use --execute")
 
 
-def _show_undoing(plan: Undoing, every: bool) -> None:
+def _show_undoing(plan: Undoing, all_partitions: bool) -> None:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
@@ -377,13 +381,13 @@ def _show_undoing(plan: Undoing, every: bool) -> None:
             f"  kfetch restores {table_version.name} to version {table_version.version}; "
             "every later write to it is lost"
         )
-    for tp in plan.kept[: None if every else _LINES_MAX]:
+    for tp in plan.kept[: None if all_partitions else _LINES_MAX]:
         typer.echo(f"  {tp} is new since then: its offset stays")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
-    shown = rows if every else rows[:_LINES_MAX]
-    if shown:
-        table(("  partition", "from", "to"), shown)
-    _show_rest(len(rows) - len(shown))
+    printed = rows if all_partitions else rows[:_LINES_MAX]
+    if printed:
+        table(("  partition", "from", "to"), printed)
+    _show_rest(len(rows) - len(printed))
 
 
 def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:

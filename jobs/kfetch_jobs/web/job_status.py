@@ -84,7 +84,7 @@ def job_status(job: JobView) -> JobStatus:
     if not job.enabled:
         return JobStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
-        return JobStatus(tone=Tone.IDLE, word="not seen yet")
+        return JobStatus(tone=Tone.IDLE, word="not known yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
         return JobStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
     if job.phase is Phase.RUNNING and job.pulse_s is None:

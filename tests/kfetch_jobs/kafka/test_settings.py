@@ -31,7 +31,7 @@ def test_one_node_is_broker_and_controller() -> None:
 
 @pytest.mark.parametrize(("nodes", "voters"), [(1, 1), (2, 1), (3, 3), (5, 3)])
 def test_how_many_nodes_vote(nodes: int, voters: int) -> None:
-    """Three of three or more; never two, which would be less robust than one."""
+    """Three of three or more nodes vote, and never two, which is less robust than one."""
     assert [node.node_id for node in controllers(ports(nodes))] == list(range(1, voters + 1))
 
 
@@ -52,7 +52,7 @@ def test_internal_topics_fit_the_cluster(nodes: int, replicas: str) -> None:
 
 
 def test_extra_properties_have_the_last_word() -> None:
-    """A property from the user replaces ours, once."""
+    """A property of the user replaces the default, and is there once."""
     values = rendered(1, 1, **{"num.partitions": "7", "new.one": "x=y"})
     assert (values["num.partitions"], values["new.one"]) == ("7", "x=y")
 
@@ -64,7 +64,7 @@ def test_a_value_cannot_add_a_line() -> None:
 
 
 def test_the_heap_is_set_and_the_compiler_left_whole() -> None:
-    """The flags that benchmarks depend on."""
+    """The flags set the heap and keep the full compiler, on which benchmarks depend."""
     flags = jvm_flags("300m")
     assert {"-Xmx300m", "-Xms300m"} <= set(flags)
     assert not any("TieredStopAtLevel" in flag for flag in flags)

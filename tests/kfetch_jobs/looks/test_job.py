@@ -56,7 +56,7 @@ def positions(told: Any) -> list[Any]:
 
 
 def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) -> None:
-    """Before the first run: where it would begin, how much there is, and what is not known yet."""
+    """Before the first run the plan has the start, the number of offsets, and what is unknown."""
     told = planned_by(kfetch)
     assert (4, [0, 0], None, True) == (
         told["behind"],
@@ -74,7 +74,7 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) 
 
 
 def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
-    """A new job whose topic does not exist would fail: so does its plan, in one line."""
+    """The plan of a new job without its topic fails with one line, as the job would."""
     del kafka.topics["clicks"]
     code, _, said = kfetch("plan", "clicks")
 
@@ -83,8 +83,8 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
 
 
 def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
-    """The plan tells it before what that has made of the checkpoint's partitions, and so does lag;
-    a topic that comes besides is waited for, but whoever asks is told that it is not there."""
+    """The plan and the lag name the missing topic first, then the lost partitions. A further
+    topic that is missing is no failure, but they name it."""
     planned(7, offset(kafka, 2, 1))
     committed(7)
     missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or correct the"
@@ -104,7 +104,8 @@ def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch:
 
 
 def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
-    """Behind the last committed micro-batch; a partition that it doesn't know is new."""
+    """The plan starts after the last committed micro-batch. A partition without a position is
+    new."""
     job(PLAIN)
     planned(7, offset(kafka, 2))
     committed(7)
@@ -123,7 +124,7 @@ def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> 
 
 
 def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
-    """Without its commit the last one is read again, from the end of the one before it."""
+    """A micro-batch without a commit runs again, from the end of the one before it."""
     planned(7, offset(kafka, 1, 0))
     planned(8, offset(kafka, 3, 1))
     committed(7)
@@ -133,14 +134,14 @@ def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> 
 
 
 def test_the_first_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
-    """Batch 0 carries where it starts, because Spark does not log that."""
+    """Micro-batch 0 has its own start, because Spark does not log it."""
     planned(0, offset(kafka, 3, 1, **{"from": {"clicks": {"0": [1, 0], "1": [0, 0]}}}))
 
     assert [1, 0] == positions(planned_by(kfetch))
 
 
 def test_the_end_of_a_planned_micro_batch_must_fit(kafka: LittleKafka, kfetch: Told) -> None:
-    """It was planned to an offset that the log has lost since: the next run fails at once."""
+    """If the log has lost the planned end offset, the next run fails at once."""
     planned(0, offset(kafka, 1, 0))
     planned(1, offset(kafka, 9, 1, epoch=-1))
     committed(0)
@@ -207,7 +208,7 @@ def test_a_checkpoint_that_does_not_fit(
 
 
 def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Told) -> None:
-    """Those with most to read are shown, and how many are not."""
+    """The plan shows the partitions with most to read, and the number of the others."""
     kafka.create("clicks", 30)[29].append(b"x")
     lines = kfetch("plan", "clicks")[1].splitlines()
 
@@ -234,7 +235,7 @@ def test_lag_of_every_job(
 
 
 def test_lag_of_every_partition(kafka: LittleKafka, kfetch: Told) -> None:
-    """The partitions tell where the lag is."""
+    """``lag --partitions`` shows the lag of each partition."""
     planned(3, offset(kafka, 2, 1))
     committed(3)
     (told,) = json.loads(kfetch("lag", "--partitions", "--json")[1])
@@ -249,7 +250,7 @@ def test_lag_of_every_partition(kafka: LittleKafka, kfetch: Told) -> None:
 
 
 def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
-    """It is told, and the others are counted: an election is no reason to say nothing."""
+    """The reports name a partition without a leader, and count the others."""
     planned(3, offset(kafka, 2, 0))
     committed(3)
     kafka.elect(T0, None)
@@ -272,7 +273,7 @@ trigger: availableNow
 
 
 def test_sources_are_told_apart_by_their_topics(kafka: LittleKafka, kfetch: Told) -> None:
-    """Spark numbers sources in the order of its plan, which is not that of the file."""
+    """Spark numbers sources in the order of its plan, not of the file. Topics identify them."""
     kafka.create("users")[0].append(b"u")
     job(TWO)
     planned(0, {"users": {"0": 1}}, offset(kafka, 2, 1))
@@ -285,7 +286,7 @@ def test_sources_are_told_apart_by_their_topics(kafka: LittleKafka, kfetch: Told
 
 
 def test_sources_that_can_not_be_told_apart(kafka: LittleKafka, kfetch: Told) -> None:
-    """Two views of one topic: a guess could be the wrong one."""
+    """Two views of one topic are an error: a guess could be wrong."""
     job(TWO.replace("subscribe: users", "subscribe: clicks"))
     planned(0, offset(kafka, 1, 1), offset(kafka, 2, 1))
     code, _, said = kfetch("plan", "clicks")

@@ -27,7 +27,7 @@ BATCH = Batch(
 
 
 def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through full files, unfinished lines and damage, from those on that come after the start."""
+    """Each later micro-batch counts once, through full files, unfinished lines and damage."""
     monkeypatch.setattr(progress, "_BYTES_MAX", 1500)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()

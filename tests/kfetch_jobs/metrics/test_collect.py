@@ -117,7 +117,7 @@ def test_every_metric_is_told(
 
 
 def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) -> None:
-    """An agent's totals count from the first look on, and those of its successor too."""
+    """An agent's totals count from the first update on, and those of its successor too."""
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     _begin(loaded)
     answers.append(STATUS)
@@ -134,8 +134,8 @@ def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) 
 
 
 def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status]) -> None:
-    """A job file with a mistake, files of statistics that are none, and then a database that is
-    none: the rest is told, and what failed is counted."""
+    """With a wrong job file, wrong files of statistics and then a wrong database, the other
+    samples are there, and the errors are counted."""
     _begin(loaded)
     jobs = loaded.path.parent / "jobs"
     (jobs / "wrong.yml").write_text("source: [\n")

@@ -16,7 +16,7 @@ from kfetch_jobs.metrics.growth import GrowingSums
 )
 @settings(max_examples=50)
 def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
-    """What parts add is counted once, though they begin anew with less than they had."""
+    """The increase of each part counts once, even if the part restarts with lower totals."""
     growth, now, added = GrowingSums(), Counter[str](), 0
     for part, more, anew in steps:
         anew = anew and more < now[part]
@@ -28,7 +28,8 @@ def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
 
 
 def test_sums_begin_where_they_are_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was before does not count; of too many parts the oldest is forgotten."""
+    """Earlier totals do not count. With too many parts, the one with the oldest update is
+    forgotten."""
     monkeypatch.setattr("kfetch_jobs.metrics.growth._PARTS_MAX", 2)
     growth = GrowingSums()
     growth.update("g", "a", {"n": 100})

@@ -14,7 +14,7 @@ from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 
 
 def test_each_run_counts_once(tmp_path: Path) -> None:
-    """Runs begin and end in any order; one that began before the start counts when it ends."""
+    """Runs start and end in any order. A run from before the start counts when it ends."""
     state = State(phase=Phase.RUNNING, since_s=0.0)
     with Store(tmp_path / "kfetch.db") as store:
         store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)

@@ -57,7 +57,7 @@ def test_the_dashboard_uses_what_there_is() -> None:
 
 
 def test_every_metric_of_the_jobs_is_seen() -> None:
-    """What nobody looks at is not worth its time series: a job's counters are on the dashboard."""
+    """The dashboard or an alert uses every metric of a job."""
     shown = json.dumps([*_PANELS, *(rule["expr"] for rule in _ALERTS)])
     unseen = [name for name, entry in METRICS.items() if entry.kind == "counter"]
 

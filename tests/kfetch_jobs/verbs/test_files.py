@@ -11,7 +11,7 @@ from tests.kfetch_jobs.commands import Told
 
 
 def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
-    """What ``init`` wrote validates; its schemas are there, and its .gitignore covers its data."""
+    """A new project is valid, has its schemas, and its .gitignore covers its data."""
     assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
         path.name for path in (shop / "schema").iterdir()

@@ -53,7 +53,7 @@ def planned_by(kfetch: Told, code: int = 0) -> Any:
 
 
 def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
-    """What is planned beside what is committed, epochs and ids; Kafka is not asked."""
+    """The command prints planned and committed offsets, epochs and ids, without Kafka."""
     assert "Spark has planned no micro-batch yet" in kfetch("offsets", "show", "clicks")[1]
     planned(0, offset(kafka, 1, 0, epoch=4))
     planned(1, offset(kafka, 3, 1, epoch=5))
@@ -106,13 +106,13 @@ def test_a_checkpoint_that_can_not_be_read(
 
 
 def test_commits_without_plans(kafka: LittleKafka, kfetch: Told) -> None:
-    """A directory that has lost its offsets would make the job begin anew: it is told instead."""
+    """A checkpoint with commits and without offsets is an error: the job would start anew."""
     committed(4)
     assert "has commits, but offsets has no plan of them" in kfetch("plan", "clicks")[2]
 
 
 def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
-    """Spark alone reads it; a file: URI is this machine's."""
+    """Only Spark can read other file systems. A file: URI is on this machine."""
     job(JOB + "checkpoint: s3://bucket/x\n")
     with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
         checkpoint.of(the_job())

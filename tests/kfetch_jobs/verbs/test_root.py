@@ -17,7 +17,7 @@ from tests.kfetch_jobs.commands import Told
     ],
 )
 def test_every_verb_teaches(kfetch: Told, verb: str) -> None:
-    """The help of each verb has an example that can be pasted."""
+    """The help of each verb has an example to paste."""
     assert f" kfetch {verb}" in kfetch(*verb.split(), "--help")[1].split("Example:")[1]
 
 

@@ -25,7 +25,7 @@ from tests.kfetch_jobs.projects import JOB
     ],
 )
 def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, about: str) -> None:
-    """Status says so of each job that was to go on, instead of what it waits for."""
+    """Without a supervisor, status says so for each job with a next step."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store.save(
             {"clicks": State(phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk")}
@@ -35,7 +35,7 @@ def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, ab
 
 
 def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
-    """What a newer kfetch has written is not touched."""
+    """kfetch changes no database of a newer version."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store._db.execute("PRAGMA user_version = 2")
     code, _, said = kfetch("status")
@@ -45,7 +45,7 @@ def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
 
 
 def test_the_end_of_a_log(tmp_path: Path) -> None:
-    """The last lines, and those that come, also in a log that begins anew."""
+    """``logs`` prints the last lines and follows new ones, also in a log that restarts."""
     path = tmp_path / "run.log"
     with pytest.raises(JobsError, match="there is no log"):
         tail.last(path, 1)
@@ -71,7 +71,7 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
 
 
 def test_a_log_of_one_line(tmp_path: Path) -> None:
-    """A line whose beginning is out of reach is not shown in part, and that is told."""
+    """A line whose start is out of reach is left out, and a sentence says so."""
     path = tmp_path / "run.log"
     path.write_text("")
     assert [] == tail.last(path, 9)
@@ -80,7 +80,7 @@ def test_a_log_of_one_line(tmp_path: Path) -> None:
 
 
 def test_logs_tell_no_secret(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a job takes as a secret from a file is shown as its file has it."""
+    """In place of a secret, the log shows the placeholder of the job's file."""
     (project / "conf" / "key").write_text("swordfish\nof the second line\n")
     file = project / "conf" / "jobs" / "clicks.yml"
     file.write_text(f"{JOB}spark:\n  spark.x: ${{file:../key}}\n")

@@ -16,8 +16,8 @@ from tests.kfetch_jobs.commands import Told
 
 
 def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
-    """Jobs are listed, all is not well (3), orders wait, there is nothing to end, no job is made
-    up, and there is no history."""
+    """Without a supervisor, ``list`` works, ``status`` exits with 3, orders wait, and history is
+    empty. Unknown jobs stay errors."""
     assert "clicks" in kfetch("list")[1]
     assert ["clicks"] == [job["name"] for job in json.loads(kfetch("list", "--json")[1])]
     code, out, _ = kfetch("status", "--json")
@@ -53,7 +53,7 @@ sys.setprofile(traced)
 
 
 def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> None:
-    """A mistake is told by the command that starts it in the background, with its code."""
+    """``up --detach`` prints the mistake that stops the supervisor, and exits with its code."""
     file = shop / "jobs" / "clicks.yml"
     file.write_text(file.read_text() + "enabld: true\n")
 
@@ -77,7 +77,7 @@ def test_a_supervisor_that_ends_at_once(
 
 
 def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
-    """A supervisor that others could ask does not come up, and the storage stays free."""
+    """A supervisor on a public address without a token does not start, and takes no lock."""
     code, _, said = kfetch("up", "--quiet", "--listen", "0.0.0.0:0")
 
     assert code == 2
@@ -87,8 +87,8 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
 
 
 def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
-    """It is refused before it asks for an address, which the first one has; and the log, which is
-    the first one's, has no word of it."""
+    """A second supervisor is refused before it takes the address or writes to the log of the
+    first."""
     storage = shop / ".kfetch" / "storage"
     with office(storage), listening("127.0.0.1:0") as (bound, _, _):
         assert bound is not None

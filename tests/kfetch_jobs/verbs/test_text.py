@@ -12,5 +12,5 @@ from kfetch_jobs.verbs import text
     [(0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")],
 )
 def test_durations(seconds: float, told: str) -> None:
-    """Two units are enough for people."""
+    """A duration has two units."""
     assert told == text.duration(seconds)

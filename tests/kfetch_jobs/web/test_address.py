@@ -31,7 +31,7 @@ TOKEN = "0123456789abcdef"
     ],
 )
 def test_addresses_that_cannot_be(text: str, token: str, sentence: str) -> None:
-    """Each mistake has its sentence, and none shows the token."""
+    """Each mistake has its own sentence. None shows the token."""
     with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
         Address.parse(text, token)
     assert not token or token not in str(error.value)
@@ -42,7 +42,7 @@ def test_addresses_that_cannot_be(text: str, token: str, sentence: str) -> None:
     [("127.0.0.1:0", ""), ("localhost:80", ""), ("[::1]:80", ""), ("0.0.0.0:80", TOKEN)],
 )
 def test_addresses_that_can_be(text: str, token: str) -> None:
-    """They are told as they were written."""
+    """An address prints as the user wrote it."""
     assert text == str(Address.parse(text, token))
 
 

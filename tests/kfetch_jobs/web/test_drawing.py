@@ -9,14 +9,14 @@ from kfetch_jobs.web import drawing
 
 
 def test_a_line_of_little_or_nothing() -> None:
-    """One point is no line; what is unknown stays as it was; zeros lie on the ground."""
+    """One point is no line. An unknown value repeats the last one. Zeros lie on the ground."""
     assert "" == drawing.sparkline([]) == drawing.sparkline([5.0])
     assert "M0.0 1.0L60.0 1.0L120.0 23.0" == drawing.sparkline([4.0, None, 0.0])
     assert "M0.0 23.0L120.0 23.0" == drawing.sparkline([None, 0.0])
 
 
 def test_phases_are_as_wide_as_they_took() -> None:
-    """In Spark's order, the rest at the end, and never beyond the picture."""
+    """Bars follow Spark's order, with the rest at the end, and stay inside the picture."""
     batch = Batch(
         batch=1,
         started="",

@@ -31,7 +31,7 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, pulse_s=None), Tone.IDLE, "starting", ()),
         (replace(JOB, mistake="jobs/x.yml:3: no"), Tone.BAD, "file mistake", ("jobs/x.yml:3: no",)),
         (replace(JOB, enabled=False, phase=None), Tone.IDLE, "disabled", ()),
-        (replace(JOB, phase=None), Tone.IDLE, "not seen yet", ()),
+        (replace(JOB, phase=None), Tone.IDLE, "not known yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("the job gave no reason",)),
@@ -43,7 +43,7 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
     ],
 )
 def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[str, ...]) -> None:
-    """What does not work says why; what somebody has held does not alarm anybody."""
+    """A job that fails has its reason. A paused or stopped job raises no alarm."""
     told = job_status(job)
 
     assert (tone, word, why) == (told.tone, told.word, told.why)
@@ -51,7 +51,7 @@ def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[s
 
 @pytest.mark.parametrize("phase", Phase)
 def test_every_button_does_something(phase: Phase) -> None:
-    """In each phase the orders that are offered move the job; none is offered twice."""
+    """In each phase every button changes the job's phase. No button is there twice."""
     rules, state = Rules(finite=False), State(phase=phase, since_s=0.0)
     buttons = job_status(replace(JOB, phase=phase)).buttons
 
@@ -74,14 +74,14 @@ def test_every_button_does_something(phase: Phase) -> None:
     ],
 )
 def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
-    """It says how many need somebody, and nothing that changes by itself."""
+    """The headline counts jobs that need attention. It has nothing that changes by itself."""
     statuses = [JobStatus(tone=each, word="") for each in tones]
 
     assert (text, tone) == (headline(statuses), worst_tone(statuses))
 
 
 def test_runs_have_tones() -> None:
-    """A run that did what it should is calm, one that did not is bad."""
+    """A run that ended well is idle, any other is bad."""
     assert Tone.GOOD is tone_of_run(None)
     assert {Kind.FINISHED, Kind.STOPPED} == {
         kind for kind in Kind if tone_of_run(kind) is Tone.IDLE

@@ -36,7 +36,7 @@ def _get(address: Address | None, **headers: str) -> tuple[int, str, str]:
 
 
 def test_metrics_are_served(project: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """In the form that is asked for, to who may ask; afterwards nobody listens there."""
+    """Metrics come in the accepted format. After the block nobody listens at the address."""
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     caplog.set_level(logging.INFO)
     with listening("127.0.0.1:0") as (bound, token, _):
@@ -56,7 +56,7 @@ def test_metrics_are_served(project: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_token_is_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests need it, and the jobs that are started don't find it in their environment."""
+    """Requests need the token, and it is not in the environment that jobs inherit."""
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
@@ -106,7 +106,7 @@ def test_who_sends_no_whole_request_is_left(
 
 
 def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that ask for nothing: the supervisor needs its file descriptors for jobs."""
+    """Idle connections count too: the supervisor needs its file descriptors for jobs."""
     monkeypatch.setattr("kfetch_jobs.web.serve._SOCKETS_MAX", 3)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
@@ -156,7 +156,7 @@ def test_a_port_that_is_taken(
 
 
 def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While somebody writes to the supervisor's database, a scrape has all of its figures, new."""
+    """While somebody writes to the supervisor's database, a scrape has all metrics, up to date."""
     monkeypatch.setattr("kfetch_jobs.util.newest._FRESH_S", 0.0)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
