@@ -1,4 +1,4 @@
-"""The processes of a query as its operator sees them: agents, Python workers, what they hold."""
+"""The processes of a query as its operator sees them: agents, Python workers, their resources."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import psutil
 
 
 def agents_of(root: psutil.Process) -> list[psutil.Process]:
-    """The agents whose owners are a process or descend from it."""
+    """Returns the agents whose owner is a process or a descendant of it."""
     family = {root.pid, *(process.pid for process in root.children(recursive=True))}
     return [agent for agent in psutil.process_iter() if owner_of(agent) in family]
 
 
 def owner_of(process: psutil.Process) -> int | None:
-    """The pid of the JVM that a process serves; None if it is no agent."""
+    """Returns the pid of an agent's owner; None if the process is no agent."""
     try:
         command = process.cmdline()
         if "kfetch.agent" not in command:
             return None
         return int(command[command.index("--owner") + 1].split(":")[0])
-    except (psutil.Error, ValueError, IndexError):  # it ends, or is not an agent of ours
+    except (psutil.Error, ValueError, IndexError):  # it has ended, or belongs to another user
         return None
 
 
 def cpu_seconds(root: psutil.Process) -> float:
-    """Processor time of a process, all below it (JVM, Python), and their agents.
+    """Returns the processor time of a process, its descendants (JVM, Python) and their agents.
 
-    One that ends while it is asked counts with its parent, which waited for it.
+    If one ends meanwhile, its time counts with its parent, which waited for it.
     """
     spent = 0.0
     for process in [root, *root.children(recursive=True), *agents_of(root)]:
@@ -41,72 +41,77 @@ def cpu_seconds(root: psutil.Process) -> float:
 
 
 def by_role(root: psutil.Process) -> list[tuple[str, psutil.Process]]:
-    """The agents and Spark's Python processes of a process, each with what it is: ``agent``, or the
-    module that Spark runs there (``pyspark.worker`` is a task's, or their daemon)."""
-    found = [("agent", agent) for agent in agents_of(root)]
+    """Returns the agents and Spark's Python processes of a process, each with its role.
+
+    The role is ``agent``, or the module that Spark runs: ``pyspark.worker`` runs tasks,
+    ``pyspark.daemon`` starts the workers.
+    """
+    processes = [("agent", agent) for agent in agents_of(root)]
     for process in root.children(recursive=True):
         with suppress(psutil.Error):
-            found += [(part, process) for part in process.cmdline()[-1:] if "pyspark." in part]
-    return found
+            processes += [(part, process) for part in process.cmdline()[-1:] if "pyspark." in part]
+    return processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What a process holds."""
+class Resources:
+    """Resources of a process."""
 
     descriptors: int
     threads: int
     memory_bytes: int
 
     @classmethod
-    def of(cls, process: psutil.Process) -> Held:
-        """What it holds now. Raises psutil.Error, OSError if it has ended."""
+    def of(cls, process: psutil.Process) -> Resources:
+        """Returns the resources now. Raises psutil.Error or OSError if the process has ended."""
         return cls(
             descriptors=process.num_fds(),
             threads=process.num_threads(),
             memory_bytes=private_bytes(process),
         )
 
-    def combined(self, other: Held, choose: Callable[[int, int], int]) -> Held:
-        """The smaller or the larger figures of two."""
-        return Held(
+    def combined(self, other: Resources, choose: Callable[[int, int], int]) -> Resources:
+        """Returns the smaller or the larger figures of two, as ``choose`` says."""
+        return Resources(
             descriptors=choose(self.descriptors, other.descriptors),
             threads=choose(self.threads, other.threads),
             memory_bytes=choose(self.memory_bytes, other.memory_bytes),
         )
 
 
-def resting(root: psutil.Process, seconds: float) -> dict[str, Held]:
-    """What the largest process of each role holds between its tasks: the least of many looks,
-    because in the midst of a task it holds more."""
-    least: dict[tuple[str, int], Held] = {}
+def resources_at_rest(root: psutil.Process, seconds: float) -> dict[str, Resources]:
+    """Returns the resources of the largest process of each role, between its tasks.
+
+    Takes the least of many samples within ``seconds``: during a task a process has more.
+    """
+    least: dict[tuple[str, int], Resources] = {}
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for role, process in by_role(root):
             with suppress(psutil.Error, OSError):
-                now = Held.of(process)
+                now = Resources.of(process)
                 least[role, process.pid] = now.combined(least.get((role, process.pid), now), min)
     return _largest(least)
 
 
-def _largest(least: dict[tuple[str, int], Held]) -> dict[str, Held]:
-    largest: dict[str, Held] = {}
-    for (role, _), held in least.items():
-        largest[role] = held.combined(largest.get(role, held), max)
+def _largest(least: dict[tuple[str, int], Resources]) -> dict[str, Resources]:
+    largest: dict[str, Resources] = {}
+    for (role, _), resources in least.items():
+        largest[role] = resources.combined(largest.get(role, resources), max)
     return largest
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    """Whether none of them is alive."""
+def all_ended(processes: list[psutil.Process]) -> bool:
+    """Whether none of the processes is alive."""
     return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
 def private_bytes(process: psutil.Process) -> int:
-    """Resident memory that is no file's: heap, stacks and shared memory (memfd), in bytes.
+    """Returns the resident memory without files, in bytes: heap, stacks, shared memory (memfd).
 
-    Linux's own sum, VmRSS less RssFile (proc(5)). smaps_rollup tells shared memory only as
-    Pss_Shmem, which is halved where a worker maps it too.
+    This is Linux's VmRSS less RssFile (proc(5)). smaps_rollup has shared memory only as Pss_Shmem,
+    which counts half where a worker maps it too.
     """
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    told = dict(line.split(":", 1) for line in lines)
-    return sum(int(told[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
+    fields = dict(line.split(":", 1) for line in lines)
+    return sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))

@@ -1,7 +1,6 @@
-"""What Spark does with the source, without Spark: plan from offset to offset, read every split.
+"""Does with the source what Spark does, without Spark: plans offsets and reads every split.
 
-The driver and the worker are the real ones, and so is the agent, whose owner is then the process
-that started this one.
+Driver, worker and agent are the real ones. The agent's owner is the parent of this process.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Reader:
         self._at = self._driver.initial_offsets()
 
     def close(self) -> None:
-        """End what reading has opened here, and the agent."""
+        """Close the driver, the sessions of this process and the agent."""
         self._driver.close()
         inline.close_all()
         for process in launch._started:
@@ -48,19 +47,21 @@ class Reader:
             process.wait(20)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All that is new, as one micro-batch: AvailableNow's snapshot is asked for anew, where a
-        look-up of a stream takes what the watch has heard of. Raises KfetchError if nothing is."""
+        """Yields all new records, as one micro-batch. Raises KfetchError if there are none.
+
+        Takes a new snapshot as AvailableNow does. A stream would take the watch's log ends.
+        """
         self._driver.prepare_available_now()
         end = self._driver.next_end(self._at, None)
         if end is None:
-            raise KfetchError("nothing is new")
+            raise KfetchError("there are no new records")
         splits = self._driver.splits(self._at, end)
         self._at = end
         for split in splits:
             yield from worker.read(split, self._options)
 
     def read(self) -> list[tuple[int, int]]:
-        """The (partition, offset) of all that is new."""
+        """Returns the (partition, offset) of every new record."""
         return [
             (partition, offset)
             for batch in self.batches()

@@ -1,4 +1,4 @@
-"""What brokers saw: their request logs, read as facts about fetch sessions and connections."""
+"""The brokers' request logs, read as fetch requests with their sessions and connections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Fetch:
 
     @property
     def opens(self) -> bool:
-        """Whether the broker made a session of it."""
+        """Whether the broker opened a session for it."""
         return self.epoch == 0 and self.replied_session != 0
 
 
 def fetches(cluster: Cluster, client_id: str) -> list[Fetch]:
-    """All Fetch requests of a client, broker by broker, in order."""
+    """Returns all Fetch requests of a client, broker by broker, in order."""
     return [
         fetch
         for node in cluster.nodes
@@ -45,12 +45,12 @@ def _read(node: int, log: Path, client_id: str) -> Iterator[Fetch]:
                 yield _fetch(node, json.loads(line[line.index("{") :]))
 
 
-def _fetch(node: int, told: dict[str, Any]) -> Fetch:
-    request, reply = told["request"], told["response"]
+def _fetch(node: int, entry: dict[str, Any]) -> Fetch:
+    request, reply = entry["request"], entry["response"]
     return Fetch(
         node=node,
         # host:port-host:port-processor-number: the last part is the broker's own counter.
-        connection=told["connection"],
+        connection=entry["connection"],
         session=request["sessionId"],
         epoch=request["sessionEpoch"],
         replied_session=reply["sessionId"],

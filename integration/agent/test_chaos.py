@@ -1,4 +1,4 @@
-"""SIGKILL for agents and workers at random: the query goes on, the table is right."""
+"""SIGKILL for random agents and workers: the query goes on, and the table is right."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ MORE = {
 def test_killed_agents_and_workers_lose_nothing(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Agents and workers that are killed all the time neither fail the query nor lose or repeat
-    a record."""
+    """While agents and workers are killed all the time, the query does not fail. No record is lost
+    or repeated."""
     name = topic(PARTITIONS)
     arrivals = Arrivals(kafka, name)
     (tmp_path / "go").touch()
@@ -61,7 +61,7 @@ def test_killed_agents_and_workers_lose_nothing(
 
 
 def kill_at_random(child: Child, seconds: float) -> list[str]:
-    """One agent or worker every three seconds; what they were. The first is an agent."""
+    """Kill an agent or worker every three seconds, first an agent. Returns what they were."""
     chance = random.Random(7)
     killed: list[str] = []
     over = time.monotonic() + seconds
@@ -99,11 +99,11 @@ KINDS: dict[str, Callable[[psutil.Process, Child], bool]] = {
 
 
 def table(spark: SparkSession, directory: Path):  # type: ignore[no-untyped-def]
-    """What has landed."""
+    """The table that the query writes."""
     return spark.read.format("delta").load(str(directory / "table"))
 
 
 def landed(spark: SparkSession, directory: Path) -> int:
-    """How many rows have landed; asking is work, so not too often."""
+    """Returns how many rows the table has, after a pause, because counting takes work."""
     time.sleep(min(1.0, PATIENCE_S))
     return int(table(spark, directory).count())

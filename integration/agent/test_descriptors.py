@@ -1,4 +1,4 @@
-"""Hundreds of micro-batches leave nothing open: descriptors and threads, counted from outside."""
+"""Hundreds of micro-batches leave no descriptor or thread behind, counted from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from integration.agent.processes import resting
+from integration.agent.processes import resources_at_rest
 from integration.conftest import TopicFactory
 from integration.records import producer
 from integration.streams import kfetch
@@ -50,9 +50,9 @@ def test_micro_batches_leave_nothing_open(
         )
         try:
             wait_for_batch(query, EARLY)
-            early = resting(here, LOOK_S)
+            early = resources_at_rest(here, LOOK_S)
             wait_for_batch(query, BATCHES)
-            late = resting(here, LOOK_S)
+            late = resources_at_rest(here, LOOK_S)
         finally:
             query.stop()
     roles = {WORKER, DRIVER} | ({"agent"} if agent == "process" else set())

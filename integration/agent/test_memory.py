@@ -23,15 +23,15 @@ SLOTS = 2  # of the fixture ``spark``
 
 @pytest.fixture(scope="module")
 def backlog() -> Iterator[Backlog]:
-    """A broker with the backlog; its data is gone afterwards."""
+    """A broker with the backlog. Its data is removed afterwards."""
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
         yield Backlog(cluster, GIGABYTES)
 
 
 @pytest.mark.parametrize("budget", [64, 256], ids="{}m".format)
 def test_memory_stays_within_the_budget(budget: int, backlog: Backlog, spark: SparkSession) -> None:
-    """While 5 GB are drained slowly by two tasks, the agent holds at most 1.3 times its budget
-    more than one that has decoded and rests."""
+    """While two tasks slowly drain 5 GB, the agent takes at most 1.3 times its budget more than
+    at rest after it has decoded."""
     held = backlog.held(spark, SLOTS, budget << 20, SECONDS)
     print(f"\n{held}")
 

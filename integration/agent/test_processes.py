@@ -1,4 +1,4 @@
-"""What is told of processes stays right while they end."""
+"""Figures about processes stay right while processes end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from integration.agent.processes import cpu_seconds
 
 
 def test_a_process_that_ends_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's short-lived Python processes end between the list and the question: that fails no
-    measurement."""
+    """Spark's short-lived Python processes may end during a measurement. It does not fail."""
     with subprocess.Popen(["sleep", "60"]) as child:
         ended = psutil.Process(child.pid)
         child.kill()

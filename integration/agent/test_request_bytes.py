@@ -1,4 +1,4 @@
-"""Fetch requests cost what has moved, not what is read: counted on the wire, at a real broker."""
+"""A fetch request grows with the moved partitions, not with all of them: measured at a broker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.integration
 def test_incremental_requests_follow_the_partitions_that_moved(
     kafka: Cluster, topic: TopicFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 1,000 partitions, the more carry data in a micro-batch, the larger is a request; ten
-    cost less than a twentieth of a full request, and all about as much as one."""
+    """The more of 1,000 partitions have new records, the larger is a request. Ten of them cost less
+    than a twentieth of a full request. All of them cost about as much as one."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     curve = measure(kafka, topic(1000), tmp_path, moved=MOVED, batches=3)
     means = [point.mean_bytes for point in curve.points]

@@ -1,4 +1,4 @@
-"""One fetch session per broker per executor, counted at the brokers; and agents that leave."""
+"""One fetch session per broker and executor, counted at the brokers. Agents exit in time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.agent.processes import agents_of, gone
+from integration.agent.processes import agents_of, all_ended
 from integration.agent.requests import Fetch, fetches
 from kfetch_jobs.kafka import Cluster
 
@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).parent / "query.py"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether a condition came true in time."""
+    """Wait until a condition is true. Returns whether it was in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -70,7 +70,7 @@ def steady_data(cluster: Cluster, topic: str) -> Iterator[None]:
 
 @contextmanager
 def running_query(cluster: Cluster, topic: str, client_id: str) -> Iterator[subprocess.Popen[str]]:
-    """A query of two executors that reads; its processes are gone afterwards."""
+    """A running query with two executors. Afterwards all of its processes are killed."""
     command = [sys.executable, str(SCRIPT), cluster.bootstrap_servers, topic, client_id]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -86,7 +86,7 @@ def running_query(cluster: Cluster, topic: str, client_id: str) -> Iterator[subp
 
 
 def say(process: subprocess.Popen[str], answer: str) -> None:
-    """Let the query's script go on to its next step."""
+    """Let the query's script take its next step, and wait for its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")
@@ -112,7 +112,7 @@ def test_one_session_and_connection_per_broker_and_executor(
         say(query, "stopped")
         assert wait_until(lambda: open_sessions(fetches(brokers, client)) == set(), 10)
         say(query, "over")
-        assert wait_until(lambda: gone(agents), 5)
+        assert wait_until(lambda: all_ended(agents), 5)
 
     assert 2 == len(agents)
     for node in brokers.nodes:
@@ -123,7 +123,7 @@ def test_one_session_and_connection_per_broker_and_executor(
 
 
 def open_sessions(seen: list[Fetch]) -> set[tuple[int, int]]:
-    """Sessions that were opened and not closed, as (broker, session id)."""
+    """Returns the sessions that were opened and not closed, as (broker, session id)."""
     opened: set[tuple[int, int]] = set()
     for fetch in seen:
         if fetch.epoch <= 0:
@@ -144,9 +144,9 @@ def test_agents_leave_with_a_killed_jvm(
         assert agents
         for process in jvms(query, victim):
             process.kill()
-        left = wait_until(lambda: gone(agents), 5)
+        ended = wait_until(lambda: all_ended(agents), 5)
 
-    assert left
+    assert ended
 
 
 def jvms(query: subprocess.Popen[str], victim: str) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""A session cache too small for everyone: reading goes on, and the losses are counted."""
+"""A session cache too small for all consumers: reading goes on, and lost sessions are counted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
-from kfetch.fetch import stats
 from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.stats_file import read_stats
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions, parse
 from kfetch.watch.lookups import OffsetLookup
@@ -30,16 +30,16 @@ STRANGERS = 30
 
 @contextmanager
 def strangers(cluster: Cluster, topic: str) -> Iterator[threading.Event]:
-    """Thirty other consumers, whose sessions fill the cache before the block begins.
+    """Thirty other consumers whose sessions fill the cache before the block begins.
 
-    A newcomer of our size evicts no session that is younger than two minutes, so ours is refused.
-    When the event is set they come and go, and ours may be opened or not.
+    A new session of our size evicts no session that is younger than two minutes, so the broker
+    refuses ours. After the event is set, the others come and go. Then ours may be opened or not.
     """
     go, over = threading.Event(), threading.Event()
     with ExitStack() as stack:
         first = opened(cluster, topic, stack)
 
-        # The cache is full: whoever asks next is refused.
+        # The cache is full: the broker refuses the next session.
         assert sum(one.stats().sessions_refused for one in first) > 0
         with ThreadPoolExecutor(1) as pool:
             churning = pool.submit(churn, cluster, topic, stack.pop_all(), go, over)
@@ -54,7 +54,7 @@ def strangers(cluster: Cluster, topic: str) -> Iterator[threading.Event]:
 def churn(
     cluster: Cluster, topic: str, first: ExitStack, go: threading.Event, over: threading.Event
 ) -> None:
-    """Keep the first sessions until told to go, then open and close others."""
+    """Keep the first sessions until the event ``go``, then open and close others."""
     with first:
         go.wait()
     while not over.is_set():
@@ -63,7 +63,7 @@ def churn(
 
 
 def opened(cluster: Cluster, topic: str, stack: ExitStack) -> list[Fetcher]:
-    """Consumers that have each asked for a session, and close it with the stack."""
+    """Returns consumers that have each requested a session. The stack closes them."""
     options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic})
     with closing(OffsetLookup(options)) as log:
         view = log.cluster_view()
@@ -75,7 +75,7 @@ def opened(cluster: Cluster, topic: str, stack: ExitStack) -> list[Fetcher]:
         stack.callback(fetcher.close)
         for p in range(PARTITIONS):
             position = FetchPosition(topic_id=view.topics[topic].topic_id, offset=0, max_bytes=1)
-            fetcher.want(TopicPartition(topic, p), position)
+            fetcher.set_position(TopicPartition(topic, p), position)
         fetcher.send(time.monotonic() + 10)
         fetcher.receive(time.monotonic() + 10)
     return fetchers
@@ -91,7 +91,7 @@ def test_reading_without_a_safe_session(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every record is read once, whether sessions are evicted, refused, or not to be had at all."""
+    """Every record is read once, whether the broker evicts sessions, refuses them or has none."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     cluster = kafka_cluster(1, max_incremental_fetch_session_cache_slots=slots)
     name = topic(PARTITIONS, cluster=cluster)
@@ -108,7 +108,7 @@ def test_reading_without_a_safe_session(
             seen += reader.read()
             go.set()
     ends = log_ends(cluster, name)
-    totals = stats.read(tmp_path / "stats")
+    totals = read_stats(tmp_path / "stats")
 
     assert [(p, o) for p, end in sorted(ends.items()) for o in range(end)] == sorted(seen)
     assert ROUNDS * PARTITIONS == totals.records

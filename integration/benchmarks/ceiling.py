@@ -21,7 +21,7 @@ from kfetch.source import KfetchDataSource
 
 NAME = "ceiling"
 
-_BATCH_BYTES = 4 << 20  # raw, as in kfetch.fetch.split_reader
+_BATCH_BYTES = 4 << 20  # raw, as in kfetch.fetch.limits
 _BATCHES = 16
 _OVERHEAD_BYTES = 10  # of a record in a record batch, beside its value
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from integration.agent.processes import agents_of, gone, private_bytes
+from integration.agent.processes import agents_of, all_ended, private_bytes
 from integration.benchmarks.fill import fill
 from integration.streams import kfetch, wait_until
 from kfetch_jobs.jvm.spark import session
@@ -126,7 +126,7 @@ def _leave(old: list[psutil.Process]) -> None:
     """Let agents end; the next read starts another."""
     for agent in old:
         agent.terminate()
-    wait_until(lambda: gone(old), what="agents to leave")
+    wait_until(lambda: all_ended(old), what="agents to leave")
 
 
 def _slowly(row_s: float) -> Any:

@@ -25,8 +25,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from integration.agent.reader import Reader
 from integration.records import producer
-from kfetch.fetch import stats
 from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import read_stats
 from kfetch_jobs.kafka import Cluster
 
 MOVED = (10, 100, 200, 1000)
@@ -73,16 +73,16 @@ def measure(
     ):
         trickle = Trickle(sender, topic)
         trickle.batch(reader, len(trickle.partitions))
-        opened = stats.read(statistics)
+        opened = read_stats(statistics)
         if opened.full_requests != 1:
             raise RuntimeError(f"not one full request opened the session: {opened}")
         points = []
         for count in moved:
             trickle.batch(reader, count)
-            before = stats.read(statistics)
+            before = read_stats(statistics)
             for _ in range(batches):
                 trickle.batch(reader, count)
-            points.append(_point(count, batches, before, stats.read(statistics)))
+            points.append(_point(count, batches, before, read_stats(statistics)))
     return Curve(
         partitions=len(trickle.partitions),
         full_request_bytes=opened.full_request_bytes,

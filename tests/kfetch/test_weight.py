@@ -54,8 +54,26 @@ def test_the_clients_of_kafka_python_are_there(before: str) -> None:
     assert "KafkaConsumer KafkaAdminClient kafka True True" == " ".join(output_of(code).split())
 
 
+FIRST_BATCH = """
+import sys
+from kfetch.agent.segments import stream_size
+from kfetch.decoding import decode
+from tests.kfetch.records.batch_builder import batch, make_slice, record
+
+arrow_batch = decode([make_slice(batch(record()))])
+assert 1 == arrow_batch.num_rows and stream_size(arrow_batch)
+print("pandas" in sys.modules)
+"""
+
+
+def test_the_first_batch_imports_no_pandas() -> None:
+    """Decoding a batch and sizing its segment do without pandas. The agent has no use for pandas,
+    which takes a second to import where it is installed."""
+    assert "False\n" == output_of(FIRST_BATCH)
+
+
 def output_of(code: str) -> str:
-    """Returns the output of a fresh interpreter."""
+    """What a fresh interpreter prints."""
     command = [sys.executable, "-W", "ignore", "-c", code]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
 

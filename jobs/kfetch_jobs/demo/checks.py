@@ -15,7 +15,7 @@ from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo.settings import Settings
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.jvm.maven import CACHE_VARIABLE, cache_directory, cached, jars
+from kfetch_jobs.jvm.maven import CACHE_VARIABLE, cache_directory, is_cached, jars
 from kfetch_jobs.jvm.spark import DELTA
 from kfetch_jobs.kafka.settings import KAFKA
 from kfetch_jobs.looks import doctor
@@ -50,7 +50,7 @@ def download_jars(announce: Callable[[str], None]) -> None:
 
 
 def _jars_cached() -> bool:
-    return cached(*KAFKA) and cached(DELTA)
+    return is_cached(*KAFKA) and is_cached(DELTA)
 
 
 def _findings() -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kfetch_jobs.demo.summary import Kill
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["Curves", "Interval", "curves"]
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kfetch.fetch import stats
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import read_stats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo import chart, topic
@@ -33,7 +34,7 @@ from kfetch_jobs.demo.summary import Kill, Summary
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
 
 __all__ = ["play"]
 
@@ -148,7 +149,7 @@ class _Scenario:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read(progress.file_of(self.job.directory))
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -179,7 +180,7 @@ class _Scenario:
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
         counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
-        batches = progress.read(progress.file_of(self.job.directory))
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
         title = (
             f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "
@@ -215,6 +216,6 @@ def _topic(job: Job) -> str:
     return job.file.source.subscribe
 
 
-def _fetches(job: Job) -> stats.FetchStats:
+def _fetches(job: Job) -> FetchStats:
     directory = job.source_options().get("kfetch.statsDirectory")
-    return stats.read(Path(directory)) if directory else stats.FetchStats()
+    return read_stats(Path(directory)) if directory else FetchStats()

@@ -139,11 +139,11 @@ def parse_properties(lines: list[str]) -> dict[str, str]:
 
 def _announce_download() -> None:
     from kfetch_jobs.jvm.java import find_java
-    from kfetch_jobs.jvm.maven import cache_directory, cached
+    from kfetch_jobs.jvm.maven import cache_directory, is_cached
     from kfetch_jobs.kafka.settings import KAFKA
 
     find_java()  # before the download, which is useless without Java
-    if not cached(*KAFKA):
+    if not is_cached(*KAFKA):
         typer.echo(f"downloading Kafka to {cache_directory()}, once; a minute or two", err=True)
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
 from kfetch_jobs.kafka.node import ClusterContext, Node
-from kfetch_jobs.util.files import locked
+from kfetch_jobs.util.files import wait_for_lock
 
 __all__ = ["Cluster", "NodeStatus", "Status"]
 
@@ -78,7 +78,7 @@ class Cluster:
         """
         path = Path(directory).absolute()
         state.claim(path)
-        with locked(path / state.START_LOCK):
+        with wait_for_lock(path / state.START_LOCK):
             old = state.load(path)
             cluster = cls(ClusterContext(path, detached=detached), reused=old is not None)
             if old is not None:

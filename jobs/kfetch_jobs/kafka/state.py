@@ -13,7 +13,7 @@ from typing import Any
 
 from kfetch_jobs.errors import ForeignDirectory, StateDamaged
 from kfetch_jobs.kafka.settings import NodePorts
-from kfetch_jobs.util.files import locked, write_json
+from kfetch_jobs.util.files import wait_for_lock, write_json
 
 __all__ = ["START_LOCK", "STATE_FILE", "NodeState", "State", "claim", "load", "save", "update_node"]
 
@@ -84,7 +84,7 @@ def save(directory: Path, state: State) -> None:
 
 def update_node(directory: Path, node: NodeState) -> None:
     """Replace one node's entry. Other processes may change other nodes at the same time."""
-    with locked(directory / STATE_LOCK):
+    with wait_for_lock(directory / STATE_LOCK):
         state = load(directory)
         if state is not None:
             save(directory, state.with_node(node))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kfetch._version import __version__
-from kfetch.agent.channel import AskStatus, Channel, Hello, QueryStatus, Status
+from kfetch.agent.channel import Channel, Greeting, QueryStatus, Status, StatusRequest
 from kfetch.agent.home import user_directory
 from kfetch.errors import AgentError
 
@@ -38,9 +38,9 @@ def _ask(path: str, patience_s: float) -> Status | None:
         channel = Channel(stream, patience_s)
         try:
             stream.connect(path)
-            channel.send(Hello(version=__version__, pid=0))
+            channel.send(Greeting(version=__version__, pid=0))
             channel.receive()
-            channel.send(AskStatus())
+            channel.send(StatusRequest())
             status, _ = channel.receive()
         except (OSError, AgentError):
             return None

@@ -181,7 +181,7 @@ def _limit(value: int) -> str:
 
 def jobs(project: Project) -> Finding:
     """Check the files of the project's jobs."""
-    names, mistakes = project.checked()
+    names, mistakes = project.jobs_and_mistakes()
     if not mistakes:
         return Finding(state=State.OK, subject="jobs", text=f"{len(names)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""

@@ -11,12 +11,13 @@ from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import SourceOptions, Subscription, parse
-from kfetch_jobs.checkpoints import files as checkpoints
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks.source import KafkaReport, query_kafka
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["JobReport", "SourceReport", "match_sources", "report", "reports", "waiting_s"]
 
@@ -97,7 +98,7 @@ def report(job: Job, now: float) -> JobReport:
 
     Raises JobsError if it can't read the checkpoint or reach the brokers.
     """
-    checkpoint = checkpoints.of(job)
+    checkpoint = checkpoints.job_checkpoint(job)
     numbers = match_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
@@ -106,7 +107,7 @@ def report(job: Job, now: float) -> JobReport:
         checkpoint=checkpoint,
         sources=sources,
         waiting_s=waiting_s(
-            progress.last(progress.file_of(job.directory)), checkpoint, behind, now
+            progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
         ),
     )
 
@@ -180,9 +181,7 @@ def _source_name(job: Job, view: str) -> str:
     return f"source {view} ({', '.join(source.values())})"
 
 
-def waiting_s(
-    batch: progress.Batch | None, checkpoint: Checkpoint, behind: int, now: float
-) -> float | None:
+def waiting_s(batch: Batch | None, checkpoint: Checkpoint, behind: int, now: float) -> float | None:
     """Returns how long the next offset has waited at least, in seconds; None if it is unknown.
 
     The progress of the last committed micro-batch proves it: records that waited after that

@@ -8,9 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.follow import Follower
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch, parse_line
+from kfetch_jobs.progress.follower import Follower
 
 __all__ = ["BOUNDS_S", "BatchMetrics"]
 
@@ -58,11 +57,11 @@ class BatchMetrics:
 
     def update(self) -> None:
         """Read the lines that jobs have added since the last update."""
-        for job, lines in self._files.added(_BYTES_MAX):
+        for job, lines in self._files.read_added(_BYTES_MAX):
             sums = self._sums.setdefault(job, _Sums())
             for line in lines:
                 try:
-                    batch = progress.parsed(line)
+                    batch = parse_line(line)
                 except (ValueError, TypeError, KeyError):
                     self.damaged += 1
                     continue

@@ -20,9 +20,10 @@ from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.fetches import FetchMetrics
 from kfetch_jobs.metrics.runs import RunMetrics
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.supervise.machine import Phase
+from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.view import JobView, Overview, overview
 
 __all__ = ["CollectedMetrics", "MetricsCollector"]
 
@@ -52,7 +53,7 @@ class MetricsCollector:
         self._project = project
         self._stepped_s = stepped_s
         self._errors = dict.fromkeys(_PARTS, 0)
-        self._overview: Overview | None = None
+        self._overview: ProjectStatus | None = None
         self._batches = BatchMetrics(project.storage)
         self._fetches = FetchMetrics()
         with Store.of(project.storage) as store:
@@ -64,7 +65,7 @@ class MetricsCollector:
         """Collect the samples of every part."""
         samples, now, began = SampleSet(), time.time(), time.monotonic()
         with self._part("jobs"), Store.of(self._project.storage) as store:
-            self._overview = overview(self._project, store, now)
+            self._overview = read_status(self._project, store, now)
         with self._part("runs"), Store.of(self._project.storage) as store:
             self._runs.update(store)
         with self._part("batches"):
@@ -101,7 +102,7 @@ class MetricsCollector:
             samples.put("kfetch_metrics_collection_errors_total", number, part=part)
 
 
-def _add_job_samples(samples: SampleSet, job: JobView) -> None:
+def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     """Add the samples that come from the job's view."""
     name = job.name
     samples.put("kfetch_job_enabled", job.enabled, job_name=name)

@@ -22,7 +22,7 @@ from kfetch.errors import DataLoss
 from kfetch_jobs.looks import agents
 from kfetch_jobs.metrics.growth import GrowingSums
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.supervise.status import JobStatus
 
 __all__ = ["FetchMetrics"]
 
@@ -70,7 +70,7 @@ class FetchMetrics:
         self._growth.reset()
         self._losses.reset()
 
-    def update(self, jobs: Sequence[JobView]) -> None:
+    def update(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read changed files."""
         self._agents = agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S)
         for job in jobs:
@@ -82,7 +82,7 @@ class FetchMetrics:
                 self._read(job.name, Path(directory), changed)
         self._changed = changed
 
-    def _update_from_agents(self, job: JobView) -> None:
+    def _update_from_agents(self, job: JobStatus) -> None:
         for status in self._agents:
             for query in status.queries:
                 if job.query and query.stream == job.query:
@@ -109,7 +109,7 @@ class FetchMetrics:
                         yield path, content
             changed[key] = changed_ns
 
-    def add_samples(self, samples: SampleSet, job: JobView) -> None:
+    def add_samples(self, samples: SampleSet, job: JobStatus) -> None:
         """Add the samples of one job. Those of its driver come from files only."""
         for reader in _READERS[: 2 if job.statistics else 1]:
             sums = self._growth.sums(f"{job.name} {reader}")
@@ -121,7 +121,7 @@ class FetchMetrics:
                 samples.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
         self._add_agent_samples(samples, job)
 
-    def _add_agent_samples(self, samples: SampleSet, job: JobView) -> None:
+    def _add_agent_samples(self, samples: SampleSet, job: JobStatus) -> None:
         agents_of_job = [
             status
             for status in self._agents
@@ -147,7 +147,7 @@ class FetchMetrics:
         _add_session_samples(samples, job, agents_of_job)
 
 
-def _add_session_samples(samples: SampleSet, job: JobView, statuses: Sequence[Status]) -> None:
+def _add_session_samples(samples: SampleSet, job: JobStatus, statuses: Sequence[Status]) -> None:
     sessions: Counter[tuple[str, str]] = Counter()
     partitions: Counter[str] = Counter()
     for status in statuses:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.store import Run, Store
 
 __all__ = ["RunMetrics"]
@@ -23,7 +23,7 @@ class RunMetrics:
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._begins: Counter[str] = Counter()
-        self._ends: Counter[tuple[str, Kind]] = Counter()
+        self._ends: Counter[tuple[str, ExitKind]] = Counter()
         self.update(store)
         self._begins.clear()
         self._ends.clear()
@@ -50,7 +50,7 @@ class RunMetrics:
     def add_samples(self, samples: SampleSet, job: str) -> None:
         """Add the samples of one job. A kind without an end is 0, so its first rise shows."""
         samples.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
-        for kind in Kind:
+        for kind in ExitKind:
             samples.put(
                 "kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind
             )

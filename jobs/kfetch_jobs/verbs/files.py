@@ -31,9 +31,9 @@ def init(
       kfetch broker start --port 9092
       kfetch up
     """
-    from kfetch_jobs.config.starter import make
+    from kfetch_jobs.config.starter import create_project
 
-    written = make(directory)
+    written = create_project(directory)
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written]}))
         return
@@ -54,14 +54,17 @@ def validate(
     Example: check files in continuous integration, with invented secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
+    from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
 
     names, warnings = list[str](), list[str]()
     try:
         loaded = project_of(project, environment)
         names = loaded.jobs()
-        jobs, mistakes = loaded.checked()
-        warnings = list(dict.fromkeys(line for job in jobs.values() for line in job.warnings()))
+        jobs, mistakes = loaded.jobs_and_mistakes()
+        warnings = list(
+            dict.fromkeys(line for job in jobs.values() for line in option_warnings(job))
+        )
     except ConfigError as error:
         mistakes = [*error.mistakes]
     if as_json:

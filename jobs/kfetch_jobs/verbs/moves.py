@@ -19,11 +19,11 @@ from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
-    from kfetch_jobs.offsets.act import Done
-    from kfetch_jobs.offsets.back import Undoing
+    from kfetch_jobs.offsets.execution import MoveResult
     from kfetch_jobs.offsets.moves import Move, Verb
-    from kfetch_jobs.offsets.plan import Plan
+    from kfetch_jobs.offsets.plan import MovePlan
     from kfetch_jobs.offsets.target import Target
+    from kfetch_jobs.offsets.undo import UndoPlan
 
 __all__ = ["add"]
 
@@ -209,18 +209,18 @@ def _move(
     all_partitions: bool,
     as_json: bool,
 ) -> None:
-    from kfetch_jobs.offsets.act import at_rest, execute
-    from kfetch_jobs.offsets.moves import Choice, Verb
-    from kfetch_jobs.offsets.neighbours import neighbours
-    from kfetch_jobs.offsets.plan import planned
+    from kfetch_jobs.offsets.execution import execute, jobs_at_rest
+    from kfetch_jobs.offsets.moves import TopicChoice, Verb
+    from kfetch_jobs.offsets.plan import plan_move
+    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
 
     loaded = project_of(project, environment)
     job = loaded.job(request.job)
-    choices = [Choice.of(text) for text in request.topics]
-    done: Done | None = None
-    others = neighbours(loaded, job) if request.verb is Verb.REPLAY else []
-    with at_rest(loaded, job, *others) if request.execute else nullcontext():
-        plan = planned(job, request.verb, request.target, choices)
+    choices = [TopicChoice.of(text) for text in request.topics]
+    done: MoveResult | None = None
+    others = jobs_on_same_tables(loaded, job) if request.verb is Verb.REPLAY else []
+    with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext():
+        plan = plan_move(job, request.verb, request.target, choices)
         if not as_json:
             _show(plan, all_partitions)
             _show_others(others)
@@ -240,7 +240,7 @@ def _move(
         _show_done(plan, done)
 
 
-def _show(plan: Plan, all_partitions: bool) -> None:
+def _show(plan: MovePlan, all_partitions: bool) -> None:
     from kfetch_jobs.offsets.moves import Verb
 
     typer.echo(f"{plan.job}: {plan.verb} to {plan.target}")
@@ -293,7 +293,7 @@ def _table(moves: Sequence[Move]) -> None:
         table(("  partition", "from", "to", "again", "skipped", ""), rows)
 
 
-def _show_done(plan: Plan, done: Done) -> None:
+def _show_done(plan: MovePlan, done: MoveResult) -> None:
     for name, rows in done.deleted.items():
         typer.echo(f"deleted {counted(rows, 'row')} from {name}")
     typer.echo(
@@ -302,7 +302,7 @@ def _show_done(plan: Plan, done: Done) -> None:
     )
 
 
-def _json(plan: Plan, done: Done | None, others: Sequence[Job]) -> dict[str, Any]:
+def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dict[str, Any]:
     pending = plan.checkpoint.planned.number if plan.checkpoint.planned else None
     return {
         "job": plan.job,
@@ -351,27 +351,29 @@ def undo(
     Example: undo a replay of one job
       kfetch offsets undo clicks --execute
     """
-    from kfetch_jobs.offsets import back
-    from kfetch_jobs.offsets.act import at_rest
-    from kfetch_jobs.offsets.neighbours import neighbours
+    from kfetch_jobs.offsets import undo as undoing
+    from kfetch_jobs.offsets.execution import jobs_at_rest
+    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
 
     loaded_project = project_of(project, environment)
     loaded = loaded_project.job(job)
-    others = neighbours(loaded_project, loaded) if back.undoing(loaded).rewrites else []
-    with at_rest(loaded_project, loaded, *others) if execute else nullcontext():
-        plan = back.undoing(loaded)
+    others = (
+        jobs_on_same_tables(loaded_project, loaded) if undoing.plan_undo(loaded).rewrites else []
+    )
+    with jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext():
+        plan = undoing.plan_undo(loaded)
         if not as_json:
             _show_undoing(plan, partitions)
             _show_others(others)
         if execute:
-            back.undo(loaded_project, loaded, plan)
+            undoing.undo(loaded_project, loaded, plan)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
         typer.echo("done" if execute else "nothing has changed: use --execute")
 
 
-def _show_undoing(plan: Undoing, all_partitions: bool) -> None:
+def _show_undoing(plan: UndoPlan, all_partitions: bool) -> None:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
@@ -381,7 +383,7 @@ def _show_undoing(plan: Undoing, all_partitions: bool) -> None:
             f"  kfetch restores {table_version.name} to version {table_version.version}; "
             "every later write to it is lost"
         )
-    for tp in plan.kept[: None if all_partitions else _LINES_MAX]:
+    for tp in plan.new_partitions[: None if all_partitions else _LINES_MAX]:
         typer.echo(f"  {tp} is new since then: its offset stays")
     rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
     printed = rows if all_partitions else rows[:_LINES_MAX]
@@ -390,11 +392,11 @@ def _show_undoing(plan: Undoing, all_partitions: bool) -> None:
     _show_rest(len(rows) - len(printed))
 
 
-def _changed(plan: Undoing) -> list[tuple[Any, int | None, int]]:
+def _changed(plan: UndoPlan) -> list[tuple[Any, int | None, int]]:
     return [(tp, here, there) for tp, here, there in plan.positions() if here != there]
 
 
-def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
+def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
     return {
         "job": plan.job,
         "undoes": plan.backup.verb,
@@ -403,7 +405,7 @@ def _undoing_json(plan: Undoing, executed: bool, others: Sequence[Job]) -> dict[
         "exact": plan.exact,
         "tables": {restored.name: restored.version for restored in plan.backup.tables},
         "shared_with": [other.name for other in others],
-        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.kept],
+        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.new_partitions],
         "partitions": [
             {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
             for tp, here, there in plan.positions()

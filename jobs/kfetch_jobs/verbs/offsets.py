@@ -13,7 +13,7 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile,
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from kfetch_jobs.checkpoints.files import Checkpoint
+    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 
 __all__ = ["app"]
 
@@ -40,9 +40,9 @@ def show(
     Example: print the next offsets of a job, for a script
       kfetch offsets show clicks --json | jq '.sources[].partitions'
     """
-    from kfetch_jobs.checkpoints.files import of
+    from kfetch_jobs.checkpoints.checkpoint import job_checkpoint
 
-    checkpoint = of(project_of(project, environment).job(job))
+    checkpoint = job_checkpoint(project_of(project, environment).job(job))
     if as_json:
         typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
     else:

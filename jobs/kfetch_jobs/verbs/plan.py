@@ -14,7 +14,7 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile,
 from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from kfetch_jobs.checkpoints.files import Checkpoint
+    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
     from kfetch_jobs.config import Job
     from kfetch_jobs.looks.job import JobReport, SourceReport
     from kfetch_jobs.looks.source import Partition
@@ -48,6 +48,7 @@ def plan(
     Example: check a job before its first run
       kfetch plan clicks
     """
+    from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.looks import job as looks
 
     loaded = project_of(project, environment).job(job)
@@ -56,7 +57,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(_plan_json(loaded, report, schema)))
     else:
-        warn(loaded.warnings())
+        warn(option_warnings(loaded))
         _show_plan(loaded, report, schema)
     raise typer.Exit(0 if report.fits and not report.missing and not report.leaderless else 1)
 
@@ -149,11 +150,13 @@ def _partition_row(partition: Partition) -> tuple[str, ...]:
 
 
 def _plan_json(job: Job, report: JobReport, schema: str | None) -> dict[str, Any]:
+    from kfetch_jobs.config.source_options import option_warnings
+
     return _job_json(report) | {
         "target": str(job.target),
         "trigger": str(job.file.trigger),
         "columns": schema,
-        "warnings": job.warnings(),
+        "warnings": option_warnings(job),
         "sources": [_source_json(source) for source in report.sources],
     }
 

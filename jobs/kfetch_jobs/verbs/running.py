@@ -15,8 +15,8 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile,
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
-    from kfetch_jobs.progress.history import Batch
-    from kfetch_jobs.run import Outcome
+    from kfetch_jobs.progress.batch import Batch
+    from kfetch_jobs.run import RunResult
 
 __all__ = ["run"]
 
@@ -38,13 +38,13 @@ def run(
       kfetch broker start --port 9092
       KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
     """
-    from kfetch_jobs.util.redact import words
+    from kfetch_jobs.util.redact import redacted_output
 
     redacted: Callable[[str], str] = str
     try:
         loaded = project_of(project, environment).job(job)
         redacted = loaded.redacted
-        with words(redacted):
+        with redacted_output(redacted):
             outcome = _run(loaded)
     except Exception as error:
         if ending:
@@ -56,7 +56,7 @@ def run(
         typer.echo(json.dumps(asdict(outcome)))
 
 
-def _run(job: Job) -> Outcome:
+def _run(job: Job) -> RunResult:
     from kfetch_jobs.run import run as run_job
 
     typer.echo(f"job {job.name}: {job.target} (log: {job.directory / 'spark.log'})", err=True)
@@ -84,17 +84,19 @@ def _dead(letters: int) -> str:
     return f", {counted(letters, 'dead letter')}" if letters else ""
 
 
-def _write_outcome(path: Path, outcome: Outcome) -> None:
-    from kfetch_jobs.run.ending import Ending, write
-    from kfetch_jobs.run.kinds import Kind
+def _write_outcome(path: Path, outcome: RunResult) -> None:
+    from kfetch_jobs.run.exit_kind import ExitKind
+    from kfetch_jobs.run.exit_report import ExitReport, write_exit_report
 
-    kind = Kind.STOPPED if outcome.stopped else Kind.FINISHED
-    write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
+    kind = ExitKind.STOPPED if outcome.stopped else ExitKind.FINISHED
+    write_exit_report(
+        path, ExitReport(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag)
+    )
 
 
 def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
     from kfetch_jobs.errors import JobsError
-    from kfetch_jobs.run.ending import Ending, kind_of, write
+    from kfetch_jobs.run.exit_report import ExitReport, exit_kind_of, write_exit_report
 
     text = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
-    write(path, Ending(kind=kind_of(error), sentence=redacted(text)))
+    write_exit_report(path, ExitReport(kind=exit_kind_of(error), sentence=redacted(text)))

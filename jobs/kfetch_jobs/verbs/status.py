@@ -15,7 +15,7 @@ from kfetch_jobs.verbs.text import console, duration, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.supervise.view import JobView, Overview
+    from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 
 __all__ = ["add"]
 
@@ -30,12 +30,12 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="Print the log of a job or of the supervisor.")(logs)
 
 
-def _overview(project: Project) -> Overview:
+def _overview(project: Project) -> ProjectStatus:
+    from kfetch_jobs.supervise.status_reader import read_status
     from kfetch_jobs.supervise.store import Store
-    from kfetch_jobs.supervise.view import overview
 
     with Store.of(project.storage) as store:
-        return overview(project, store, time.time())
+        return read_status(project, store, time.time())
 
 
 def list_jobs(
@@ -58,7 +58,7 @@ def list_jobs(
     table(("job", "topics", "table", "trigger", "about"), rows)
 
 
-def _when(job: JobView) -> str:
+def _when(job: JobStatus) -> str:
     after = f" after {', '.join(job.after)}" if job.after else ""
     return f"{job.trigger}{after}" if job.enabled else "disabled"
 
@@ -96,14 +96,14 @@ def status(
         raise typer.Exit(Unhealthy.exit_code)
 
 
-def _print(overview: Overview, as_json: bool) -> None:
+def _print(overview: ProjectStatus, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(overview.to_json()))
     else:
         _show(overview)
 
 
-def _show(overview: Overview) -> None:
+def _show(overview: ProjectStatus) -> None:
     now = time.time()
     environment = f" ({overview.environment})" if overview.environment else ""
     if overview.supervisor is None:
@@ -117,7 +117,7 @@ def _show(overview: Overview) -> None:
     table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
 
 
-def _status_row(job: JobView, now: float, supervisor: int | None) -> tuple[str, ...]:
+def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str, ...]:
     return (
         job.name,
         str(job.phase or ("-" if job.enabled else "disabled")),
@@ -130,9 +130,9 @@ def _status_row(job: JobView, now: float, supervisor: int | None) -> tuple[str, 
     )
 
 
-def _about(job: JobView, now: float, supervisor: int | None) -> str:
+def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
     """Returns the job's problem, else its next step. Without a supervisor there is no next step."""
-    from kfetch_jobs.supervise.machine import Phase
+    from kfetch_jobs.supervise.state_machine import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
     if supervisor is None and job.enabled and not job.mistake and job.phase not in settled:
@@ -140,8 +140,8 @@ def _about(job: JobView, now: float, supervisor: int | None) -> str:
     return "; ".join(job.unhealthy) or _next(job, now)
 
 
-def _next(job: JobView, now: float) -> str:
-    from kfetch_jobs.supervise.machine import Phase
+def _next(job: JobStatus, now: float) -> str:
+    from kfetch_jobs.supervise.state_machine import Phase
 
     if job.phase is not Phase.WAITING:
         return job.error
@@ -213,8 +213,8 @@ def logs(
     Example: follow one job
       kfetch logs clicks -f
     """
-    from kfetch_jobs.supervise.log import log_file
-    from kfetch_jobs.supervise.tail import added, last
+    from kfetch_jobs.supervise.log_tail import follow_lines, last_lines
+    from kfetch_jobs.supervise.supervisor_log import log_file
 
     loaded = project_of(project, environment)
     path = log_file(loaded.storage)
@@ -223,7 +223,7 @@ def logs(
         one = loaded.job(job)
         path, redacted = one.directory / ("spark.log" if spark else "run.log"), one.redacted
         writer = "a run writes it" if spark else f"{writer}; kfetch run prints to its own terminal"
-    for line in last(path, lines, redacted, writer):
+    for line in last_lines(path, lines, redacted, writer):
         typer.echo(line)
-    for line in added(path) if follow else ():
+    for line in follow_lines(path) if follow else ():
         typer.echo(redacted(line))

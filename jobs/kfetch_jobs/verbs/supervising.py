@@ -17,7 +17,7 @@ from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
 __all__ = ["add"]
 
@@ -79,20 +79,20 @@ def up(
     if detach:
         _detach(loaded, environment, listen)
         return
-    from kfetch_jobs.supervise.lock import office
     from kfetch_jobs.supervise.supervisor import Supervisor
-    from kfetch_jobs.util.redact import words
+    from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+    from kfetch_jobs.util.redact import redacted_output
     from kfetch_jobs.web.address_file import write as write_address
     from kfetch_jobs.web.serve import listening, serving
 
     with (
-        words(loaded.redacted),
+        redacted_output(loaded.redacted),
         _log(loaded, as_json, quiet),
         _signals() as (stop, hurry),
-        office(loaded.storage),  # before the address: a running supervisor has both
+        hold_supervisor_lock(loaded.storage),  # before the address: a running supervisor has both
         listening(listen) as (listener, token, closed),
-        Supervisor.take(loaded) as supervisor,
-        serving(loaded, listener, token, lambda: supervisor.stepped_s) as address,
+        Supervisor.start(loaded) as supervisor,
+        serving(loaded, listener, token, lambda: supervisor.last_tick_s) as address,
     ):
         write_address(loaded.storage, address, token=bool(token), closed=closed)
         supervisor.run(stop, hurry)
@@ -131,11 +131,11 @@ def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
 
 @contextmanager
 def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
-    from kfetch_jobs.supervise.log import handlers
+    from kfetch_jobs.supervise.supervisor_log import log_handlers
 
     logger = logging.getLogger("kfetch_jobs")
     logger.setLevel(logging.INFO)
-    added = handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
+    added = log_handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
     for handler in added:
         logger.addHandler(handler)
     try:
@@ -159,7 +159,7 @@ def down(
     Example: stop the jobs of a killed supervisor at once
       kfetch down --now
     """
-    from kfetch_jobs.supervise.control import down as end
+    from kfetch_jobs.supervise.control import shut_down as end
     from kfetch_jobs.supervise.store import Store
 
     loaded = project_of(project, environment)
@@ -189,7 +189,7 @@ def start(
     Example: run an hourly job now
       kfetch start hourly
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _send_order(project, environment, jobs, Order.START, as_json)
 
@@ -209,7 +209,7 @@ def stop(
     Example: stop two jobs
       kfetch stop clicks orders
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _send_order(project, environment, jobs, Order.STOP, as_json, timeout)
 
@@ -229,7 +229,7 @@ def restart(
     Example: apply a change of jobs/clicks.yml
       kfetch restart clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _send_order(project, environment, jobs, Order.RESTART, as_json, timeout)
 
@@ -249,7 +249,7 @@ def pause(
     Example: pause a job while you repair its table
       kfetch pause clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _send_order(project, environment, jobs, Order.PAUSE, as_json, timeout)
 
@@ -269,7 +269,7 @@ def resume(
     Example: resume a job
       kfetch resume clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
     _send_order(project, environment, jobs, Order.RESUME, as_json)
 
@@ -282,15 +282,15 @@ def _send_order(
     as_json: bool,
     timeout_s: float = _TIMEOUT_S,
 ) -> None:
-    from kfetch_jobs.supervise.control import ask, wait
+    from kfetch_jobs.supervise.control import give_order, wait_until_done
     from kfetch_jobs.supervise.store import Store
 
     loaded = project_of(project, environment)
     with Store.of(loaded.storage) as store:
-        notes = ask(loaded, store, jobs, order)
+        notes = give_order(loaded, store, jobs, order)
         accepted = notes is not None
         if accepted:
-            wait(store, jobs, order, timeout_s)
+            wait_until_done(store, jobs, order, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.values import Duration
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import Given, Timed
+from kfetch_jobs.offsets.target import OffsetsFromFile, Timed
 
 __all__ = ["of_duration", "of_file", "of_time"]
 
@@ -48,14 +48,14 @@ def of_duration(text: str, now_s: float) -> Timed:
         ) from None
 
 
-def of_file(path: Path) -> Given:
+def of_file(path: Path) -> OffsetsFromFile:
     """Read offsets from a file: output of ``offsets show --json``, or ``{"clicks": {"0": 12}}``.
 
     Raises ConfigError.
     """
     try:
         content = json.loads(path.read_text())
-        return _given(path, _from_show if "sources" in content else _plain, content)
+        return _offsets(path, _from_show if "sources" in content else _plain, content)
     except OSError as cause:
         raise ConfigError(f"--from-file {path} can't be read: {cause.strerror}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -65,7 +65,9 @@ def of_file(path: Path) -> Given:
         ) from None
 
 
-def _given(path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], content: Any) -> Given:
+def _offsets(
+    path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], content: Any
+) -> OffsetsFromFile:
     offsets = read(content)
     for tp, offset in offsets.items():
         if type(offset) is not int or offset < 0 or tp.partition < 0:
@@ -74,7 +76,7 @@ def _given(path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], cont
     ids = {
         name: UUID(hex=id_) for source in sources for name, id_ in source["topics"].items() if id_
     }
-    return Given(name=str(path), offsets=offsets, topic_ids=ids)
+    return OffsetsFromFile(name=str(path), offsets=offsets, topic_ids=ids)
 
 
 def _from_show(content: Any) -> Mapping[TopicPartition, Any]:

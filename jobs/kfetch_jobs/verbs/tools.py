@@ -128,10 +128,10 @@ def warm(
       ENV KFETCH_CACHE=/opt/kfetch-cache
       RUN kfetch warm --pyspark
     """
-    from kfetch.fetch import warm as decoder
+    from kfetch.decoder_loading import describe, load_decoder
     from kfetch_jobs.jvm import bytecode
 
-    typer.echo(decoder.sentence(decoder.load()))
+    typer.echo(describe(load_decoder()))
     if pyspark:
         archive = bytecode.pyspark_archive()
         typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")

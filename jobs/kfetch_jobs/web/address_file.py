@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.supervise.store import directory
+from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.supervise.supervisor_log import log_file
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
 
@@ -86,7 +86,7 @@ def wait_for_page(storage: Path, pid: int, check: Callable[[], None]) -> str:
 
 
 def _file(storage: Path) -> Path:
-    return directory(storage) / "page.json"
+    return supervisor_directory(storage) / "page.json"
 
 
 def _read(storage: Path, pid: int) -> _PageAddress | None:

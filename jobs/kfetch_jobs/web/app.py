@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import MetricsCollector
-from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.guard import Guard
 from kfetch_jobs.web.html import page
@@ -41,7 +41,7 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
     the supervisor loop's last step, in seconds since 1970.
     """
     collector = MetricsCollector(project, stepped_s)
-    newest = Newest(collector.collect_now, collector.collect_now(), "metrics")
+    newest = CachedValue(collector.collect_now, collector.collect_now(), "metrics")
     forms = Forms(Logins(token))
 
     def metrics(request: Request) -> Response:  # not async: it may wait for a collection

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["BATCHES_MAX", "WINDOWS", "Curve", "JobCurves"]
 

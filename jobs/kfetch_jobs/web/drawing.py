@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["Bar", "bars", "phases", "sparkline"]
 

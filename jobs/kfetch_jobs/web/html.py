@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from kfetch._version import __version__
-from kfetch_jobs.config.project import can_name
+from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.web import drawing, job_status, units
 
 __all__ = ["page"]
@@ -31,7 +31,7 @@ def _environment() -> Environment:
         "size": units.size,
         "until": units.until,
     }
-    environment.tests["linkable"] = can_name
+    environment.tests["linkable"] = is_job_name
     environment.globals |= {
         "drawing": drawing,
         "plural": units.plural,

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Order, Phase
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.units import plural
 
-__all__ = ["Button", "JobStatus", "Tone", "headline", "job_status", "tone_of_run", "worst_tone"]
+__all__ = [
+    "Button",
+    "DisplayedStatus",
+    "Tone",
+    "displayed_status",
+    "headline",
+    "tone_of_run",
+    "worst_tone",
+]
 
 
 class Tone(StrEnum):
@@ -39,7 +47,7 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
+class DisplayedStatus:
     """What the page shows first of a job."""
 
     tone: Tone
@@ -76,33 +84,35 @@ _TONES = {
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
 
 
-def job_status(job: JobView) -> JobStatus:
+def displayed_status(job: JobStatus) -> DisplayedStatus:
     """Returns the status of a job."""
     buttons = _BUTTONS[job.phase] if job.phase else ()
     if job.mistake:
-        return JobStatus(tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons)
+        return DisplayedStatus(
+            tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons
+        )
     if not job.enabled:
-        return JobStatus(tone=Tone.IDLE, word="disabled")
+        return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
-        return JobStatus(tone=Tone.IDLE, word="not known yet")
+        return DisplayedStatus(tone=Tone.IDLE, word="not known yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
-        return JobStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+        return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
     if job.phase is Phase.RUNNING and job.pulse_s is None:
-        return JobStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
+        return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
     tone = _TONES.get(job.phase, Tone.IDLE)
     why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
-    return JobStatus(
+    return DisplayedStatus(
         tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
     )
 
 
-def worst_tone(statuses: Sequence[JobStatus]) -> Tone:
+def worst_tone(statuses: Sequence[DisplayedStatus]) -> Tone:
     """Returns BAD or WARN if a job has that tone, and else GOOD."""
     tones = {status.tone for status in statuses}
     return next((tone for tone in (Tone.BAD, Tone.WARN) if tone in tones), Tone.GOOD)
 
 
-def headline(statuses: Sequence[JobStatus]) -> str:
+def headline(statuses: Sequence[DisplayedStatus]) -> str:
     """Returns the first sentence of the page. It changes only when a job's status changes."""
     need = sum(status.tone in (Tone.BAD, Tone.WARN) for status in statuses)
     number = len(statuses)
@@ -119,8 +129,8 @@ def headline(statuses: Sequence[JobStatus]) -> str:
     return "The job is well" if number == 1 else f"All {number:,} jobs are well"
 
 
-def tone_of_run(kind: Kind | None) -> Tone:
+def tone_of_run(kind: ExitKind | None) -> Tone:
     """Returns the tone of a past run. None stands for the running one."""
     if kind is None:
         return Tone.GOOD
-    return Tone.IDLE if kind.good else Tone.BAD
+    return Tone.IDLE if kind.succeeded else Tone.BAD

@@ -20,15 +20,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.project import can_name
+from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run import partitions
-from kfetch_jobs.supervise import tail
-from kfetch_jobs.supervise.control import ask
-from kfetch_jobs.supervise.machine import Order
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise.control import give_order
+from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.view import JobView
-from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web import template_values
 from kfetch_jobs.web.forms import Forms, read_form
 from kfetch_jobs.web.html import page
@@ -71,7 +71,7 @@ class Pages:
         self._stepped_s = stepped_s
         self._forms = forms
         self._observer = Observer(project)
-        self._newest = Newest(self._observer.snapshot, Snapshot(at=time.time()), "page")
+        self._newest = CachedValue(self._observer.snapshot, Snapshot(at=time.time()), "page")
         self._order_slots = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -119,7 +119,7 @@ class Pages:
         return self._job_from(snapshot, self._job_view(request, snapshot), request, notice=None)
 
     def _job_from(
-        self, snapshot: Snapshot, job: JobView, request: Request, notice: Notice | None
+        self, snapshot: Snapshot, job: JobStatus, request: Request, notice: Notice | None
     ) -> Response:
         return self._page(
             _part_or_whole(request, "job.html"),
@@ -128,9 +128,9 @@ class Pages:
             notice=notice,
         )
 
-    def _job_view(self, request: Request, snapshot: Snapshot) -> JobView:
+    def _job_view(self, request: Request, snapshot: Snapshot) -> JobStatus:
         job = snapshot.job(request.path_params["name"])
-        if job is None or not can_name(job.name):
+        if job is None or not is_job_name(job.name):
             raise HTTPException(404, "The project has no job of this name.")
         return job
 
@@ -149,7 +149,7 @@ class Pages:
 
     def _partitions(self, request: Request) -> Response:
         job = self._job_view(request, self._newest.get())
-        lags = partitions.read(partitions.file_of(self._directory(job)))
+        lags = partition_lags.read(partition_lags.partitions_path(self._directory(job)))
         return JSONResponse(asdict(lags) if lags else {"at": None, "topics": [], "left_out": 0})
 
     def _log(self, request: Request) -> Response:
@@ -159,7 +159,7 @@ class Pages:
         try:
             # Spark's tracebacks have whole query plans, with options and their secrets.
             redacted = self._project.job(job.name).redacted
-            lines, trouble = tail.last(path, _LOG_LINES, redacted), ""
+            lines, trouble = log_tail.last_lines(path, _LOG_LINES, redacted), ""
         except ConfigError:
             lines, trouble = (
                 [],
@@ -171,7 +171,7 @@ class Pages:
             "log.html", snapshot, job=job, lines=lines, path=str(path), trouble=trouble
         )
 
-    def _directory(self, job: JobView) -> Path:
+    def _directory(self, job: JobStatus) -> Path:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
@@ -201,7 +201,7 @@ class Pages:
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
-                notes = ask(self._project, store, [name], order)
+                notes = give_order(self._project, store, [name], order)
         except JobsError as error:
             return Notice(f"the order {order} for {name} failed: {error}")
         finally:

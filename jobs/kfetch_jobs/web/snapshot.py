@@ -1,6 +1,6 @@
 """The state of all jobs and agents at one moment, and each job's curves.
 
-A request takes a new snapshot, one at a time (``util.newest``). If one part fails, the snapshot has
+A request takes a new snapshot, one at a time (``CachedValue``). If one part fails, the snapshot has
 its error, and the other parts are complete. Nothing here waits for the supervisor's loop.
 """
 
@@ -16,11 +16,11 @@ from kfetch.agent.channel import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import agents
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.follow import Follower
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch, batches_of_line
+from kfetch_jobs.progress.follower import Follower
+from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store
-from kfetch_jobs.supervise.view import JobView, Overview, overview
 from kfetch_jobs.web.curve import WINDOWS, JobCurves
 
 __all__ = ["RUNS_MAX", "Observer", "Snapshot"]
@@ -39,7 +39,7 @@ class Snapshot:
     """The state at one moment. Times are seconds since 1970."""
 
     at: float
-    overview: Overview | None = None
+    overview: ProjectStatus | None = None
     """None if the project or its database could not be read yet."""
     agents: tuple[Status, ...] = ()
     troubles: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Snapshot:
     reading: frozenset[str] = frozenset()
     """Jobs whose progress file is not read to its end yet, so their newest values are missing."""
 
-    def job(self, name: str) -> JobView | None:
+    def job(self, name: str) -> JobStatus | None:
         """Returns the job of this name, or None."""
         jobs = self.overview.jobs if self.overview else ()
         return next((job for job in jobs if job.name == name), None)
@@ -61,14 +61,14 @@ class Observer:
         self._files = Follower.from_the_start(project.storage)
         self._curves: dict[str, JobCurves] = {}
         self._lock = threading.Lock()
-        self._overview: Overview | None = None
+        self._overview: ProjectStatus | None = None
         self._agents: tuple[Status, ...] = ()
 
     def snapshot(self) -> Snapshot:
         """Take a snapshot. Only one thread at a time may call it."""
         now, troubles = time.time(), list[str]()
         with _part("jobs", troubles), Store.of(self._project.storage) as store:
-            self._overview = overview(self._project, store, now)
+            self._overview = read_status(self._project, store, now)
         with _part("micro-batches", troubles):
             self._follow(now)
         with _part("agents", troubles):
@@ -83,8 +83,10 @@ class Observer:
 
     def _follow(self, now: float) -> None:
         files = len(self._files.unfinished) or len(self._overview.jobs if self._overview else ())
-        for job, lines in self._files.added(max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))):
-            batches = [batch for line in lines for batch in progress.whole(line)]
+        for job, lines in self._files.read_added(
+            max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))
+        ):
+            batches = [batch for line in lines for batch in batches_of_line(line)]
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())
                 for batch in batches:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.agent.channel import QueryStatus, Status
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run import partitions
-from kfetch_jobs.run.partitions import PartitionLags
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.run.partition_lags import PartitionLags
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Run
-from kfetch_jobs.supervise.view import JobView
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, sparkline
-from kfetch_jobs.web.job_status import JobStatus, job_status
+from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 __all__ = [
@@ -37,8 +37,8 @@ _FIRST = next(iter(WINDOWS))
 class JobRow:
     """A job's row on the first page."""
 
-    job: JobView
-    status: JobStatus
+    job: JobStatus
+    status: DisplayedStatus
     rate: float | None
     """Rows per second in the last minute."""
     batch_s: float | None
@@ -56,11 +56,11 @@ def job_rows(snapshot: Snapshot, observer: Observer) -> list[JobRow]:
     return [_row(job, snapshot, observer) for job in jobs]
 
 
-def _row(job: JobView, snapshot: Snapshot, observer: Observer) -> JobRow:
+def _row(job: JobStatus, snapshot: Snapshot, observer: Observer) -> JobRow:
     if job.name in snapshot.reading:
         return JobRow(
             job=job,
-            status=job_status(job),
+            status=displayed_status(job),
             rate=None,
             batch_s=None,
             dead_letters=0,
@@ -71,7 +71,7 @@ def _row(job: JobView, snapshot: Snapshot, observer: Observer) -> JobRow:
     last = observer.batches(job.name)[:BATCHES_SHOWN]
     return JobRow(
         job=job,
-        status=job_status(job),
+        status=displayed_status(job),
         rate=observer.rate(job.name, snapshot.at),
         batch_s=last[0].seconds if last else None,
         dead_letters=sum(batch.dead_letters for batch in last),
@@ -126,9 +126,9 @@ class JobPage:
     """The agents on this machine that read for the job."""
 
 
-def job_page(job: JobView, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
+def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
     """Returns the values of a job's page. ``directory`` has the job's files."""
-    lags = partitions.read(partitions.file_of(directory))
+    lags = partition_lags.read(partition_lags.partitions_path(directory))
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
     return JobPage(

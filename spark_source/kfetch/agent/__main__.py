@@ -1,8 +1,8 @@
-"""``python -m kfetch.agent``: one executor's agent. Started by the first read of a worker.
+"""``python -m kfetch.agent``: one executor's agent. A worker's first read starts it.
 
-It leaves with the process that it serves (a pidfd tells), when nobody has needed it for a while,
-and on SIGTERM; its sessions are closed each time. The decoder is loaded by the first read, so that
-its worker finds an agent at once.
+The agent exits when its owner exits (a pidfd shows that), when it has been idle for a minute, and
+on SIGTERM. It closes its sessions each time. The first read loads the decoder, not the start, so
+that the worker finds an agent at once.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import time
 from pathlib import Path
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.home import Owner
+from kfetch.agent.home import ProcessIdentity
 from kfetch.wire import lean
 
 lean.defer_clients()
 
-from kfetch.agent.server import Queries, Server  # noqa: E402
+from kfetch.agent.server import OpenQueries, Server  # noqa: E402
 
 log = logging.getLogger("kfetch.agent")
 
-_IDLE_S = 60.0  # without worker or session; a start costs 0.5 s, so there is no use in staying
-_LOOK_S = 1.0
+_IDLE_S_MAX = 60.0  # without worker or session; a new agent starts within 0.5 s
+_CHECK_INTERVAL_S = 1.0
 _CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stacks, measured
 
 
 def main() -> int:
-    """Serve until the owner ends."""
+    """Serve until the owner exits. Returns the exit code."""
     arguments = _arguments()
     logging.basicConfig(
         level=os.environ.get("KFETCH_LOG", "INFO"),
@@ -45,28 +45,28 @@ def main() -> int:
     _check_address_space(arguments.memory)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the driver's terminal is not ours
-    queries = Queries(Budget(arguments.memory))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the driver's terminal
+    queries = OpenQueries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
-            why = _serve(listener, Server(queries), queries, arguments.owner, stop)
+            reason = _serve(listener, Server(queries), queries, arguments.owner, stop)
         finally:
             arguments.socket.unlink(missing_ok=True)
             queries.close()
-    log.info("leaving: %s", why)
+    log.info("leaving: %s", reason)
     return 0
 
 
 def _serve(
     listener: socket.socket,
     server: Server,
-    queries: Queries,
-    owner: Owner,
+    queries: OpenQueries,
+    owner: ProcessIdentity,
     stop: threading.Event,
 ) -> str:
-    """Accept workers until there is a reason to leave; the reason."""
-    pidfd = _watch(owner)
+    """Accept workers until there is a reason to leave. Returns the reason."""
+    pidfd = _open_pidfd(owner)
     if pidfd is None:
         return "the executor has ended"
     poll = select.poll()
@@ -74,36 +74,39 @@ def _serve(
     poll.register(pidfd, select.POLLIN)
     idle_since = time.monotonic()
     while not stop.is_set():
-        ready = {descriptor for descriptor, _ in poll.poll(_LOOK_S * 1000)}
+        ready = {descriptor for descriptor, _ in poll.poll(_CHECK_INTERVAL_S * 1000)}
         if pidfd in ready:
             return "the executor has ended"
         if listener.fileno() in ready:
             server.accept(listener)
         if server.busy:
             idle_since = time.monotonic()
-        elif time.monotonic() - idle_since > _IDLE_S:
-            return f"idle for {_IDLE_S:g} s"
+        elif time.monotonic() - idle_since > _IDLE_S_MAX:
+            return f"idle for {_IDLE_S_MAX:g} s"
     return "asked to (SIGTERM)"
 
 
-def _close_idle(queries: Queries, stop: threading.Event) -> None:
-    """Closing waits for brokers; a worker that is greeted late takes the agent for a hung one."""
-    while not stop.wait(_LOOK_S):
+def _close_idle(queries: OpenQueries, stop: threading.Event) -> None:
+    """Close idle queries, in a thread of its own, because closing waits for brokers.
+
+    Otherwise workers would get their greeting too late and treat the agent as hung.
+    """
+    while not stop.wait(_CHECK_INTERVAL_S):
         queries.close_idle()
 
 
-def _watch(owner: Owner) -> int | None:
-    """A descriptor that becomes readable when the owner ends; None if it has (pidfd_open(2))."""
+def _open_pidfd(owner: ProcessIdentity) -> int | None:
+    """Returns a descriptor that is readable once the owner exits; None if it has already."""
     try:
-        descriptor = os.pidfd_open(owner.pid)
+        descriptor = os.pidfd_open(owner.pid)  # pidfd_open(2)
     except ProcessLookupError:
         return None
-    # The pid may have gone to another process before it was opened.
+    # Another process may have got the pid before pidfd_open.
     return descriptor if owner.alive else None
 
 
 def _listening(path: Path) -> socket.socket:
-    # Whoever starts an agent holds the lock and found nobody answering: what is there is dead.
+    # The worker that starts an agent holds the lock, and no agent answered: the socket is dead.
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
@@ -112,7 +115,10 @@ def _listening(path: Path) -> socket.socket:
 
 
 def _check_address_space(memory: int) -> None:
-    """``spark.executor.pyspark.memory`` sets RLIMIT_AS, which the agent inherits."""
+    """Exit with advice if the address space is too small for the budget.
+
+    ``spark.executor.pyspark.memory`` sets RLIMIT_AS, and the agent inherits it.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = memory + _CODE_BYTES
     if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
@@ -125,9 +131,9 @@ def _check_address_space(memory: int) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kfetch.agent", description=__doc__)
-    parser.add_argument("--socket", type=Path, required=True, help="where to listen")
+    parser.add_argument("--socket", type=Path, required=True, help="path of the socket")
     parser.add_argument(
-        "--owner", type=Owner.parse, required=True, help="PID:START of the executor"
+        "--owner", type=ProcessIdentity.parse, required=True, help="PID:START of the executor"
     )
     parser.add_argument("--memory", type=int, required=True, help="budget in bytes")
     return parser.parse_args()

@@ -1,9 +1,9 @@
 """The thread of one broker of one query: it fetches for every task that reads there.
 
-It goes on as long as any task wants something of its broker and the budget allows. A reply is
-handed out before anything else is done, because its ranges have moved already; the next request
-leaves when every task has taken its part, so that it travels while they decode. A task that doesn't
-come for its part is left out of the requests until it does.
+It fetches as long as any task has ranges at its broker and the budget has memory. It delivers a
+reply before it does anything else, because the reply's ranges have already moved. The next request
+leaves when every task has taken its arrivals, and travels while the tasks decode. If a task does
+not take its arrivals, the thread pauses the task's ranges until it does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.agent.inbox import Inbox, release
-from kfetch.agent.leftovers import Leftovers
+from kfetch.agent.read_ahead import ReadAhead
 from kfetch.errors import AgentError
 from kfetch.fetch import events
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
@@ -32,15 +32,15 @@ from kfetch.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
-# How long the thread waits for memory before it looks whether it is still wanted.
-_LOOK_S = 0.2
-# How long a lane waits for a task to take its part of a reply before it goes on without that task.
-# Leaving a task out costs two changes of the session per partition, so not for every hiccup.
-_PATIENCE_S = 0.5
+# How long the thread waits for memory before it runs the commands that came meanwhile.
+_MEMORY_WAIT_S = 0.2
+# How long the thread waits for a task to take its arrivals before it pauses the task's ranges.
+# A pause costs two changes of the session per partition, so a short delay must not cause one.
+_SLOW_TASK_S = 0.5
 
 
 class BrokerThread(threading.Thread):
-    """The thread of one broker of one query."""
+    """The thread of one broker of one query. Tasks call it; commands carry the calls over."""
 
     def __init__(
         self,
@@ -48,189 +48,160 @@ class BrokerThread(threading.Thread):
         broker: Broker,
         options: SourceOptions,
         budget: Budget,
-        sink: events.Sink = events.story,
+        on_event: events.EventHandler = events.log_event,
     ) -> None:
         super().__init__(name=f"{query[:8]} {broker.node_id}", daemon=True)
         self._broker = broker
         self._options = options
         self._budget = budget
-        self._sink = sink
+        self._on_event = on_event
         self._reservation: Reservation | None = None
-        self._starved_since: float | None = None
-        self._fed_at = 0.0
-        self._frame_bytes = 0
-        self._past = FetchStats()
-        self._leftovers = Leftovers(budget)
-        self._lane = self._new_lane()
+        """Memory for the next reply."""
+        self._memory_wait_since: float | None = None
+        self._memory_came_at = 0.0
+        self._reply_bytes = 0
+        self._former_stats = FetchStats()
+        """Of BrokerReaders that a bug has ended."""
+        self._read_ahead = ReadAhead(budget)
+        self._reader = self._new_reader()
         self._inboxes: dict[RangeProgress, Inbox] = {}
-        self._untaken: Counter[Inbox] = Counter()
-        """Replies that lie in inboxes; a task that has one gets no other."""
-        self._handed_at = 0.0
-        self._parked: dict[Inbox, list[RangeProgress]] = {}
-        """Ranges that are not read until their task takes what it has."""
-        self._orders: deque[Callable[[], None]] = deque()
-        self._changed = threading.Condition()
+        self._pending_deliveries: Counter[Inbox] = Counter()
+        """Deliveries that a task has not taken. A task that has one gets no other."""
+        self._delivered_at = 0.0
+        self._paused: dict[Inbox, list[RangeProgress]] = {}
+        """Ranges that the thread does not read until their task takes its arrivals."""
+        self._commands: deque[Callable[[], None]] = deque()
+        self._command_came = threading.Condition()
         self._closing = False
 
     def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> None:
         """Read ranges for a task."""
-
-        def order() -> None:
-            self._inboxes.update(dict.fromkeys(ranges, inbox))
-            if kept := self._kept(ranges):
-                self._deliver(kept)
-            waiting = [progress for progress in ranges if not progress.done]
-            if inbox in self._parked:
-                self._parked[inbox] += waiting
-            else:
-                for progress in waiting:
-                    self._lane.add(progress)
-
-        self._order(order)
+        self._enqueue(partial(self._add, ranges, inbox))
 
     def drop(self, progress: RangeProgress) -> None:
-        """Read a range no longer."""
+        """Stop reading a range."""
+        self._enqueue(partial(self._drop, progress))
 
-        def order() -> None:
-            inbox = self._inboxes.pop(progress, None)
-            if inbox is None:
-                return
-            if progress in self._parked.get(inbox, []):
-                self._parked[inbox].remove(progress)
-            else:
-                self._lane.drop(progress)
-
-        self._order(order)
-
-    def asked_since(self, progress: RangeProgress) -> float:
+    def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""
-        if self._starved_since is not None or self._lane.waits_in_line(progress):
+        if self._memory_wait_since is not None or self._reader.is_queued(progress):
             return time.monotonic()
-        return max(self._fed_at, progress.asked_since)
+        return max(self._memory_came_at, progress.requested_at)
 
-    def ask_to_close(self) -> None:
-        """End the thread and the session, soon."""
-        self._order(self._close)
+    def request_close(self) -> None:
+        """Ask the thread to close its session and end. Returns at once."""
+        self._enqueue(self._close)
 
     def close(self) -> None:
-        """End the thread and the session; returns when both are gone, or after a second or two."""
-        self.ask_to_close()
+        """Close the session and end the thread. Waits two seconds and one long poll at most."""
+        self.request_close()
         self.join(timeout=2 + self._options.fetch.max_wait_ms / 1000)
 
     def stats(self) -> FetchStats:
-        """What the sessions have cost."""
-        return self._past + self._lane.fetcher.stats()
+        """Returns what the sessions at this broker have cost."""
+        return self._former_stats + self._reader.fetcher.stats()
 
     def status(self) -> SessionStatus:
-        """How the session stands."""
-        return self._lane.fetcher.status()
+        """Returns the state of the session."""
+        return self._reader.fetcher.status()
 
     def run(self) -> None:
-        """Fetch until closed. Whatever goes wrong goes to the tasks, not into the void."""
+        """Fetch until closed. An unexpected error fails the tasks and never gets lost."""
         while not self._closing:
             try:
-                self._turn()
+                self._step()
             except Exception as cause:
                 log.exception("%s", self.name)
-                self._break_down(cause)
-        self._budget.leave(self)
+                self._fail_tasks(cause)
+        self._budget.leave_queue(self)
         self._unreserve()
-        self._leftovers.close()
-        self._lane.fetcher.close()
+        self._read_ahead.close()
+        self._reader.fetcher.close()
 
-    def _turn(self) -> None:
-        """Obey; then take the reply in flight, or wait while nothing may be sent, or send."""
-        self._obey()
+    def _step(self) -> None:
+        """Run commands. Then receive the reply in flight, wait for a command, or send."""
+        self._run_commands()
         if self._closing:
             return
-        if self._lane.in_flight:
+        if self._reader.in_flight:
             self._receive()
-        elif (wait_s := self._wait_s()) > 0:
-            self._budget.leave(self)
-            self._starved_since = None
-            self._wait_order(wait_s)
+        elif (pause_s := self._pause_s()) > 0:
+            self._budget.leave_queue(self)
+            self._memory_wait_since = None
+            self._wait_for_command(pause_s)
         else:
             self._send()
 
-    def _wait_s(self) -> float:
-        """For how long nothing is to be sent, unless an order changes that."""
-        if self._lane.active and self._untaken.keys() - self._parked.keys():
-            left_s = self._handed_at + _PATIENCE_S - time.monotonic()
-            if left_s > 0:
-                return left_s
-            self._park()
-        return self._lane.fetcher.pause_s() if self._lane.active else threading.TIMEOUT_MAX
+    def _pause_s(self) -> float:
+        """Returns for how many seconds nothing is to be sent, unless a command comes."""
+        if not self._reader.active:
+            return threading.TIMEOUT_MAX
+        if self._pending_deliveries.keys() - self._paused.keys():
+            patience_s = self._delivered_at + _SLOW_TASK_S - time.monotonic()
+            if patience_s > 0:
+                return patience_s
+            self._pause_slow_tasks()
+        return self._reader.fetcher.pause_s() if self._reader.active else threading.TIMEOUT_MAX
 
     def _send(self) -> None:
-        fetch, budget, lane = self._options.fetch, self._budget, self._lane
-        lane.partition_max_bytes = min(fetch.partition_max_bytes, budget.batch_bytes)
-        lane.fetcher.reply_bytes = min(fetch.max_bytes, budget.frame_bytes)
-        size = min(lane.fetcher.reply_bytes, lane.partitions * lane.partition_max_bytes)
-        self._reservation = self._budget.reserve(size, _LOOK_S, self)
-        self._note_hunger()
+        fetch, budget, reader = self._options.fetch, self._budget, self._reader
+        reader.partition_max_bytes = min(fetch.partition_max_bytes, budget.batch_bytes)
+        reader.fetcher.reply_bytes_max = min(fetch.max_bytes, budget.reply_bytes_max)
+        size = min(
+            reader.fetcher.reply_bytes_max, reader.partition_count * reader.partition_max_bytes
+        )
+        self._reservation = budget.reserve(size, _MEMORY_WAIT_S, self)
+        self._record_memory_wait()
         if self._reservation is None:
             return
-        lost = self._lane.send(time.monotonic() + self._options.poll_timeout_s)
-        if lost:
+        failed = reader.send(time.monotonic() + self._options.poll_timeout_s)
+        if failed:
             self._unreserve()
-            self._deliver(lost)
+            self._deliver(failed)
 
-    def _note_hunger(self) -> None:
-        """Remember since when memory is wanted; tell it when it has come."""
+    def _record_memory_wait(self) -> None:
+        """Note since when the thread waits for memory; publish the wait when it is over."""
         now = time.monotonic()
         if self._reservation is None:
-            # The first try has waited already.
-            self._starved_since = self._starved_since or now - _LOOK_S
-        elif self._starved_since is not None:
-            waited_s, self._starved_since = now - self._starved_since, None
-            self._fed_at = now
-            self._sink(events.Starved(broker=self._broker, seconds=waited_s))
-
-    def _kept(self, ranges: Sequence[RangeProgress]) -> list[Arrival]:
-        """What earlier replies have brought of ranges already."""
-        found = [(p, *kept) for p in ranges if (kept := self._leftovers.take(p)) is not None]
-        try:
-            return [
-                replace(self._lane.take(progress, partition), release=reservation.holder())
-                for progress, partition, reservation in found
-            ]
-        except BaseException:  # memory that is short must not be lost for good besides
-            for *_, reservation in found:
-                reservation.release()
-            raise
+            # The first attempt has already waited.
+            self._memory_wait_since = self._memory_wait_since or now - _MEMORY_WAIT_S
+        elif self._memory_wait_since is not None:
+            waited_s, self._memory_wait_since = now - self._memory_wait_since, None
+            self._memory_came_at = now
+            self._on_event(events.WaitedForMemory(broker=self._broker, seconds=waited_s))
 
     def _receive(self) -> None:
-        arrivals = self._lane.receive(time.monotonic() + self._options.poll_timeout_s)
-        # Between here and the inboxes anything that raises would lose records: their ranges have
-        # moved. Then _break_down fails those that have not got theirs.
-        arrivals = self._charged(arrivals)
+        arrivals = self._reader.receive(time.monotonic() + self._options.poll_timeout_s)
+        # The ranges have moved. If anything raises before their arrivals lie in inboxes, records
+        # are lost. _fail_tasks then fails the tasks of all these ranges.
+        arrivals = self._share_reservation(arrivals)
         try:
             self._deliver(arrivals)
         except BaseException:
             release(arrivals)
             raise
 
-    def _break_down(self, cause: Exception) -> None:
-        """A bug: every task fails for good, and the next ones get a new session."""
+    def _fail_tasks(self, cause: Exception) -> None:
+        """A bug: fail every task for good. The next tasks get a new session."""
         self._unreserve()
         for inbox in {*self._inboxes.values()}:
             inbox.fail(AgentError(f"the agent failed: {cause!r}"))
         self._inboxes.clear()
-        self._parked.clear()
-        broken, self._lane = self._lane, self._new_lane()
-        self._past += broken.fetcher.stats()
+        self._paused.clear()
+        broken, self._reader = self._reader, self._new_reader()
+        self._former_stats += broken.fetcher.stats()
         try:
             broken.fetcher.close()
         except Exception:
             log.exception("%s: closing a broken session", self.name)
 
-    def _new_lane(self) -> BrokerReader:
+    def _new_reader(self) -> BrokerReader:
         fetch = self._options.fetch
         fetcher = Fetcher(self._broker, fetch, self._options.network, self._allocate)
         return BrokerReader(
             fetcher,
             fetch.partition_max_bytes,
-            spare=self._leftovers.keep,
+            on_range_done=self._read_ahead.store,
             skip_corrupt=self._options.skip_corrupt_batches,
         )
 
@@ -240,22 +211,25 @@ class BrokerThread(threading.Thread):
             reservation.release()
 
     def _allocate(self, size: int) -> memoryview:
-        """Memory of a reply's own: it lives until the last task has decoded its part."""
-        self._frame_bytes = size
-        # Arrow's pool gives warm pages again: fresh ones, or a bytearray's zeros, cost more than
+        """Returns memory for one reply. It lives until the last task has decoded its records."""
+        self._reply_bytes = size
+        # Arrow's pool reuses warm pages. Fresh pages, or a bytearray's zeros, cost more than
         # receiving does.
         return memoryview(pa.allocate_buffer(size)).cast("B")
 
-    def _charged(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """The reply's reservation, shrunk to its size and shared by those who decode it."""
+    def _share_reservation(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Shrink the reservation to the reply's size, and let all arrivals with records share it.
+
+        Returns the arrivals, each with its release.
+        """
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return list(arrivals)
         holders = sum(arrival.records is not None for arrival in arrivals)
-        reservation.resize(self._frame_bytes if holders else 0)
+        reservation.resize(self._reply_bytes if holders else 0)
         reservation.share(holders)
         return [
-            replace(a, release=reservation.holder()) if a.records is not None else a
+            replace(a, release=reservation.single_release()) if a.records is not None else a
             for a in arrivals
         ]
 
@@ -263,47 +237,82 @@ class BrokerThread(threading.Thread):
         by_inbox: dict[Inbox, list[Arrival]] = {}
         for arrival in arrivals:
             inbox = self._inboxes.get(arrival.progress)
-            if inbox is None:  # dropped meanwhile
+            if inbox is None:  # the task has dropped the range meanwhile
                 arrival.release()
             else:
                 by_inbox.setdefault(inbox, []).append(arrival)
         for inbox, part in by_inbox.items():
-            if inbox.put(part, partial(self._order, partial(self._taken, inbox))):
-                self._untaken[inbox] += 1
-        self._handed_at = time.monotonic()
+            if inbox.deliver(part, partial(self._enqueue, partial(self._delivery_taken, inbox))):
+                self._pending_deliveries[inbox] += 1
+        self._delivered_at = time.monotonic()
         for arrival in arrivals:
             if arrival.records is None or arrival.next_offset >= arrival.progress.end:
                 self._inboxes.pop(arrival.progress, None)
 
-    def _taken(self, inbox: Inbox) -> None:
-        """A task has taken its part of a reply: it may have more."""
-        self._untaken[inbox] -= 1
-        if self._untaken[inbox] == 0:
-            del self._untaken[inbox]
-            for progress in self._parked.pop(inbox, []):
-                self._lane.add(progress)
+    def _delivery_taken(self, inbox: Inbox) -> None:
+        """A task has taken its arrivals: resume its ranges."""
+        self._pending_deliveries[inbox] -= 1
+        if self._pending_deliveries[inbox] == 0:
+            del self._pending_deliveries[inbox]
+            for progress in self._paused.pop(inbox, []):
+                self._reader.add(progress)
 
-    def _park(self) -> None:
-        """Read nothing more for tasks that don't come for what they have: others wait."""
-        for inbox in self._untaken.keys() - self._parked.keys():
-            mine = [progress for progress, whose in self._inboxes.items() if whose is inbox]
-            self._parked[inbox] = mine
-            for progress in mine:
-                self._lane.drop(progress)
+    def _pause_slow_tasks(self) -> None:
+        """Pause the ranges of tasks that don't take their arrivals: other tasks wait for them."""
+        for inbox in self._pending_deliveries.keys() - self._paused.keys():
+            ranges = [progress for progress, owner in self._inboxes.items() if owner is inbox]
+            self._paused[inbox] = ranges
+            for progress in ranges:
+                self._reader.drop(progress)
 
-    def _order(self, order: Callable[[], None]) -> None:
-        with self._changed:
-            self._orders.append(order)
-            self._changed.notify()
+    def _enqueue(self, command: Callable[[], None]) -> None:
+        with self._command_came:
+            self._commands.append(command)
+            self._command_came.notify()
 
-    def _wait_order(self, timeout_s: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._orders), timeout_s)
+    def _wait_for_command(self, timeout_s: float) -> None:
+        with self._command_came:
+            self._command_came.wait_for(lambda: bool(self._commands), timeout_s)
 
-    def _obey(self) -> None:
-        """Carry out what the tasks have ordered."""
-        while self._orders:  # one by one: those behind an order that raises are not lost
-            self._orders.popleft()()
+    def _run_commands(self) -> None:
+        while self._commands:  # one by one: a command that raises does not lose the next ones
+            self._commands.popleft()()
+
+    def _add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> None:
+        self._inboxes.update(dict.fromkeys(ranges, inbox))
+        if arrivals := self._read_ahead_arrivals(ranges):
+            self._deliver(arrivals)
+        unfinished = [progress for progress in ranges if not progress.done]
+        if inbox in self._paused:
+            self._paused[inbox] += unfinished
+        else:
+            for progress in unfinished:
+                self._reader.add(progress)
+
+    def _read_ahead_arrivals(self, ranges: Sequence[RangeProgress]) -> list[Arrival]:
+        """Returns the arrivals of ranges whose records an earlier reply has brought."""
+        cached = [(p, *records) for p in ranges if (records := self._read_ahead.take(p))]
+        try:
+            return [
+                replace(
+                    self._reader.accept_records(progress, partition),
+                    release=reservation.single_release(),
+                )
+                for progress, partition, reservation in cached
+            ]
+        except BaseException:  # for want of memory, say: then at least return these bytes
+            for *_, reservation in cached:
+                reservation.release()
+            raise
+
+    def _drop(self, progress: RangeProgress) -> None:
+        inbox = self._inboxes.pop(progress, None)
+        if inbox is None:
+            return
+        if progress in self._paused.get(inbox, []):
+            self._paused[inbox].remove(progress)
+        else:
+            self._reader.drop(progress)
 
     def _close(self) -> None:
         self._closing = True

@@ -1,9 +1,9 @@
-"""The agent's memory: raw replies and decoded batches together, under one limit.
+"""The agent's memory: raw replies, decoded batches and cached records, under one limit.
 
-A fetch reserves what its reply may take; a full budget sends no request, and the session stays as
-it is. One fetch passes whatever its size when no reply is in use: segments are given back by
-workers, which wait for records, so a fetch that waited for segments could wait for itself. What is
-kept in the hope that it is of use (``keep``) goes, the oldest first, as soon as a fetch needs room.
+A request reserves the memory that its reply may need. While the budget is full no request leaves,
+and the session stays as it is. If no reply is in memory, one request may leave whatever its size.
+Workers return segments only when they get records. So a request that waited for segments could wait
+for itself. Cached records (``cache``) are dropped, the oldest first, when a reservation needs room.
 """
 
 from __future__ import annotations
@@ -16,46 +16,45 @@ from collections.abc import Callable, Hashable, Iterator
 
 from kfetch.fetch.limits import BATCH_BYTES
 
-# Two segments per reader, a batch being decoded, and the reply that it comes from: with so many
-# parts of the budget for each reader all of it fits.
-_PARTS = 8
+# Each reader needs two segments, a batch that is being decoded, and the reply that it comes from.
+# With so many parts of the budget per reader all of that fits.
+_PARTS_PER_READER = 8
 _BATCH_BYTES_MIN = 64 << 10
 _DECODERS_MIN = 2
-# Of the limit: one reply leaves room for the next one, and for the segments of the readers.
-_FRAME_PART = 8
+# One reply may take this part of the limit. The next reply and the readers' segments need the rest.
+_REPLY_PART = 8
 
 _Key = tuple[Hashable, Hashable]
-"""(Owner, what): of something that is kept."""
+"""(owner, name) of a cached value."""
 
 
 class Budget:
-    """Bytes in use out of ``limit``: frames (raw replies), segments, and what is kept. Any thread
-    may use it."""
+    """Bytes in use below a limit: replies, segments and cached values. Any thread may use it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._frames = 0
-        self._segments = 0
-        self._kept: OrderedDict[_Key, tuple[int, object]] = OrderedDict()
-        self._kept_bytes = 0
+        self._reply_bytes = 0
+        self._segment_bytes = 0
+        self._cache: OrderedDict[_Key, tuple[int, object]] = OrderedDict()
+        self._cache_bytes = 0
         self._peak = 0
         self._readers = 0
-        # Who waits, in order of arrival: a small request that overtook would starve a large one.
-        self._line: dict[object, None] = {}
+        # Waiting requests, in order of arrival: small ones must not overtake a large one for ever.
+        self._queue: dict[object, None] = {}
         self._changed = threading.Condition()
-        # While a batch is decoded no account knows its memory. More at once than there are
-        # processors would be no faster, and more than fit into a part of the limit too much.
-        places = min(_processors(), max(_DECODERS_MIN, limit // (_PARTS * BATCH_BYTES)))
-        self._decoders = threading.BoundedSemaphore(places)
+        # The budget does not count a batch while it is being decoded. More decoders than processors
+        # would not be faster, and more than a part of the limit can hold would take too much.
+        by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * BATCH_BYTES))
+        self._decoders = threading.BoundedSemaphore(min(_processors(), by_memory))
 
     @property
     def used(self) -> int:
         """Bytes in use."""
-        return self._frames + self._segments + self._kept_bytes
+        return self._reply_bytes + self._segment_bytes + self._cache_bytes
 
     @property
     def peak(self) -> int:
-        """Most bytes that were ever in use."""
+        """The most bytes that were ever in use."""
         return self._peak
 
     @property
@@ -64,32 +63,32 @@ class Budget:
         return self._limit
 
     @property
-    def short(self) -> bool:
-        """Whether somebody waits for memory."""
+    def has_waiters(self) -> bool:
+        """Whether any request waits for memory."""
         with self._changed:
-            return bool(self._line)
+            return bool(self._queue)
 
     @property
     def batch_bytes(self) -> int:
-        """Raw bytes for one Arrow batch: less than usual where many readers share little memory."""
+        """Raw bytes for one Arrow batch; fewer if many readers share little memory."""
         with self._changed:
-            fair = self._limit // (_PARTS * max(1, self._readers))
-        return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair))
+            fair_share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
+        return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair_share))
 
     @property
-    def frame_bytes(self) -> int:
-        """The most that one reply should bring, in bytes."""
-        return max(_BATCH_BYTES_MIN, self._limit // _FRAME_PART)
+    def reply_bytes_max(self) -> int:
+        """Bytes that one reply should bring at most."""
+        return max(_BATCH_BYTES_MIN, self._limit // _REPLY_PART)
 
     @contextlib.contextmanager
     def decoding(self) -> Iterator[None]:
-        """One of the few who decode a batch at this moment; never wait for others in here."""
+        """A context to decode one batch in. Never wait for another reader inside."""
         with self._decoders:
             yield
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Somebody reads, and shares the memory with the others."""
+        """A context to read in: the readers share the memory."""
         self._count_readers(1)
         try:
             yield
@@ -100,145 +99,151 @@ class Budget:
         with self._changed:
             self._readers += change
 
-    def has(self, size: int) -> bool:
-        """Whether so many bytes are free, or kept for nobody."""
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` bytes are free, or would be without cached values."""
         with self._changed:
-            return self.used - self._kept_bytes + size <= self._limit
+            return self.used - self._cache_bytes + size <= self._limit
 
     def raise_limit(self, limit: int) -> None:
-        """Allow at least so much: the largest wish of all queries counts."""
+        """Raise the limit to ``limit`` bytes, if it is lower: the largest of all queries counts."""
         with self._changed:
             self._limit = max(self._limit, limit)
             self._changed.notify_all()
 
     def reserve(self, size: int, timeout_s: float, waiter: object = None) -> Reservation | None:
-        """Take ``size`` bytes for a frame if they are free, or if no frame is in use; None if not
-        so within the time. A ``waiter`` then keeps its place in the line until it ``leave``s."""
+        """Reserve ``size`` bytes for a reply, as soon as they are free or no reply is in memory.
+
+        Returns None if that takes longer than ``timeout_s`` seconds. A ``waiter`` then keeps its
+        place in the queue until it calls ``leave_queue``.
+        """
         place = object() if waiter is None else waiter
         with self._changed:
-            self._line.setdefault(place)
-            fits = self._changed.wait_for(lambda: self._may(place, size), timeout_s)
+            self._queue.setdefault(place)
+            fits = self._changed.wait_for(lambda: self._may_reserve(place, size), timeout_s)
             if fits or waiter is None:
-                self._leave(place)
-            return self._take_frame(size) if fits else None
+                self._leave_queue(place)
+            return self._reserve_reply(size) if fits else None
 
-    def leave(self, waiter: object) -> None:
-        """Want no memory any more, so as to stand in nobody's way."""
+    def leave_queue(self, waiter: object) -> None:
+        """Stop waiting for memory, so that the next one in the queue can have it."""
         with self._changed:
-            self._leave(waiter)
+            self._leave_queue(waiter)
 
     def charge(self, size: int) -> Reservation:
-        """Take ``size`` bytes for a segment, whatever is free: a reader's first must not wait."""
+        """Reserve ``size`` bytes for a segment at once: a reader's first segment must not wait."""
         with self._changed:
-            self._segments += size
+            self._segment_bytes += size
             self._make_room(0)
             self._peak = max(self._peak, self.used)
-        return Reservation(self._give_segments, size)
+        return Reservation(self._return_segment_bytes, size)
 
-    def keep(self, key: _Key, size: int, value: object) -> None:
-        """Keep a value of ``size`` bytes until ``take_back``, or until somebody needs the room."""
+    def cache(self, key: _Key, size: int, value: object) -> None:
+        """Cache a value of ``size`` bytes until ``take_cached``, or until others need the room."""
         with self._changed:
-            self._forget(key)
-            self._kept[key] = size, value
-            self._kept_bytes += size
+            self._drop_cached(key)
+            self._cache[key] = size, value
+            self._cache_bytes += size
             self._make_room(0)
             self._peak = max(self._peak, self.used)
 
-    def take_back(self, key: _Key) -> tuple[object, Reservation] | None:
-        """A value that was kept, its bytes now those of a frame; None if it had to go."""
+    def take_cached(self, key: _Key) -> tuple[object, Reservation] | None:
+        """Remove a value from the cache; None if it is not there.
+
+        Returns the value, and a reservation of its bytes as those of a reply.
+        """
         with self._changed:
-            if key not in self._kept:
+            if key not in self._cache:
                 return None
-            size, value = self._kept[key]
-            self._forget(key)
-            return value, self._take_frame(size)
+            size, value = self._cache[key]
+            self._drop_cached(key)
+            return value, self._reserve_reply(size)
 
-    def drop(self, owner: Hashable) -> None:
-        """Keep nothing of this owner's any longer."""
+    def drop_cached(self, owner: Hashable) -> None:
+        """Drop all cached values of an owner."""
         with self._changed:
-            for key in [key for key in self._kept if key[0] is owner]:
-                self._forget(key)
+            for key in [key for key in self._cache if key[0] is owner]:
+                self._drop_cached(key)
             self._changed.notify_all()
 
-    def _forget(self, key: _Key) -> None:
-        if key in self._kept:
-            self._kept_bytes -= self._kept.pop(key)[0]
+    def _drop_cached(self, key: _Key) -> None:
+        if key in self._cache:
+            self._cache_bytes -= self._cache.pop(key)[0]
 
     def _make_room(self, size: int) -> None:
-        while self._kept and self.used + size > self._limit:
-            self._forget(next(iter(self._kept)))
+        while self._cache and self.used + size > self._limit:
+            self._drop_cached(next(iter(self._cache)))
 
-    def _may(self, place: object, size: int) -> bool:
-        if next(iter(self._line)) is not place:
+    def _may_reserve(self, place: object, size: int) -> bool:
+        if next(iter(self._queue)) is not place:
             return False
         self._make_room(size)
-        return self._frames == 0 or self.used + size <= self._limit
+        return self._reply_bytes == 0 or self.used + size <= self._limit
 
-    def _leave(self, place: object) -> None:
-        if place in self._line:
-            del self._line[place]
+    def _leave_queue(self, place: object) -> None:
+        if place in self._queue:
+            del self._queue[place]
             self._changed.notify_all()
 
-    def _take_frame(self, size: int) -> Reservation:
-        self._frames += size
+    def _reserve_reply(self, size: int) -> Reservation:
+        self._reply_bytes += size
         self._peak = max(self._peak, self.used)
-        return Reservation(self._give_frames, size)
+        return Reservation(self._return_reply_bytes, size)
 
-    def _give_frames(self, size: int) -> None:
+    def _return_reply_bytes(self, size: int) -> None:
         with self._changed:
-            self._frames -= size
+            self._reply_bytes -= size
             self._changed.notify_all()
 
-    def _give_segments(self, size: int) -> None:
+    def _return_segment_bytes(self, size: int) -> None:
         with self._changed:
-            self._segments -= size
+            self._segment_bytes -= size
             self._changed.notify_all()
 
 
 def _processors() -> int:
-    """Those that this process may use."""
+    """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 class Reservation:
-    """Bytes taken from a budget, given back once. Shared by as many as ``share`` says."""
+    """Bytes of a budget, returned once: by the last of as many releases as ``share`` says."""
 
-    def __init__(self, give: Callable[[int], None], size: int) -> None:
-        self._give = give
+    def __init__(self, return_bytes: Callable[[int], None], size: int) -> None:
+        self._return_bytes = return_bytes
         self._size = size
-        self._shares = 1
+        self._releases_left = 1
         self._lock = threading.Lock()
 
     def resize(self, size: int) -> None:
-        """The memory turned out to be another size: less of it as a rule."""
-        self._give(self._size - size)
+        """Change the size to ``size`` bytes, because the memory needs fewer or more."""
+        self._return_bytes(self._size - size)
         self._size = size
 
     def share(self, count: int) -> None:
-        """Give the memory back after so many releases; at once for none."""
+        """Return the memory after ``count`` releases; with 0, at once."""
         with self._lock:
-            self._shares = count
+            self._releases_left = count
         if count == 0:
-            self._return()
+            self._return_all()
 
     def release(self) -> None:
-        """One of those who share it is done."""
+        """Count one release, and return the memory if it is the last one."""
         with self._lock:
-            self._shares -= 1
-            last = self._shares == 0
+            self._releases_left -= 1
+            last = self._releases_left == 0
         if last:
-            self._return()
+            self._return_all()
 
-    def holder(self) -> Callable[[], None]:
-        """A release for one of those who share it, that counts once however often it is called."""
-        left = [self]
+    def single_release(self) -> Callable[[], None]:
+        """Returns a function that releases once, however often it is called."""
+        unreleased = [self]
 
         def release() -> None:
-            if left:
-                left.pop().release()
+            if unreleased:
+                unreleased.pop().release()
 
         return release
 
-    def _return(self) -> None:
-        self._give(self._size)
+    def _return_all(self) -> None:
+        self._return_bytes(self._size)
         self._size = 0

@@ -1,7 +1,7 @@
-"""Messages between a worker and its agent: length, pickle, and file descriptors beside them.
+"""The channel between a worker and its agent: a length, a pickled message, file descriptors.
 
-Pickle is safe here because both ends are this package, run by the same user: the agent checks the
-peer's uid before it reads a byte. A frame has a limit all the same.
+Pickle is safe here. Both ends are this package and run as the same user: the agent checks the
+peer's uid before it reads a byte. Even so, the size of a message has a limit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kfetch.model import OffsetRange
 from kfetch.options import SourceOptions
 
 _LENGTH = struct.Struct(">I")
-_FRAME_BYTES_MAX = 64 << 20  # a split of 100,000 ranges is about 20 MB
+_MESSAGE_BYTES_MAX = 64 << 20  # a split of 100,000 ranges is about 20 MB
 _DESCRIPTORS_MAX = 4
 _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Greeting:
     """The first message of both sides."""
 
     version: str
@@ -33,39 +33,40 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ReadRequest:
     """Worker to agent: read these ranges."""
 
     query: str
     options: SourceOptions
     ranges: tuple[OffsetRange, ...]
     stream: str = ""
-    """Id of Spark's streaming query, for people; empty outside of one."""
+    """Spark's id of the streaming query, for people; empty outside a streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskStatus:
-    """Anyone to agent: what do you hold?"""
+class StatusRequest:
+    """Worker or tool to agent: send your Status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStatus:
-    """One query of an agent."""
+    """One open query of an agent."""
 
     name: str
-    """Our own name of the query."""
+    """kfetch's own name of the query."""
     stream: str
-    """Spark's id of it, as in its progress; empty outside of a streaming query."""
+    """Spark's id of the query, as in its progress; empty outside a streaming query."""
     topics: tuple[str, ...]
-    """Those that tasks have read."""
+    """Topics that tasks have read."""
     idle_s: float
+    """Seconds since the last task ended; 0 while a task reads."""
     sessions: tuple[SessionStatus, ...]
     totals: FetchStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What an agent holds; the answer to AskStatus."""
+    """Agent to worker or tool: memory in bytes, workers and queries. Answers StatusRequest."""
 
     pid: int
     memory_used: int
@@ -74,94 +75,97 @@ class Status:
     workers: int
     queries: tuple[QueryStatus, ...]
     log: str = ""
-    """Where its log is, for whoever asks on the same machine."""
+    """Path of the agent's log on this machine. The tool that asks fills it in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Agent to worker: an Arrow stream of one record batch lies in shared memory."""
+    """Agent to worker: a segment holds an Arrow stream of one record batch."""
 
     segment: int
-    """Number of the segment; its descriptor comes with the first message that names it."""
+    """Number of the segment. Its descriptor comes with the first message that names it."""
     size: int
     """Bytes of the stream in the segment."""
     positions: tuple[tuple[int, int], ...]
-    """(index of the range in Read, next offset) of every range that this batch moved."""
+    """(index in ReadRequest.ranges, next offset) of each range that this batch moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Agent to worker: nothing has arrived yet, and the agent is alive."""
+class KeepAlive:
+    """Agent to worker: the agent is alive, and no batch is ready yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """Worker to agent: the batch in this segment has been read, its memory may be used again."""
+class SegmentReleased:
+    """Worker to agent: the worker has read the batch, so the agent may reuse the segment."""
 
     segment: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """Agent to worker: every range has been read to its end."""
+class ReadDone:
+    """Agent to worker: every range is read to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """Agent to worker: the read failed; raise this."""
+class ReadFailed:
+    """Agent to worker: the read failed with this error. The worker raises it."""
 
     error: KfetchError
 
 
-class Hung(AgentError):
-    """The other side has not answered in time."""
+class ChannelTimeout(AgentError):
+    """The other side did not answer in time."""
 
 
-class Gone(AgentError):
-    """The other side has closed the channel, or died."""
+class ChannelClosed(AgentError):
+    """The other side closed the channel, or died."""
 
 
 class Channel:
-    """One connection between a worker and its agent. ``timeout_s`` bounds every wait."""
+    """One connection between a worker and its agent. No wait is longer than ``timeout_s``."""
 
     def __init__(self, stream: socket.socket, timeout_s: float) -> None:
         self._stream = stream
         self._stream.settimeout(timeout_s)
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. Raises Gone, Hung."""
+        """Send a message and open file descriptors. Raises ChannelClosed, ChannelTimeout."""
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         frame = memoryview(_LENGTH.pack(len(body)) + body)
         try:
             sent = socket.send_fds(self._stream, [frame], list(descriptors)) if descriptors else 0
             self._stream.sendall(frame[sent:])
         except TimeoutError:
-            raise Hung("the other side of the agent's socket takes no messages") from None
+            raise ChannelTimeout("the other side of the agent's socket reads no messages") from None
         except OSError as cause:
-            raise Gone(f"the agent's socket is gone: {cause}") from None
+            raise ChannelClosed(f"the agent's socket is closed: {cause}") from None
 
     def receive(self) -> tuple[object, list[int]]:
-        """The next message and the descriptors that came with it. Raises Gone, Hung."""
-        prefix, descriptors = self._exactly(_LENGTH.size)
+        """Wait for a message. Returns it with the descriptors that came with it.
+
+        Raises ChannelClosed, ChannelTimeout, and AgentError for a message that is too large.
+        """
+        prefix, descriptors = self._receive_exactly(_LENGTH.size)
         size = _LENGTH.unpack(prefix)[0]
-        if size > _FRAME_BYTES_MAX:
-            raise AgentError(f"a message of {size} bytes is larger than {_FRAME_BYTES_MAX}")
-        body, _ = self._exactly(size)
+        if size > _MESSAGE_BYTES_MAX:
+            raise AgentError(f"a message of {size} bytes is larger than {_MESSAGE_BYTES_MAX}")
+        body, _ = self._receive_exactly(size)
         return _unpickled(body), descriptors
 
     def set_timeout(self, timeout_s: float | None) -> None:
-        """Bound every wait from now on; None for no bound."""
+        """Limit every later wait to ``timeout_s`` seconds; None removes the limit."""
         self._stream.settimeout(timeout_s)
 
     def fileno(self) -> int:
-        """For waiting on the channel and on something else."""
+        """Returns the socket's descriptor, for poll(2)."""
         return self._stream.fileno()
 
     def close(self) -> None:
-        """Close the socket; the other side sees the end of it."""
+        """Close the socket. The other side's ``receive`` then raises ChannelClosed."""
         self._stream.close()
 
-    def _exactly(self, size: int) -> tuple[bytearray, list[int]]:
+    def _receive_exactly(self, size: int) -> tuple[bytearray, list[int]]:
         data, descriptors = bytearray(), []
         try:
             while len(data) < size:
@@ -170,12 +174,12 @@ class Channel:
                 )
                 descriptors += received
                 if not part:
-                    raise Gone("the other side has closed the agent's socket")
+                    raise ChannelClosed("the other side has closed the agent's socket")
                 data += part
         except TimeoutError:
-            raise Hung("no answer on the agent's socket in time") from None
+            raise ChannelTimeout("no answer on the agent's socket in time") from None
         except OSError as cause:
-            raise Gone(f"the agent's socket is gone: {cause}") from None
+            raise ChannelClosed(f"the agent's socket is closed: {cause}") from None
         finally:
             if len(data) < size:
                 for descriptor in descriptors:
@@ -184,7 +188,7 @@ class Channel:
 
 
 def _unpickled(body: bytearray) -> object:
-    """The message. Raises AgentError if the other side runs a release with other classes."""
+    """Returns the message. Raises AgentError if the other side is of another release."""
     try:
         return pickle.loads(body)  # noqa: S301 - the peer's uid was checked
     except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as cause:
@@ -195,7 +199,7 @@ def _unpickled(body: bytearray) -> object:
 
 
 def peer_uid(stream: socket.socket) -> int:
-    """The user at the other end of a Unix socket (SO_PEERCRED, unix(7))."""
-    told = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(told)[1]
+    """Returns the user id at the other end of a Unix socket (SO_PEERCRED, unix(7))."""
+    credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    uid: int = _CREDENTIALS.unpack(credentials)[1]
     return uid

@@ -1,7 +1,7 @@
-"""The worker's side of the agent: ask for ranges, map memory, yield batches.
+"""The worker's side of the agent: requests ranges, maps shared memory, yields batches.
 
-Light on purpose: no numba and no broker socket in a worker. An agent that dies is replaced, and
-reading goes on behind the last batch that was yielded, so nothing comes twice.
+A worker loads no numba and opens no broker socket. If an agent dies, the worker starts another one
+and reads on behind the last batch that it yielded. So no record comes twice.
 """
 
 from __future__ import annotations
@@ -12,93 +12,97 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from kfetch.agent import home as homes
 from kfetch.agent.channel import (
     Batch,
     Channel,
-    Done,
-    Failed,
-    Gone,
-    Hung,
-    Read,
-    Release,
-    Waiting,
+    ChannelClosed,
+    ChannelTimeout,
+    KeepAlive,
+    ReadDone,
+    ReadFailed,
+    ReadRequest,
+    SegmentReleased,
 )
+from kfetch.agent.home import files_of, find_owner, user_directory
 from kfetch.agent.launch import connect
-from kfetch.agent.segments import batch_in, mapped
+from kfetch.agent.segments import map_segment, read_batch
 from kfetch.errors import AgentError
 from kfetch.model import OffsetRange, Split
 from kfetch.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
-_DEATHS_MAX = 3  # running, without a batch between them: then it is no accident
-_SPARE_S = 30.0
+_LOST_AGENTS_MAX = 3  # in a row, without a batch between them
+# The agent may need the poll timeout and these seconds for an answer. Then it counts as hung.
+_ANSWER_GRACE_S = 30.0
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a split, fetched and decoded by the executor's agent."""
-    left = list(split.ranges)
-    deaths = 0
+    """Yields the records of a split, which the executor's agent fetches and decodes."""
+    remaining = list(split.ranges)
+    lost_agents = 0
     while True:
         try:
-            for batch in _stream(split.query, left, options):
-                deaths = 0
+            for batch in _read_from_agent(split.query, remaining, options):
+                lost_agents = 0
                 yield batch
             return
-        except (Gone, Hung) as cause:
-            deaths += 1
-            log.warning("the agent is lost (%s); starting another", cause)
-            if deaths >= _DEATHS_MAX:
+        except (ChannelClosed, ChannelTimeout) as cause:
+            lost_agents += 1
+            log.warning("the agent is lost (%s); the worker starts another one", cause)
+            if lost_agents >= _LOST_AGENTS_MAX:
                 raise AgentError(
-                    f"the agent was lost {deaths} times without delivering anything: {cause}; "
-                    f"see the logs in {homes.user_directory()}"
+                    f"the worker lost {lost_agents} agents in a row without a batch: {cause}; "
+                    f"see the logs in {user_directory()}"
                 ) from None
 
 
-def _stream(
-    query: str, left: list[OffsetRange], options: SourceOptions
+def _read_from_agent(
+    query: str, remaining: list[OffsetRange], options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """One agent's batches; ``left`` is kept at what has not been yielded."""
-    owner = homes.find_owner()
+    """Yields one agent's batches, and cuts from ``remaining`` the ranges that it has yielded."""
+    owner = find_owner()
     channel = connect(
-        homes.home_of(owner),
+        files_of(owner),
         owner,
         memory=options.agent_memory_bytes,
-        timeout_s=options.poll_timeout_s + _SPARE_S,
+        timeout_s=options.poll_timeout_s + _ANSWER_GRACE_S,
     )
     try:
-        channel.send(Read(query=query, options=options, ranges=tuple(left), stream=_stream_id()))
-        yield from _batches(channel, left)
+        stream = _stream_id()
+        request = ReadRequest(query=query, options=options, ranges=tuple(remaining), stream=stream)
+        channel.send(request)
+        yield from _received_batches(channel, remaining)
     finally:
         channel.close()
 
 
 def _stream_id() -> str:
-    """The id of the streaming query that this task belongs to (StreamExecution.QUERY_ID_KEY)."""
+    """Returns the id of this task's streaming query (StreamExecution.QUERY_ID_KEY), or ""."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     return (task.getLocalProperty("sql.streaming.queryId") or "") if task else ""
 
 
-def _batches(channel: Channel, left: list[OffsetRange]) -> Iterator[pa.RecordBatch]:
+def _received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterator[pa.RecordBatch]:
     segments: dict[int, pa.Buffer] = {}
     while True:
         message, descriptors = channel.receive()
-        if isinstance(message, Done):
+        if isinstance(message, ReadDone):
             return
-        if isinstance(message, Failed):
+        if isinstance(message, ReadFailed):
             raise message.error
-        if isinstance(message, Waiting):
+        if isinstance(message, KeepAlive):
             continue
         if not isinstance(message, Batch):
             raise AgentError(f"the agent sent {type(message).__name__}")
         if descriptors:
-            segments[message.segment] = mapped(descriptors[0])
-        batch = batch_in(segments[message.segment], message.size)
+            segments[message.segment] = map_segment(descriptors[0])
+        batch = read_batch(segments[message.segment], message.size)
         for index, offset in message.positions:
-            left[index] = replace(left[index], start=max(left[index].start, offset))
+            item = remaining[index]
+            remaining[index] = replace(item, start=max(item.start, offset))
         yield batch
-        # Spark has serialised the batch before it asked for the next one.
-        channel.send(Release(segment=message.segment))
+        # Spark had serialised the batch before it asked for the next one.
+        channel.send(SegmentReleased(segment=message.segment))

@@ -1,8 +1,9 @@
-"""Where an executor's agent is found: one socket per executor JVM, in a directory of the user's.
+"""Where an executor's agent has its files: one socket per executor JVM, in the user's directory.
 
-Workers of one executor share a JVM ancestor, whatever daemon or process group they are in; its pid
-and start time, with the boot and the pid namespace, name the agent. A Unix socket's path has at
-most 107 bytes, so it never lies under a cluster manager's long local directories.
+All workers of one executor have the same JVM as an ancestor, in whatever daemon or process group
+they are. The JVM's pid and start time, the boot id and the pid namespace name the agent. A Unix
+socket's path has at most 107 bytes. Cluster managers' local directories have longer paths, so the
+socket does not lie there.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ _PATH_BYTES_MAX = 107  # sockaddr_un.sun_path, less its closing zero (unix(7))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """A process: the one that an agent serves and does not outlive (the executor's JVM), or the
-    agent itself."""
+class ProcessIdentity:
+    """One process: an agent, or its owner. The agent serves its owner, the executor's JVM, and
+    ends with it."""
 
     pid: int
     started: int
-    """Start time in clock ticks since boot: a pid that is used again is another process."""
+    """Start time in clock ticks since boot. It tells two processes with the same pid apart."""
 
     @property
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this very process still runs."""
         return _stat(self.pid)[1] == self.started
 
     @classmethod
-    def of(cls, pid: int) -> Owner:
-        """The process that has this pid now."""
+    def of(cls, pid: int) -> ProcessIdentity:
+        """Returns the process that has this pid now."""
         return cls(pid=pid, started=_stat(pid)[1])
 
     @classmethod
-    def parse(cls, text: str) -> Owner:
-        """From ``PID:START``; raises ValueError."""
+    def parse(cls, text: str) -> ProcessIdentity:
+        """Returns the process that ``PID:START`` names. Raises ValueError."""
         pid, started = text.split(":")
         return cls(pid=int(pid), started=int(started))
 
@@ -49,52 +50,58 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class AgentFiles:
     """The files of one agent."""
 
     socket: Path
     lock: Path
-    """Held while an agent is started, so that many workers start one."""
+    """A worker locks it while it starts an agent, so that many workers start only one."""
     log: Path
     process: Path
-    """Pid and start time of the agent that was started last."""
+    """Holds the pid and start time of the last agent."""
 
 
-def find_owner() -> Owner:
-    """The nearest ancestor that is a JVM; outside of Spark, the parent process."""
-    pid = parent = os.getppid()
+def find_owner() -> ProcessIdentity:
+    """Returns the nearest ancestor that is a JVM; outside Spark, the parent process."""
+    pid = os.getppid()
     while pid > 1:
-        above, started, name = _stat(pid)
+        parent, started, name = _stat(pid)
         if name == "java":
-            return Owner(pid=pid, started=started)
-        pid = above
-    return Owner.of(parent)
+            return ProcessIdentity(pid=pid, started=started)
+        pid = parent
+    return ProcessIdentity.of(os.getppid())
 
 
-def home_of(owner: Owner) -> Home:
-    """The files of an owner's agent. Makes the directory; refuses one that others can enter."""
+def files_of(owner: ProcessIdentity) -> AgentFiles:
+    """Returns the paths of an owner's agent, and creates their directory.
+
+    Raises AgentError if other users can enter the directory, or if its path is too long.
+    """
     directory = user_directory()
-    name = _key(owner)
-    home = Home(
+    name = _name(owner)
+    files = AgentFiles(
         socket=directory / f"{name}.sock",
         lock=directory / f"{name}.lock",
         log=directory / f"{name}.log",
         process=directory / f"{name}.pid",
     )
-    if len(os.fsencode(home.socket)) > _PATH_BYTES_MAX:
+    if len(os.fsencode(files.socket)) > _PATH_BYTES_MAX:
         raise AgentError(
-            f"{home.socket} is too long for a Unix socket: point XDG_RUNTIME_DIR to a short path"
+            f"{files.socket} is too long for a Unix socket: point XDG_RUNTIME_DIR to a short path"
         )
-    return home
+    return files
 
 
 def user_directory() -> Path:
-    """The user's directory for sockets, mode 0700, made when it is missing."""
+    """Returns the user's directory for agents, and creates it with mode 0700 if it is missing.
+
+    Raises AgentError if it belongs to another user, or if others can enter it.
+    """
     directory = _runtime_directory() / f"kfetch-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
-    if not private or found.st_uid != os.getuid():
+    status = directory.lstat()
+    private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
+    if not private or status.st_uid != os.getuid():
         raise AgentError(
             f"{directory} must be a directory of this user alone (mode 0700): remove it, or point "
             "XDG_RUNTIME_DIR elsewhere"
@@ -103,28 +110,30 @@ def user_directory() -> Path:
 
 
 def _runtime_directory() -> Path:
-    """XDG_RUNTIME_DIR, or /tmp: su, cron and containers inherit one that is missing, or another
-    user's."""
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    usable = os.path.isdir(given) and os.access(given, os.W_OK | os.X_OK)
-    return Path(given if usable else "/tmp")  # noqa: S108 - the directory in it is checked
+    """Returns XDG_RUNTIME_DIR if it can be used, or /tmp.
+
+    Under su, cron and in containers the variable may name a missing directory or another user's.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = os.path.isdir(runtime) and os.access(runtime, os.W_OK | os.X_OK)
+    return Path(runtime if usable else "/tmp")  # noqa: S108 - the directory in it is checked
 
 
-def _key(owner: Owner) -> str:
-    # The version too: an executor whose package was replaced gets an agent that speaks it.
+def _name(owner: ProcessIdentity) -> str:
+    # With the version: after an update of the package the executor gets an agent of that version.
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace = os.readlink("/proc/self/ns/pid")
-    told = f"{boot} {namespace} {owner.pid} {owner.started} {__version__}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    identity = f"{boot} {namespace} {owner.pid} {owner.started} {__version__}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _stat(pid: int) -> tuple[int, int, str]:
-    """Parent pid, start time and name of a process; zeros if it is gone (proc(5))."""
+    """Returns a process's parent pid, start time and name; zeros if it has ended (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0, 0, ""
-    # The name is in parentheses and may itself hold spaces and parentheses.
+    # The name stands in parentheses, and may contain spaces and parentheses.
     name = text[text.index("(") + 1 : text.rindex(")")]
     fields = text[text.rindex(")") + 2 :].split()
     return int(fields[1]), int(fields[19]), name

@@ -1,4 +1,4 @@
-"""A task's ranges in the lanes of its query, and what arrives for them."""
+"""A task's inbox: the ArrivalSource of a task whose ranges the agent's threads read."""
 
 from __future__ import annotations
 
@@ -10,45 +10,48 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.channel import Gone
+from kfetch.agent.channel import ChannelClosed
 from kfetch.errors import AgentError
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker
 
-# How long a task sleeps at most before it looks whether its worker is still there.
-_LOOK_S = 0.2
+# While a task waits for arrivals, it checks its worker at this interval.
+_WORKER_CHECK_S = 0.2
 
 
-class ReaderOfOne(Protocol):
-    """What an inbox asks of the thread of one broker."""
+class RangeReader(Protocol):
+    """The part of a BrokerThread that an inbox uses."""
 
     def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> None:
         """Read ranges for a task."""
 
     def drop(self, progress: RangeProgress) -> None:
-        """Read a range no longer."""
+        """Stop reading a range."""
 
-    def asked_since(self, progress: RangeProgress) -> float:
+    def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""
 
 
 class Inbox:
-    """A task's supply of arrivals.
+    """A task's ArrivalSource.
 
-    ``lane`` gives a broker's thread, ``budget`` the size of batches. ``look`` is called now and
-    then by ``next`` while nothing arrives: it tells whether the task's worker has gone.
+    ``reader_of`` returns a broker's thread. ``budget`` says how large a batch may be. ``next``
+    calls ``worker_has_closed`` at intervals while nothing arrives.
     """
 
     def __init__(
-        self, lane: Callable[[Broker], ReaderOfOne], budget: Budget, look: Callable[[], bool]
+        self,
+        reader_of: Callable[[Broker], RangeReader],
+        budget: Budget,
+        worker_has_closed: Callable[[], bool],
     ) -> None:
-        self._lane = lane
+        self._reader_of = reader_of
         self._budget = budget
-        self._look = look
-        self._arrived: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
-        self._arrived = queue.SimpleQueue()
-        self._failed: AgentError | None = None
+        self._worker_has_closed = worker_has_closed
+        self._deliveries: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
+        self._deliveries = queue.SimpleQueue()
+        self._failure: AgentError | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -58,15 +61,15 @@ class Inbox:
         for progress in ranges:
             by_leader.setdefault(progress.leader, []).append(progress)
         for leader, led in by_leader.items():
-            self._lane(leader).add(led, self)
+            self._reader_of(leader).add(led, self)
 
     def drop(self, progress: RangeProgress) -> None:
         """See ArrivalSource."""
-        self._lane(progress.leader).drop(progress)
+        self._reader_of(progress.leader).drop(progress)
 
-    def asked_since(self, progress: RangeProgress) -> float:
+    def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""
-        return self._lane(progress.leader).asked_since(progress)
+        return self._reader_of(progress.leader).requested_since(progress)
 
     @property
     def batch_bytes(self) -> int:
@@ -78,49 +81,53 @@ class Inbox:
         return self._budget.decoding()
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
-        """One reply's arrivals; none at ``until``. Raises Gone if the worker is, and AgentError."""
-        while self._failed is None:
+        """Wait for one reply's arrivals until ``until`` and return them; there may be none.
+
+        Raises ChannelClosed if the worker has closed its channel, and AgentError after ``fail``.
+        """
+        while self._failure is None:
             left_s = until - time.monotonic()
+            timeout_s = max(0.0, min(left_s, _WORKER_CHECK_S))
             try:
-                arrivals, taken = self._arrived.get(timeout=max(0.0, min(left_s, _LOOK_S)))
+                arrivals, on_taken = self._deliveries.get(timeout=timeout_s)
             except queue.Empty:
-                if self._look():
-                    raise Gone("the worker has gone") from None
+                if self._worker_has_closed():
+                    raise ChannelClosed("the worker has closed its channel") from None
                 if left_s <= 0:
                     return []
             else:
-                taken()
+                on_taken()
                 return arrivals
-        raise self._failed
+        raise self._failure
 
-    def put(self, arrivals: list[Arrival], taken: Callable[[], None]) -> bool:
-        """Hand arrivals to the task; False, and their memory is given back, if it is gone.
+    def deliver(self, arrivals: list[Arrival], on_taken: Callable[[], None]) -> bool:
+        """Put arrivals into the inbox. If it is closed, release their memory and return False.
 
-        ``taken`` is called when the task takes them, or closes.
+        The inbox calls ``on_taken`` when the task takes the arrivals, or when it closes.
         """
         with self._lock:
             if not self._closed:
-                self._arrived.put((arrivals, taken))
+                self._deliveries.put((arrivals, on_taken))
                 return True
         release(arrivals)
         return False
 
     def fail(self, error: AgentError) -> None:
-        """Let the task fail for good: ranges have moved past records that it will not get."""
-        self._failed = error
-        self._arrived.put(([], lambda: None))  # wakes it up
+        """Fail the task for good: its ranges have moved behind records that it will not get."""
+        self._failure = error
+        self._deliveries.put(([], lambda: None))  # wakes the task up
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Release the memory of arrivals that the task has not taken, and accept no more."""
         with self._lock:
             self._closed = True
-        while not self._arrived.empty():
-            arrivals, taken = self._arrived.get()
+        while not self._deliveries.empty():
+            arrivals, on_taken = self._deliveries.get()
             release(arrivals)
-            taken()
+            on_taken()
 
 
 def release(arrivals: Sequence[Arrival]) -> None:
-    """Give the memory of arrivals back that nobody will decode."""
+    """Return the memory of arrivals that nobody will decode."""
     for arrival in arrivals:
         arrival.release()

@@ -1,9 +1,9 @@
-"""Finding the executor's agent, or starting it: many workers at once, one agent.
+"""Finds the executor's agent or starts it. Many workers may ask at once; they get one agent.
 
-Spark's worker daemon sends SIGHUP to its process group and waits for inherited pipes, so the agent
-gets a session, a log file and no descriptor of the worker's. What ``--py-files`` put on
-``sys.path`` goes on as PYTHONPATH; Spark's secret does not. An agent that hangs is killed and
-replaced; nothing here waits for ever.
+Spark's worker daemon sends SIGHUP to its process group and waits for inherited pipes. So the agent
+gets its own session and log file, and no descriptor of the worker. It gets ``sys.path`` as
+PYTHONPATH, with the paths of ``--py-files``, and does not get Spark's secret. A worker kills an
+agent that hangs, and starts another one. Every wait here has a limit.
 """
 
 from __future__ import annotations
@@ -22,137 +22,150 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kfetch._version import __version__
-from kfetch.agent.channel import Channel, Gone, Hello, Hung
-from kfetch.agent.home import Home, Owner
+from kfetch.agent.channel import Channel, ChannelClosed, ChannelTimeout, Greeting
+from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
 
 log = logging.getLogger(__name__)
 
-_START_S = 60.0  # starting Python on a machine under full load; a warm one takes 0.3 s
-_GREETING_S = 5.0  # an agent answers in a millisecond; under full load in a tenth of a second
-_KILL_S = 5.0
-# One other worker may be killing a hung agent and starting a new one.
-_LOCK_S = _GREETING_S + _KILL_S + _START_S
-_POLL_S = 0.02
-# For how long, in ms, Arrow's allocator keeps pages that were given back. Its second outlasts whole
-# tasks: 30 MiB more than are in use. None at all halves the decoder's speed (page faults).
+_START_TIMEOUT_S = 60.0  # Python's start on a machine under full load; usually it takes 0.3 s
+_GREETING_TIMEOUT_S = 5.0  # an agent answers in 1 ms; under full load in 100 ms
+_KILL_TIMEOUT_S = 5.0
+# Another worker may hold the lock while it kills a hung agent and starts a new one.
+_LOCK_TIMEOUT_S = _GREETING_TIMEOUT_S + _KILL_TIMEOUT_S + _START_TIMEOUT_S
+_POLL_INTERVAL_S = 0.02
+# How many ms Arrow's allocator keeps returned pages. With its default, a second, pages outlast
+# whole tasks: 30 MiB more than are in use. With 0 the decoder is half as fast (page faults).
 _ALLOCATOR = {"MIMALLOC_PURGE_DELAY": "10"}
-# Spark's own archives come first in a worker's path, and Python reads the directory of each before
-# it finds anything behind them: 150 ms of an agent's start, which needs none of them.
-_OF_SPARK = ("pyspark.zip", "py4j-", "spark-core_")
+# Spark's archives come first in a worker's path. Python would read the directory of each before it
+# finds any module behind them: 150 ms of an agent's start. The agent needs none of them.
+_SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
-_KEPT_S = 7 * 24 * 3600  # logs of agents that have left
+_FILE_RETENTION_S = 7 * 24 * 3600
 
 _started: list[subprocess.Popen[bytes]] = []
 
 
-def connect(home: Home, owner: Owner, *, memory: int, timeout_s: float) -> Channel:
-    """A channel to the owner's agent, which is started if none answers. Raises AgentError."""
-    channel = _found(home)
+def connect(files: AgentFiles, owner: ProcessIdentity, *, memory: int, timeout_s: float) -> Channel:
+    """Returns a channel to the owner's agent, and starts the agent if none answers.
+
+    ``memory`` is a new agent's budget in bytes. No wait on the channel is longer than
+    ``timeout_s``. Raises AgentError.
+    """
+    channel = _connect_if_answering(files)
     if channel is None:
-        with _locked(home.lock):
-            channel = _replaced(home) or _start(home, owner, memory)
+        with _locked(files.lock):
+            channel = _connect_or_kill(files) or _start(files, owner, memory)
     channel.set_timeout(timeout_s)
     return channel
 
 
-def _found(home: Home) -> Channel | None:
-    """A channel to an agent that answers; None if there is none, or it hangs."""
+def _connect_if_answering(files: AgentFiles) -> Channel | None:
+    """Returns a channel to the agent; None if there is none, or it does not answer in time."""
     try:
-        return _greet(home)
-    except Hung:
+        return _greet(files)
+    except ChannelTimeout:
         return None
 
 
-def _replaced(home: Home) -> Channel | None:
-    """As ``_found``, under the lock: another worker may have started one while this one waited.
-    An agent that hangs is killed."""
+def _connect_or_kill(files: AgentFiles) -> Channel | None:
+    """Returns a channel to the agent; None if there is none. Kills an agent that hangs.
+
+    The caller holds the lock. Another worker may have started an agent while it waited for it.
+    """
     try:
-        return _greet(home)
-    except Hung as cause:
-        log.warning("the agent at %s hangs (%s): replacing it", home.socket, cause)
-        _kill(home)
+        return _greet(files)
+    except ChannelTimeout as cause:
+        log.warning("the agent at %s hangs (%s): replacing it", files.socket, cause)
+        _kill(files)
         return None
 
 
-def _kill(home: Home) -> None:
-    """Kill the agent that was started last, and never another process that has its pid now."""
+def _kill(files: AgentFiles) -> None:
+    """Kill the last agent, but never another process that has its pid now."""
     with suppress(FileNotFoundError, ValueError, ProcessLookupError):
-        agent = Owner.parse(home.process.read_text())
+        agent = ProcessIdentity.parse(files.process.read_text())
         descriptor = os.pidfd_open(agent.pid)
         try:
-            if agent.alive:  # asked behind pidfd_open: from here on the descriptor means it
+            if agent.alive:  # checked after pidfd_open: now the descriptor is surely the agent's
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                select.select([descriptor], [], [], _KILL_S)
+                select.select([descriptor], [], [], _KILL_TIMEOUT_S)
         finally:
             os.close(descriptor)
 
 
-def _greet(home: Home) -> Channel | None:
-    """A channel to an agent that answers with our version; None if there is no agent. Raises Hung
-    if it does not answer."""
+def _greet(files: AgentFiles) -> Channel | None:
+    """Returns a channel to an agent that has answered; None if there is no agent.
+
+    Raises ChannelTimeout if it does not answer, and AgentError if it has another version.
+    """
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    channel = Channel(stream, _GREETING_S)
+    channel = Channel(stream, _GREETING_TIMEOUT_S)
     try:
-        _dial(stream, home.socket)
-        channel.send(Hello(version=__version__, pid=os.getpid()))
-        hello, _ = channel.receive()
-    except Hung:
+        _open_connection(stream, files.socket)
+        channel.send(Greeting(version=__version__, pid=os.getpid()))
+        greeting, _ = channel.receive()
+    except ChannelTimeout:
         channel.close()
         raise
-    except (OSError, Gone):
+    except (OSError, ChannelClosed):
         channel.close()
         return None
-    if not isinstance(hello, Hello) or hello.version != __version__:
+    if not isinstance(greeting, Greeting) or greeting.version != __version__:
         channel.close()
         raise AgentError(
-            f"the agent at {home.socket} is not of kfetch {__version__}: restart the executor"
+            f"the agent at {files.socket} is not of kfetch {__version__}: restart the executor"
         )
     return channel
 
 
-def _dial(stream: socket.socket, path: Path) -> None:
-    """Connect. Raises OSError if nobody listens, Hung if nobody accepts: then the listener's
-    backlog is full, and connect(2) does not wait for it."""
-    deadline = time.monotonic() + _GREETING_S
+def _open_connection(stream: socket.socket, path: Path) -> None:
+    """Connect a socket. Raises OSError if no process listens, ChannelTimeout if none accepts.
+
+    While the listener's backlog is full, connect(2) fails at once, so this tries again.
+    """
+    deadline = time.monotonic() + _GREETING_TIMEOUT_S
     while True:
         try:
             stream.connect(str(path))
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise Hung("the agent accepts no connection") from None
-            time.sleep(_POLL_S)
+                raise ChannelTimeout("the agent accepts no connection") from None
+            time.sleep(_POLL_INTERVAL_S)
 
 
-def _start(home: Home, owner: Owner, memory: int) -> Channel:
-    _clear(home.socket.parent)
-    process = _spawn(home, owner, memory)
-    home.process.write_text(str(Owner.of(process.pid)))
+def _start(files: AgentFiles, owner: ProcessIdentity, memory: int) -> Channel:
+    _remove_old_files(files.socket.parent)
+    process = _spawn(files, owner, memory)
+    files.process.write_text(str(ProcessIdentity.of(process.pid)))
     _started[:] = [process, *(other for other in _started if other.poll() is None)]
-    deadline = time.monotonic() + _START_S
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
-        channel = _found(home)
+        channel = _connect_if_answering(files)
         if channel is not None:
             return channel
         if process.poll() is not None:
             raise AgentError(
-                f"the agent ended at once with status {process.returncode}: {_tail(home.log)} "
-                "(option kfetch.agent=inline works without it)"
+                f"the agent ended at once with status {process.returncode}: "
+                f"{_last_line(files.log)} (option kfetch.agent=inline works without it)"
             )
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_INTERVAL_S)
     process.kill()
-    raise AgentError(f"the agent did not answer within {_START_S:g} s: {_tail(home.log)}")
+    raise AgentError(
+        f"the agent did not answer within {_START_TIMEOUT_S:g} s: {_last_line(files.log)}"
+    )
 
 
-def _spawn(home: Home, owner: Owner, memory: int) -> subprocess.Popen[bytes]:
-    with home.log.open("wb") as output:
+def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess.Popen[bytes]:
+    with files.log.open("wb") as output:
         return subprocess.Popen(
             [
-                # From an archive it may be relative; resolved it would leave its environment.
+                # In an unpacked archive the path may be relative. Path.resolve would follow links
+                # out of the virtual environment.
                 *(os.path.abspath(sys.executable), "-m", "kfetch.agent"),
-                *("--socket", str(home.socket)),
+                *("--socket", str(files.socket)),
                 *("--owner", str(owner)),
                 *("--memory", str(memory)),
             ],
@@ -165,46 +178,49 @@ def _spawn(home: Home, owner: Owner, memory: int) -> subprocess.Popen[bytes]:
         )
 
 
-def _clear(directory: Path) -> None:
-    """Remove what agents left behind a week ago and more; never a lock, which the caller holds and
-    another worker may wait for: a new file of that name would be a second lock."""
+def _remove_old_files(directory: Path) -> None:
+    """Remove logs and pid files that agents left a week ago or earlier.
+
+    Never removes a lock: the caller holds one, and another worker may wait for it. A new file of
+    that name would be a second lock.
+    """
     for path in (*directory.glob("*.log"), *directory.glob("*.pid")):
         with suppress(FileNotFoundError):
-            old = time.time() - path.stat().st_mtime > _KEPT_S
+            old = time.time() - path.stat().st_mtime > _FILE_RETENTION_S
             if old and not path.with_suffix(".sock").exists():
                 path.unlink()
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    return _ALLOCATOR | kept | {"PYTHONPATH": _python_path(sys.path)}
+    inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    return _ALLOCATOR | inherited | {"PYTHONPATH": _python_path(sys.path)}
 
 
 def _python_path(paths: list[str]) -> str:
-    needed = (path for path in paths if not os.path.basename(path).startswith(_OF_SPARK))
+    needed = (path for path in paths if not os.path.basename(path).startswith(_SPARK_ARCHIVES))
     return os.pathsep.join(path for path in needed if path)
 
 
-def _tail(log: Path) -> str:
+def _last_line(log: Path) -> str:
     lines = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-    return f"{lines[-1]} (see {log})" if lines else f"it said nothing (see {log})"
+    return f"{lines[-1]} (see {log})" if lines else f"its log is empty (see {log})"
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("ab") as file:
-        deadline = time.monotonic() + _LOCK_S
-        while not _lock(file.fileno()):
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
+        while not _try_lock(file.fileno()):
             if time.monotonic() > deadline:
                 raise AgentError(
-                    f"another worker has held {path} for {_LOCK_S:g} s: it hangs while it starts "
-                    "an agent (option kfetch.agent=inline works without one)"
+                    f"another worker has held {path} for {_LOCK_TIMEOUT_S:g} s: it hangs while it "
+                    "starts an agent (option kfetch.agent=inline works without one)"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_INTERVAL_S)
         yield
 
 
-def _lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

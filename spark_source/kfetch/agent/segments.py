@@ -1,8 +1,8 @@
-"""Shared memory for decoded batches: the agent writes, the worker maps, nothing is copied twice.
+"""Shared memory segments for decoded batches: the agent writes one, and the worker maps it.
 
-A segment is a memfd whose descriptor travels to the worker once. Spark has serialised a batch
-completely before it asks for the next one, but keeps references to it, so a mapping is never closed
-on purpose and memory is given back by message, not by garbage collection.
+A segment is a memfd. Its descriptor travels to the worker once. Spark has serialised a batch
+completely before it asks for the next one, but keeps references to it. So the worker never closes a
+mapping, and it returns a segment by message, not by garbage collection.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-_ROUND = 1 << 20
+_SIZE_UNIT = 1 << 20
+"""The size of a segment is a multiple of these bytes."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of shared memory that holds one record batch at a time. The agent's side."""
+    """The agent's side of a segment, which holds one record batch at a time."""
 
     number: int
     descriptor: int
@@ -28,19 +29,19 @@ class Segment:
 
     @classmethod
     def create(cls, number: int, size: int) -> Segment:
-        """A segment of at least ``size`` bytes."""
-        rounded = -(-size // _ROUND) * _ROUND
+        """Returns a new segment of at least ``size`` bytes."""
+        rounded = -(-size // _SIZE_UNIT) * _SIZE_UNIT
         descriptor = os.memfd_create(f"kfetch-{number}", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, rounded)
         return cls(number, descriptor, mmap.mmap(descriptor, rounded))
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Its size in bytes."""
         return len(self.memory)
 
     def write(self, batch: pa.RecordBatch) -> int:
-        """Put a batch into the memory as an Arrow stream; its size in bytes."""
+        """Write a batch as an Arrow stream. Returns the stream's size in bytes."""
         sink = pa.FixedSizeBufferWriter(pa.py_buffer(self.memory))
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -49,13 +50,13 @@ class Segment:
         return size
 
     def close(self) -> None:
-        """Give the memory back to the system once the worker has let it go too."""
+        """Close this side. The system frees the memory when the worker has no mapping either."""
         self.memory.close()
         os.close(self.descriptor)
 
 
 def stream_size(batch: pa.RecordBatch) -> int:
-    """Bytes that a batch takes as an Arrow stream."""
+    """Returns the bytes that a batch takes as an Arrow stream."""
     sink = pa.MockOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -63,14 +64,14 @@ def stream_size(batch: pa.RecordBatch) -> int:
     return size
 
 
-def mapped(descriptor: int) -> pa.Buffer:
-    """The worker's side: a segment's memory, read-only. Closes the descriptor, not the mapping."""
+def map_segment(descriptor: int) -> pa.Buffer:
+    """The worker's side: map a segment, read-only. Closes the descriptor, not the mapping."""
     size = os.fstat(descriptor).st_size
     memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
     os.close(descriptor)
     return pa.py_buffer(memory)
 
 
-def batch_in(memory: pa.Buffer, size: int) -> pa.RecordBatch:
-    """The record batch in a segment, without copying; valid until the segment is released."""
+def read_batch(memory: pa.Buffer, size: int) -> pa.RecordBatch:
+    """Returns the record batch in a segment, without a copy. Valid until the segment's release."""
     return pa.ipc.open_stream(memory.slice(0, size)).read_next_batch()

@@ -1,8 +1,8 @@
-"""The agent's server: workers come and go, queries' sessions stay for a lease.
+"""The agent's server: workers come and go, and a query's sessions stay for its lease.
 
-One thread per connected worker reads, decodes (the loops, crc32c and the codecs hold no GIL) and
-hands batches over in shared memory. A worker that dies closes its socket, which ends its thread and
-takes its ranges out of the sessions.
+One thread per connected worker reads, decodes and hands batches over in shared memory. The decoding
+loops, crc32c and the codecs do not hold the GIL. A worker that dies closes its socket. That ends
+its thread and removes its ranges from the sessions.
 """
 
 from __future__ import annotations
@@ -10,77 +10,65 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kfetch._version import __version__
-from kfetch.agent.budget import Budget, Reservation
+from kfetch.agent.budget import Budget
 from kfetch.agent.channel import (
-    AskStatus,
-    Batch,
     Channel,
-    Done,
-    Failed,
-    Gone,
-    Hello,
-    Hung,
+    ChannelClosed,
+    ChannelTimeout,
+    Greeting,
     QueryStatus,
-    Read,
-    Release,
+    ReadDone,
+    ReadFailed,
+    ReadRequest,
     Status,
-    Waiting,
+    StatusRequest,
     peer_uid,
 )
 from kfetch.agent.inbox import Inbox
-from kfetch.agent.segments import Segment, stream_size
-from kfetch.agent.shared import SharedQuery
+from kfetch.agent.segment_pool import SegmentPool
+from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError, KfetchError
-from kfetch.fetch.split_reader import Delivery, SplitReader
+from kfetch.fetch.split_reader import SplitReader
 from kfetch.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-# Two: one is read by Spark while the next is decoded. More would only hold memory.
-_SEGMENTS = 2
-# So many times as large as its next batch, and not small either, a segment is made anew.
-_LARGE, _LARGE_BYTES = 4, 8 << 20
-_GREETING_S = 10.0
-# How often a worker that waits is told that its agent lives: a third of what client adds to the
-# poll timeout before it takes an agent for a hung one. A read may wait for memory much longer.
-_SIGN_S = 10.0
+_GREETING_TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
-class Queries:
-    """The queries of an agent."""
+class OpenQueries:
+    """The queries of an agent that have open sessions."""
 
     budget: Budget
-    _open: dict[str, SharedQuery] = field(default_factory=dict)
+    _by_name: dict[str, SharedQuery] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def reading(self, request: Read) -> Iterator[SharedQuery]:
-        """The query, kept open while a task reads."""
+    def reading(self, request: ReadRequest) -> Iterator[SharedQuery]:
+        """A context to read a query in. The query stays open meanwhile."""
         name, options = request.query, request.options
         self.budget.raise_limit(options.agent_memory_bytes)
         with self._lock:
-            query = self._open.setdefault(name, SharedQuery(name, options, self.budget))
-            query.enter(request)
+            query = self._by_name.setdefault(name, SharedQuery(name, options, self.budget))
+            query.begin_read(request)
         try:
             yield query
         finally:
-            query.leave()
+            query.end_read()
 
     def close_idle(self) -> None:
-        """Close the sessions of queries that nobody has read for their lease."""
+        """Close the sessions of queries that no task has read for longer than their lease."""
         with self._lock:
-            idle = [q for q in self._open.values() if q.idle_s() > q.options.agent_lease_s]
+            idle = [q for q in self._by_name.values() if q.idle_s() > q.options.agent_lease_s]
             for query in idle:
-                del self._open[query.name]
+                del self._by_name[query.name]
         for query in idle:
             log.info("query %s: closed after its lease of %g s", query.name, query.idle_s())
             query.close()
@@ -88,35 +76,35 @@ class Queries:
     def close(self) -> None:
         """Close all sessions."""
         with self._lock:
-            queries, self._open = list(self._open.values()), {}
+            queries, self._by_name = list(self._by_name.values()), {}
         for query in queries:
             query.close()
 
     def status(self) -> tuple[QueryStatus, ...]:
-        """What is open."""
+        """Returns the status of every open query."""
         with self._lock:
-            queries = list(self._open.values())
+            queries = list(self._by_name.values())
         return tuple(query.status() for query in queries)
 
     def __bool__(self) -> bool:
-        return bool(self._open)
+        return bool(self._by_name)
 
 
 class Server:
-    """Answers workers. ``serve`` accepts one connection; its thread does the rest."""
+    """Serves workers, each in a thread of its own."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: OpenQueries) -> None:
         self._queries = queries
         self._workers = 0
         self._lock = threading.Lock()
 
     @property
     def busy(self) -> bool:
-        """Whether a worker is connected or a session is open."""
+        """Whether a worker is connected or a query is open."""
         return self._workers > 0 or bool(self._queries)
 
     def accept(self, listener: socket.socket) -> None:
-        """Take one connection, of this user alone."""
+        """Accept one connection and start its thread. Refuses other users than our own."""
         stream, _ = listener.accept()
         if peer_uid(stream) != os.getuid():
             log.warning("a connection of user %d was refused", peer_uid(stream))
@@ -127,12 +115,12 @@ class Server:
         threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
 
     def _serve(self, stream: socket.socket) -> None:
-        channel = Channel(stream, _GREETING_S)
+        channel = Channel(stream, _GREETING_TIMEOUT_S)
         try:
             channel.receive()
-            channel.send(Hello(version=__version__, pid=os.getpid()))
+            channel.send(Greeting(version=__version__, pid=os.getpid()))
             self._answer(channel)
-        except (Gone, Hung, AgentError) as cause:
+        except (ChannelClosed, ChannelTimeout, AgentError) as cause:
             log.debug("a worker's channel ended: %s", cause)
         finally:
             channel.close()
@@ -141,35 +129,36 @@ class Server:
 
     def _answer(self, channel: Channel) -> None:
         request, _ = channel.receive()
-        # From here on Spark sets the pace: a slow sink may keep a batch for minutes, and a worker
-        # that dies closes the socket.
+        # From here on Spark sets the pace, so no wait has a limit. A slow sink may keep a batch for
+        # minutes. A worker that dies closes its socket.
         channel.set_timeout(None)
-        if isinstance(request, AskStatus):
+        if isinstance(request, StatusRequest):
             channel.send(self._status())
-        elif isinstance(request, Read):
+        elif isinstance(request, ReadRequest):
             self._read(channel, request)
         else:
             raise AgentError(f"a worker asked for {type(request).__name__}")
 
-    def _read(self, channel: Channel, request: Read) -> None:
-        with contextlib.closing(Segments(channel, self._queries.budget)) as segments:
-            # The query is left before the last word: then whoever has heard it finds the totals.
-            _finish(channel, self._delivered(request, segments))
+    def _read(self, channel: Channel, request: ReadRequest) -> None:
+        with contextlib.closing(SegmentPool(channel, self._queries.budget)) as segments:
+            # The read of the query ends before the last message leaves. So a worker that has it
+            # finds the statistics written.
+            _send_last(channel, self._outcome(request, segments))
 
-    def _delivered(self, request: Read, segments: Segments) -> Done | Failed:
-        """Send every batch; the last word. Raises Gone."""
+    def _outcome(self, request: ReadRequest, segments: SegmentPool) -> ReadDone | ReadFailed:
+        """Send every batch. Returns the last message. Raises ChannelClosed, ChannelTimeout."""
         try:
-            self._deliver(request, segments)
-        except (Gone, Hung):
+            self._send_batches(request, segments)
+        except (ChannelClosed, ChannelTimeout):
             raise
         except KfetchError as cause:
-            return Failed(error=cause)
+            return ReadFailed(error=cause)
         except Exception as cause:
             log.exception("reading for query %s", request.query)
-            return Failed(error=AgentError(f"the agent failed: {cause!r}"))
-        return Done()
+            return ReadFailed(error=AgentError(f"the agent failed: {cause!r}"))
+        return ReadDone()
 
-    def _deliver(self, request: Read, segments: Segments) -> None:
+    def _send_batches(self, request: ReadRequest, segments: SegmentPool) -> None:
         threading.current_thread().name = f"{request.query[:8]} task"  # for the log
         options, budget = request.options, self._queries.budget
         with contextlib.ExitStack() as stack:
@@ -178,13 +167,13 @@ class Server:
             cluster = Cluster(options.bootstrap, options.network)
             stack.callback(cluster.close)
             inbox = stack.enter_context(
-                contextlib.closing(Inbox(query.lane, budget, segments.look))
+                contextlib.closing(Inbox(query.thread_of, budget, segments.poll_worker))
             )
-            reading = SplitReader(request.ranges, options, cluster, inbox, query.tell)
-            deliveries = stack.enter_context(contextlib.closing(reading.deliveries()))
+            reader = SplitReader(request.ranges, options, cluster, inbox, query.count_event)
+            deliveries = stack.enter_context(contextlib.closing(reader.deliveries()))
             for delivery in deliveries:
                 segments.send(delivery)
-                del delivery  # or its batch would lie here while the next one is decoded
+                del delivery  # free its batch before the next one is decoded
 
     def _status(self) -> Status:
         budget = self._queries.budget
@@ -193,98 +182,18 @@ class Server:
             memory_used=budget.used,
             memory_peak=budget.peak,
             memory_limit=budget.limit,
-            workers=self._workers - 1,
+            workers=self._workers - 1,  # without the one that asks
             queries=self._queries.status(),
         )
 
 
-class Segments:
-    """The shared memory of one read: filled by turns, given back by the worker's word."""
+def _send_last(channel: Channel, message: ReadDone | ReadFailed) -> None:
+    """Send the last message, and wait until the worker closes its socket.
 
-    def __init__(self, channel: Channel, budget: Budget) -> None:
-        self._channel = channel
-        self._budget = budget
-        self._free: list[Segment] = []
-        self._lent: dict[int, Segment] = {}
-        self._charged: dict[int, Reservation] = {}
-        self._made = 0
-        self._sign_at = time.monotonic() + _SIGN_S
-
-    def send(self, delivery: Delivery) -> None:
-        """Put a batch into free memory and tell the worker. Waits for the worker's release."""
-        size = stream_size(delivery.batch)
-        # While it waits it lies in memory of its own.
-        batch = self._budget.charge(size)
-        try:
-            segment = self._take(size)
-            segment.write(delivery.batch)
-        finally:
-            batch.release()
-        descriptors = [] if segment.sent else [segment.descriptor]
-        message = Batch(segment=segment.number, size=size, positions=delivery.positions)
-        self._lent[segment.number] = segment
-        self._channel.send(message, descriptors)
-        segment.sent = True
-
-    def look(self) -> bool:
-        """Take releases that have come, give free memory back if others wait for it, and tell
-        whether the worker has hung up. Never blocks, being called while a read waits: a socket
-        holds hundreds of signs."""
-        if time.monotonic() >= self._sign_at:
-            self._sign_at = time.monotonic() + _SIGN_S
-            self._channel.send(Waiting())
-        while (event := _event(self._channel)) == select.POLLIN:
-            self._await_release()
-        while self._free and self._budget.short:
-            self._close(self._free.pop())
-        return event != 0
-
-    def close(self) -> None:
-        """Give all memory back."""
-        with contextlib.ExitStack() as stack:
-            for segment in (*self._free, *self._lent.values()):
-                stack.callback(self._close, segment)
-            self._free.clear()
-            self._lent.clear()
-
-    def _take(self, size: int) -> Segment:
-        # A reader may always have one, and its worker gives that back: waiting for it ends.
-        while not self._free and len(self._lent) >= (_SEGMENTS if self._budget.has(size) else 1):
-            self._await_release()
-        if self._free:
-            segment = self._free.pop()
-            # One huge batch must not hold so much memory for all those that follow.
-            if size <= segment.size <= max(_LARGE * size, _LARGE_BYTES):
-                return segment
-            self._close(segment)
-        self._made += 1
-        # A quarter more: batches of one topic differ a little, and a new segment costs page faults.
-        segment = Segment.create(self._made, size + size // 4)
-        self._charged[segment.number] = self._budget.charge(segment.size)
-        return segment
-
-    def _await_release(self) -> None:
-        message, _ = self._channel.receive()
-        if not isinstance(message, Release) or message.segment not in self._lent:
-            raise AgentError(f"a worker sent {message!r} instead of a release")
-        self._free.append(self._lent.pop(message.segment))
-
-    def _close(self, segment: Segment) -> None:
-        self._charged.pop(segment.number).release()
-        segment.close()
-
-
-def _finish(channel: Channel, last: Done | Failed) -> None:
-    """Say the last word and let the worker hang up: closing first would cut off its releases,
-    and to the worker that looks like a dead agent."""
-    channel.send(last)
-    with contextlib.suppress(Gone):
+    If the agent closed first, it would cut off the worker's releases. The worker would take that
+    for a dead agent.
+    """
+    channel.send(message)
+    with contextlib.suppress(ChannelClosed):
         while True:
             channel.receive()
-
-
-def _event(channel: Channel) -> int:
-    """What poll(2) says of the channel now: POLLIN for a message, more if it has ended, or 0."""
-    poll = select.poll()
-    poll.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
-    return sum(event for _, event in poll.poll(0))

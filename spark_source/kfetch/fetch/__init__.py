@@ -1,7 +1,9 @@
-"""The fetch engine: ranges of offsets are read through fetch sessions.
+"""The fetch engine: reads ranges of offsets through fetch sessions.
 
-``fetcher`` is one broker: one connection, one session, one request in flight. ``broker_reader``
-reads ranges through it, ``progress`` is how far a range has come, ``recovery`` answers a
-partition's errors, and ``split_reader`` joins them into Arrow batches. ``inline`` runs all of it
-inside Spark's Python worker. ``events`` are the facts, ``stats`` their sums.
+- ``fetcher`` talks to one broker: one connection, one session, one request in flight.
+- ``broker_reader`` reads ranges through a fetcher, and ``progress`` holds the position of a range.
+- ``recovery`` answers the errors of a partition.
+- ``split_reader`` joins these into Arrow batches. ``inline`` runs all of it in Spark's worker.
+- ``events`` says what happened, ``stats`` how it is counted, ``totals`` adds it up, and
+  ``stats_file`` writes the sums to files.
 """

@@ -1,9 +1,9 @@
-"""One broker's partitions being read: from a fetcher's replies to records of ranges.
+"""Reads ranges from one broker: turns a fetcher's replies into records of ranges.
 
-A lane belongs to one thread. It keeps the ranges of each partition in line, because a session has
-one position per partition: the first is read, the others wait. A range whose partition is in
-trouble leaves the lane, for its reader to decide; that also keeps it from waking the broker's long
-poll again and again.
+A BrokerReader belongs to one thread. It queues the ranges of each partition, because a session has
+one position per partition: the first range is read, the others wait. A range whose partition has an
+error leaves the BrokerReader, and its SplitReader decides what to do. Otherwise the partition would
+end the broker's long poll again and again.
 """
 
 from __future__ import annotations
@@ -20,68 +20,70 @@ from kfetch.records import Slice, extent
 from kfetch.replies import FetchReply, PartitionReply
 
 
-def _keep() -> None:
-    """The memory of the records is not counted."""
+def _release_nothing() -> None:
+    """The default: no budget counts the memory of the records."""
 
 
-def _nothing(_progress: RangeProgress, _partition: PartitionReply) -> None:
-    """What lies behind a range is of no use to anyone."""
+def _ignore_done_range(_progress: RangeProgress, _partition: PartitionReply) -> None:
+    """The default: nobody uses the records beyond a range's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """Something that happened to a range: records came, or trouble, or its broker is lost."""
+    """What arrived for a range: records, an error of its partition, or the loss of its broker."""
 
     progress: RangeProgress
     records: Slice | None = None
     next_offset: int = -1
     """Position behind ``records``."""
-    trouble: PartitionReply | None = None
-    """The partition's error or divergence; the range has left the lane."""
+    partition_error: PartitionReply | None = None
+    """The partition's reply with an error or a divergence. The range has left the BrokerReader."""
     reply: FetchReply | None = None
-    """The reply that ``trouble`` is of: it may name the new leader."""
-    cause: KfetchError | None = None
-    """Why the broker can't be asked; the range has left the lane."""
-    release: Callable[[], None] = _keep
-    """Gives the memory of ``records`` back to the budget; once is enough, twice is harmless."""
+    """The whole reply of ``partition_error``, which may name the new leader."""
+    broker_error: KfetchError | None = None
+    """Why the broker can't be asked. The range has left the BrokerReader."""
+    release: Callable[[], None] = _release_nothing
+    """Returns the memory of ``records`` to the budget. Further calls do nothing."""
 
     @property
     def advanced(self) -> bool:
-        """Whether the records brought the range forward."""
+        """Whether the records moved the range's position."""
         return self.records is not None and self.next_offset > self.records.start
 
 
 @dataclass(slots=True)
 class BrokerReader:
-    """The ranges read from one broker."""
+    """Reads ranges from one broker."""
 
     fetcher: Fetcher
     partition_max_bytes: int
-    spare: Callable[[RangeProgress, PartitionReply], None] = _nothing
-    """Told of a range that is done, with a reply that may hold more than the range."""
+    on_range_done: Callable[[RangeProgress, PartitionReply], None] = _ignore_done_range
+    """Called for a range that is done, with a reply that may hold records beyond its end."""
     skip_corrupt: bool = False
-    """Whether damaged batches are left out: then the position behind one must be sure."""
-    _lines: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
-    _fruitless: int = 0
+    """Whether the decoder skips damaged batches. Then the end of each batch must be certain."""
+    _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
+    """The ranges of each partition; the first one is being read."""
+    _session_restarts: int = 0
+    """Replies in a row that only ended the session."""
 
     @property
     def broker(self) -> Broker:
-        """Whom it reads from."""
+        """The broker that it reads from."""
         return self.fetcher.broker
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to read."""
-        return bool(self._lines)
+        """Whether there is any range to read."""
+        return bool(self._queues)
 
     @property
-    def partitions(self) -> int:
-        """How many partitions are read."""
-        return len(self._lines)
+    def partition_count(self) -> int:
+        """How many partitions are being read."""
+        return len(self._queues)
 
     @property
     def pause_s(self) -> float:
-        """How long the broker wants to be left alone, in seconds."""
+        """For how many seconds no request may go to the broker."""
         return self.fetcher.pause_s()
 
     @property
@@ -90,29 +92,29 @@ class BrokerReader:
         return self.fetcher.in_flight
 
     def add(self, progress: RangeProgress) -> None:
-        """Read a range, behind those of the same partition that came before."""
-        line = self._lines.setdefault(progress.tp, [])
-        line.append(progress)
-        if len(line) == 1:
-            self._ask(progress)
+        """Read a range, after the earlier ranges of its partition."""
+        queue = self._queues.setdefault(progress.tp, [])
+        queue.append(progress)
+        if len(queue) == 1:
+            self._start(progress)
 
-    def waits_in_line(self, progress: RangeProgress) -> bool:
-        """Whether a range is behind another one of its partition. Any thread may ask."""
-        return next(iter(self._lines.get(progress.tp, ())), progress) is not progress
+    def is_queued(self, progress: RangeProgress) -> bool:
+        """Whether a range waits for another range of its partition. Any thread may call this."""
+        return next(iter(self._queues.get(progress.tp, ())), progress) is not progress
 
     def drop(self, progress: RangeProgress) -> None:
-        """Read a range no longer, wherever it stands."""
-        line = self._lines.get(progress.tp, [])
+        """Stop reading a range, or take it out of its queue."""
+        queue = self._queues.get(progress.tp, [])
         # By identity: two tasks may read the same range at once.
-        at = next((i for i, other in enumerate(line) if other is progress), None)
+        at = next((i for i, other in enumerate(queue) if other is progress), None)
         if at is None:
             return
-        del line[at]
+        del queue[at]
         if at == 0:
-            self._next(progress.tp)
+            self._start_next(progress.tp)
 
     def send(self, deadline: float) -> list[Arrival]:
-        """Send the next request if there is anything to read; what is lost if it fails."""
+        """Send the next request, if there is any range to read. Returns the ranges that failed."""
         if not self.active:
             return []
         try:
@@ -122,73 +124,79 @@ class BrokerReader:
         return []
 
     def receive(self, deadline: float) -> list[Arrival]:
-        """Wait for the reply in flight. Its records are views: see ``Fetcher``."""
+        """Wait for the reply in flight and return its arrivals.
+
+        Their records are views, valid as long as those of ``AcceptedReply``.
+        """
         try:
-            fetched = self.fetcher.receive(deadline)
+            accepted = self.fetcher.receive(deadline)
         except (ConnectionLost, WireError) as cause:
             return self.fail(cause)
-        if fetched is None:
-            return self._begin_again()
-        self._fruitless = 0
-        arrivals = [*self._taken(fetched)]
+        if accepted is None:
+            return self._session_restarted()
+        self._session_restarts = 0
+        arrivals = [*self._arrivals(accepted)]
         if not any(arrival.advanced for arrival in arrivals):
-            self.fetcher.calm()
+            self.fetcher.back_off()
         return arrivals
 
     def fail(self, cause: KfetchError) -> list[Arrival]:
-        """Give every range back to its reader, with the cause."""
-        gone = [progress for line in self._lines.values() for progress in line]
-        for progress in gone:
+        """Drop every range. Returns an arrival with the cause for each of them."""
+        dropped = [progress for queue in self._queues.values() for progress in queue]
+        for progress in dropped:
             self.drop(progress)
-        return [Arrival(progress=progress, cause=cause) for progress in gone]
+        return [Arrival(progress=progress, broker_error=cause) for progress in dropped]
 
-    def _taken(self, fetched: AcceptedReply) -> Iterable[Arrival]:
-        for tp, partition in fetched.partitions.items():
-            progress = self._lines.get(tp, [None])[0]
-            # A range that came after the request left is not what the reply answers.
-            if progress is None or fetched.offsets[tp] != progress.offset:
+    def _arrivals(self, accepted: AcceptedReply) -> Iterable[Arrival]:
+        for tp, partition in accepted.partitions.items():
+            progress = self._queues.get(tp, [None])[0]
+            # A range may have come after the request left. The reply is not for its position.
+            if progress is None or accepted.offsets[tp] != progress.offset:
                 continue
             if partition.error or partition.diverging:
                 self.drop(progress)
-                yield Arrival(progress=progress, trouble=partition, reply=fetched.reply)
+                yield Arrival(progress=progress, partition_error=partition, reply=accepted.reply)
             elif len(partition.records):
-                arrival = self.take(progress, partition)
+                arrival = self.accept_records(progress, partition)
                 if progress.done:
                     self.drop(progress)
                 else:
-                    self.fetcher.want(progress.tp, self._position(progress))
+                    self.fetcher.set_position(progress.tp, self._position(progress))
                 yield arrival
 
-    def take(self, progress: RangeProgress, partition: PartitionReply) -> Arrival:
-        """Bring a range forward by records that answer its position."""
+    def accept_records(self, progress: RangeProgress, partition: PartitionReply) -> Arrival:
+        """Move a range behind the complete batches of a reply to its position.
+
+        Returns the arrival with the records.
+        """
         end = progress.end if self.skip_corrupt else None
-        found = extent(partition.records, progress.offset, end=end)
-        if self.skip_corrupt and found.batches:
-            # Nor is a last batch that is left to the next fetch to be spared for a later range.
-            partition = replace(partition, records=partition.records[: found.size])
+        complete = extent(partition.records, progress.offset, end=end)
+        if self.skip_corrupt and complete.batches:
+            # The next fetch reads a last batch whose end is uncertain. No later range may use it.
+            partition = replace(partition, records=partition.records[: complete.size])
         records = progress.slice(partition.records, partition.aborted)
-        progress.advance(found)
+        progress.advance(complete)
         if progress.done:
-            self.spare(progress, partition)
+            self.on_range_done(progress, partition)
         return Arrival(progress=progress, records=records, next_offset=progress.offset)
 
-    def _next(self, tp: TopicPartition) -> None:
-        """The first in line is gone: read the next one, or the partition no longer."""
-        line = self._lines[tp]
-        if line:
-            self._ask(line[0])
+    def _start_next(self, tp: TopicPartition) -> None:
+        """Start the next range of a partition, or remove the partition from the session."""
+        queue = self._queues[tp]
+        if queue:
+            self._start(queue[0])
         else:
-            del self._lines[tp]
-            self.fetcher.want(tp, None)
+            del self._queues[tp]
+            self.fetcher.set_position(tp, None)
 
-    def _ask(self, progress: RangeProgress) -> None:
-        progress.asked_since = time.monotonic()
-        self.fetcher.want(progress.tp, self._position(progress))
+    def _start(self, progress: RangeProgress) -> None:
+        progress.requested_at = time.monotonic()
+        self.fetcher.set_position(progress.tp, self._position(progress))
 
-    def _begin_again(self) -> list[Arrival]:
-        """The session is to begin again. Once is routine, twice running is a broker in trouble."""
-        self._fruitless += 1
-        if self._fruitless < 2:
+    def _session_restarted(self) -> list[Arrival]:
+        """The next request opens a new session. Twice in a row, the broker has a problem."""
+        self._session_restarts += 1
+        if self._session_restarts < 2:
             return []
         return self.fail(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
 

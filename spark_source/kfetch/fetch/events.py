@@ -1,8 +1,9 @@
-"""What happens while reading, as frozen facts; whoever wants to know is a sink.
+"""Events of fetching, as frozen values for event handlers.
 
-A fetcher tells its requests, replies and session's moves, a reading what it decoded, a lane that it
-had to wait for memory. ``stats.Totals`` adds facts up, ``story`` writes them to the log at DEBUG.
-A sink is called in the thread where the fact happened, must be quick, and must not raise.
+A fetcher reports its requests, its replies and changes of its session. A SplitReader reports
+decoded and skipped batches. A BrokerThread reports waits for memory. ``totals.Totals`` adds events
+up, and ``log_event`` writes them to the log at DEBUG. A handler runs in the thread of the event. It
+must be quick and must not raise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A connection to a broker was opened."""
+    """The fetcher opened a connection to a broker."""
 
     broker: Broker
 
@@ -29,16 +30,17 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """A fetch request was sent."""
+    """The fetcher sent a fetch request."""
 
     broker: Broker
     session_id: int
     epoch: int
     full: bool
-    """Whether it named every partition; else only what changed."""
-    named: int
-    """Partitions in it."""
+    """Whether the request names every partition, or only changed ones."""
+    partitions: int
+    """Number of partitions that the request names."""
     forgotten: int
+    """Number of partitions that the request removes from the session."""
     size: int
     """Bytes on the wire."""
 
@@ -46,7 +48,7 @@ class Requested:
         kind = "full" if self.full else "incremental"
         return (
             f"{self.broker}: {kind} fetch ({self.session_id}, {self.epoch}) of {self.size} bytes "
-            f"names {self.named} partitions and forgets {self.forgotten}"
+            f"names {self.partitions} partitions and forgets {self.forgotten}"
         )
 
 
@@ -58,9 +60,9 @@ class Replied:
     size: int
     """Bytes on the wire."""
     partitions: int
-    """Partitions in it: those that moved, in an incremental session."""
+    """Number of partitions in the reply; in an incremental session, those with changes."""
     wait_s: float
-    """Since the request was sent: the broker's long poll, or our own other work."""
+    """Seconds since the request was sent: the broker's long poll, or our own other work."""
 
     def __str__(self) -> str:
         return (
@@ -70,15 +72,15 @@ class Replied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionMoved:
-    """A reply, or its absence, did this to the fetch session."""
+class SessionChanged:
+    """A reply, or a lost reply, changed the fetch session."""
 
     broker: Broker
     event: SessionEvent
     session_id: int
-    """Id for the next request, or the one that is over; 0 if there was none."""
+    """Id for the next request, or the id of the ended session; 0 if there was none."""
     partitions: int
-    """Partitions that the session holds now."""
+    """Number of partitions that the session holds now."""
     problem: str = ""
 
     def __str__(self) -> str:
@@ -103,18 +105,18 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """A damaged record batch was left out (``kfetch.onCorruptBatch=skip``)."""
+class BatchSkipped:
+    """The decoder skipped a damaged record batch (``kfetch.onCorruptBatch=skip``)."""
 
     problem: str
 
     def __str__(self) -> str:
-        return f"left out: {self.problem}"
+        return f"skipped: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Starved:
-    """A request could not be sent for want of memory (``kfetch.agent.memory``)."""
+class WaitedForMemory:
+    """A request waited for memory (``kfetch.agent.memory``) and has it now."""
 
     broker: Broker
     seconds: float
@@ -123,10 +125,12 @@ class Starved:
         return f"{self.broker}: waited {self.seconds:.2f} s for memory"
 
 
-Fact = Connected | Requested | Replied | SessionMoved | Decoded | Skipped | Starved
-Sink = Callable[[Fact], None]
+FetchEvent = (
+    Connected | Requested | Replied | SessionChanged | Decoded | BatchSkipped | WaitedForMemory
+)
+EventHandler = Callable[[FetchEvent], None]
 
 
-def story(fact: Fact) -> None:
-    """The sink that tells a session's story in the log, at DEBUG."""
-    log.debug("%s", fact)
+def log_event(event: FetchEvent) -> None:
+    """The event handler that writes to the log, at DEBUG."""
+    log.debug("%s", event)

@@ -1,9 +1,10 @@
-"""One broker of one query: one connection, one fetch session, one request in flight.
+"""Fetches from one broker for one query: one connection, one fetch session, one request in flight.
 
-The invariant: the session holds exactly the positions that ``want`` was last told, as soon as the
-broker has acknowledged them. Changes wait in ``_wanted`` until a reply accepts the plan that
-carried them, so a lost request, a lost reply or an evicted session loses none. The next request
-may leave before the last reply's records are decoded, never before that reply is accepted.
+The invariant: the session holds exactly the positions of the last ``set_position`` calls, as soon
+as the broker has acknowledged them. A change stays in ``_pending_positions`` until the session
+accepts the reply to the request that carried it. So no change is lost with a request, a reply or an
+evicted session. The next request may leave before the last reply's records are decoded, but never
+before the session has accepted that reply.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from kfetch.errors import ConnectionLost, WireError
 from kfetch.fetch import events
-from kfetch.fetch.stats import FetchStats, SessionStatus, Totals
+from kfetch.fetch.stats import FetchStats, SessionStatus
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.replies import FetchReply, PartitionReply
@@ -27,20 +29,23 @@ from kfetch.wire.connection import Allocate, Connection, ReplyBuffer
 
 log = logging.getLogger(__name__)
 
-# Beyond the request timeout and the long poll: a reply that takes longer is as good as lost.
-_SPARE_S = 5.0
-# How long a session that ends waits for its broker; the broker drops it later by itself.
-_GOODBYE_S = 1.0
+# A reply may take the request timeout, the long poll and these seconds. A later one counts as lost.
+_REPLY_GRACE_S = 5.0
+# How long close() waits for the broker. Later the broker drops the session by itself.
+_CLOSE_TIMEOUT_S = 1.0
+
+
+_SESSION_GOES_ON = (SessionEvent.CONTINUED, SessionEvent.SESSIONLESS)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedReply:
-    """An accepted reply: its partitions by name. Views live until the next ``receive``."""
+    """A reply that the session accepted. Its views are valid until the next ``receive``."""
 
     reply: FetchReply
     partitions: Mapping[TopicPartition, PartitionReply]
     offsets: Mapping[TopicPartition, int]
-    """The position that each partition's records answer."""
+    """The fetch offset of each partition's request."""
 
 
 class Fetcher:
@@ -52,13 +57,13 @@ class Fetcher:
         fetch_: FetchOptions,
         network: NetworkOptions,
         allocate: Allocate | None = None,
-        sink: events.Sink = events.story,
+        on_event: events.EventHandler = events.log_event,
         orphan: int = 0,
     ) -> None:
-        """``orphan``: id of a session of an earlier life, closed by the first request."""
+        """``orphan``: id of a session that an earlier process left. The first request closes it."""
         self.broker = broker
-        self.reply_bytes = fetch_.max_bytes
-        """What the next reply may bring; its first record batch comes whatever its size."""
+        self.reply_bytes_max = fetch_.max_bytes
+        """Limit for the next reply, in bytes. Its first record batch comes whatever its size."""
         self._orphan = orphan
         self._fetch = fetch_
         self._network = network
@@ -66,20 +71,20 @@ class Fetcher:
         self._session: FetchSession | None = None
         self._topic_ids = False
         self._allocate = allocate or ReplyBuffer()
-        self._wanted: dict[TopicPartition, FetchPosition | None] = {}
+        self._pending_positions: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
         self._sent_at = 0.0
         self._not_before = 0.0
         self._totals = Totals()
-        self._sink = sink
+        self._on_event = on_event
 
-    def want(self, tp: TopicPartition, position: FetchPosition | None) -> None:
-        """The partition's new position; None to read it no longer."""
-        self._wanted[tp] = position
+    def set_position(self, tp: TopicPartition, position: FetchPosition | None) -> None:
+        """Fetch the partition from this position on; with None, remove it from the session."""
+        self._pending_positions[tp] = position
 
     @property
     def session(self) -> tuple[int, int]:
-        """(id, epoch) of the session as the broker may hold it; id 0 for none."""
+        """(id, epoch) of the session that the broker may hold; id 0 for none."""
         if self._session is None:
             return self._orphan, 0
         return self._session.metadata.session_id, self._session.metadata.epoch
@@ -90,84 +95,88 @@ class Fetcher:
         return self._in_flight is not None
 
     def pause_s(self) -> float:
-        """How long the broker still wants to be left alone, in seconds (KIP-219)."""
+        """Returns for how many seconds no request may go to the broker: throttle or back-off."""
         return max(0.0, self._not_before - time.monotonic())
 
-    def calm(self) -> None:
-        """The last reply moved nothing: not every broker waits for data as it is asked to, and
-        that must not become a hot loop."""
+    def back_off(self) -> None:
+        """Delay the next request by ``retry.backoff.ms``, because the last reply moved no range.
+
+        Some brokers answer at once although the request asks them to wait for data. Without the
+        back-off that would be a hot loop.
+        """
         self._not_before = max(self._not_before, self._sent_at + self._network.retry_backoff_s)
 
     def send(self, deadline: float) -> None:
-        """Send the next request. A throttling broker's pause is waited for first (KIP-219).
+        """Send the next request. Waits first while the broker throttles us (KIP-219).
 
-        Raises ConnectionLost; the session then knows that it must begin again.
+        Raises ConnectionLost. Then the next request opens a new session.
         """
-        self._settle(deadline)
+        self._discard_reply_in_flight(deadline)
         connection = self._connected(deadline)
         session = self._opened_session(connection)
-        plan = session.plan(self._wanted)
+        plan = session.plan(self._pending_positions)
         time.sleep(max(0.0, min(self._not_before, deadline) - time.monotonic()))
         version = fetch.version_for(connection, plan)
         try:
-            limits = replace(self._fetch, max_bytes=self.reply_bytes)
+            limits = replace(self._fetch, max_bytes=self.reply_bytes_max)
             size = connection.send(fetch.request(plan, version, limits))
         except ConnectionLost as cause:
-            self._lose(plan, cause)
+            self._abandon(plan, cause)
             raise
-        self._note_sent(plan, size)
+        self._record_sent(plan, size)
 
     def receive(self, deadline: float) -> AcceptedReply | None:
-        """The reply to the request in flight; None if it brought nothing but a new start.
+        """Wait for the reply in flight and return it; None if it only ended the session.
 
         Raises ConnectionLost, WireError.
         """
         plan, self._in_flight = self._in_flight, None
         if plan is None or self._connection is None or self._session is None:
             raise RuntimeError(f"no request to {self.broker} is in flight")
-        patience_s = self._network.request_timeout_s + self._fetch.max_wait_ms / 1000 + _SPARE_S
-        until = min(deadline, time.monotonic() + patience_s)
+        timeout_s = self._network.request_timeout_s + self._fetch.max_wait_ms / 1000
+        until = min(deadline, time.monotonic() + timeout_s + _REPLY_GRACE_S)
         try:
             header, frame = self._connection.receive(until, self._allocate)
             reply = fetch.read_reply(frame, header.request_api_version)
         except (ConnectionLost, WireError) as cause:
-            self._lose(plan, cause)
+            self._abandon(plan, cause)
             raise
-        self._tell_reply(len(frame), len(reply.partitions))
+        self._publish_reply(len(frame), len(reply.partitions))
         return self._accept(plan, reply)
 
     def stats(self) -> FetchStats:
-        """What this broker's session cost so far."""
+        """Returns what this broker's sessions have cost."""
         return self._totals.stats()
 
     def close(self) -> None:
-        """Close the session at the broker, if it can be reached, and the connection."""
+        """Close the session, if the broker can be reached, and then the connection."""
         try:
-            self._close_session(time.monotonic() + _GOODBYE_S)
+            self._close_session(time.monotonic() + _CLOSE_TIMEOUT_S)
         except (ConnectionLost, WireError) as cause:
             log.debug("the session at %s was left to expire: %s", self.broker, cause)
         if self._connection is not None:
             self._connection.close()
 
     def status(self) -> SessionStatus:
-        """How the session stands. Any thread may ask."""
+        """Returns the state of the session. Any thread may call this."""
         session = self._session
         return SessionStatus(
             broker=str(self.broker),
             state=session.state.name if session else "NONE",
             session_id=session.metadata.session_id if session else 0,
             epoch=session.metadata.epoch if session else 0,
-            partitions=len(self._held()),
+            partitions=len(self._session_positions()),
         )
 
     def __repr__(self) -> str:
-        return f"<Fetcher {self.broker}: {self._session!r}, {len(self._wanted)} changes waiting>"
+        changes = len(self._pending_positions)
+        return f"<Fetcher {self.broker}: {self._session!r}, {changes} changes pending>"
 
-    def _held(self) -> Mapping[TopicPartition, FetchPosition]:
+    def _session_positions(self) -> Mapping[TopicPartition, FetchPosition]:
         return self._session.partitions if self._session is not None else {}
 
-    def _settle(self, deadline: float) -> None:
-        """Take the reply that a task left behind when it ended early; its records are not ours."""
+    def _discard_reply_in_flight(self, deadline: float) -> None:
+        """Receive the reply that a task left behind when it ended early, and drop its records."""
         if self._in_flight is not None:
             self.receive(deadline)
 
@@ -177,14 +186,14 @@ class Fetcher:
             self._connection = Connection.open(
                 self.broker.host, self.broker.port, self._network, until
             )
-            self._tell(events.Connected(broker=self.broker))
+            self._publish(events.Connected(broker=self.broker))
         return self._connection
 
     def _opened_session(self, connection: Connection) -> FetchSession:
         topic_ids = fetch.knows_topic_ids(connection)
         if self._session is None or self._topic_ids != topic_ids:
-            # A broker that came back with other versions: its sessions did not survive that.
-            self._wanted = {**self._held(), **self._wanted}
+            # The broker came back with other API versions, and without its old sessions.
+            self._pending_positions = {**self._session_positions(), **self._pending_positions}
             self._session = FetchSession(topic_ids=topic_ids, orphan=self._orphan)
             self._topic_ids, self._orphan = topic_ids, 0
         return self._session
@@ -194,78 +203,83 @@ class Fetcher:
             raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
-        self._tell_move(plan, outcome)
+        self._publish_session_change(plan, outcome)
         if not outcome.accepted:
             return None
-        self._drop_acknowledged(plan)
-        # The first of a pair that a broker sends twice counts; a key we never sent is no key.
+        self._drop_acknowledged_positions()
+        # If a broker sends a key twice, the first one counts. A key that we never sent is dropped.
         by_key = {partition.key: partition for partition in reversed(reply.partitions)}
+        positions = self._session_positions()
         return AcceptedReply(
             reply=reply,
             partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
-            offsets={tp: self._held()[tp].offset for tp in outcome.partitions.values()},
+            offsets={tp: positions[tp].offset for tp in outcome.partitions.values()},
         )
 
-    def _drop_acknowledged(self, plan: FetchPlan) -> None:
-        held = self._held()
-        for tp in [tp for tp, wanted in self._wanted.items() if held.get(tp) == wanted]:
-            del self._wanted[tp]
+    def _drop_acknowledged_positions(self) -> None:
+        acknowledged = self._session_positions()
+        self._pending_positions = {
+            tp: position
+            for tp, position in self._pending_positions.items()
+            if acknowledged.get(tp) != position
+        }
 
-    def _lose(self, plan: FetchPlan, cause: Exception) -> None:
+    def _abandon(self, plan: FetchPlan, cause: Exception) -> None:
+        """The request or its reply is lost: reject the plan and close the connection."""
         if self._session is not None:
-            self._tell_move(plan, self._session.reject(plan, cause))
+            self._publish_session_change(plan, self._session.reject(plan, cause))
         if self._connection is not None:
             self._connection.close()
 
     def _close_session(self, deadline: float) -> None:
         if self._session is None or self._connection is None or not self._connection.alive:
             return
-        self._settle(deadline)
+        self._discard_reply_in_flight(deadline)
         plan = self._session.close()
         if plan is not None:
             version = fetch.version_for(self._connection, plan)
             size = self._connection.send(fetch.request(plan, version, self._fetch))
-            self._note_sent(plan, size)
+            self._record_sent(plan, size)
             self.receive(deadline)
 
-    def _note_sent(self, plan: FetchPlan, size: int) -> None:
+    def _record_sent(self, plan: FetchPlan, size: int) -> None:
         self._in_flight = plan
         self._sent_at = time.monotonic()
-        self._tell_request(plan, size)
+        self._publish_request(plan, size)
 
-    def _tell(self, fact: events.Fact) -> None:
-        self._totals.add(fact)
-        self._sink(fact)
+    def _publish(self, event: events.FetchEvent) -> None:
+        self._totals.add(event)
+        self._on_event(event)
 
-    def _tell_request(self, plan: FetchPlan, size: int) -> None:
-        fact = events.Requested(
+    def _publish_request(self, plan: FetchPlan, size: int) -> None:
+        event = events.Requested(
             broker=self.broker,
             session_id=plan.session_id,
             epoch=plan.epoch,
             full=plan.full,
-            named=len(plan.send),
+            partitions=len(plan.send),
             forgotten=len(plan.forget),
             size=size,
         )
-        self._tell(fact)
+        self._publish(event)
 
-    def _tell_reply(self, size: int, partitions: int) -> None:
+    def _publish_reply(self, size: int, partitions: int) -> None:
         wait_s = time.monotonic() - self._sent_at
-        fact = events.Replied(broker=self.broker, size=size, partitions=partitions, wait_s=wait_s)
-        self._tell(fact)
+        event = events.Replied(broker=self.broker, size=size, partitions=partitions, wait_s=wait_s)
+        self._publish(event)
 
-    def _tell_move(self, plan: FetchPlan, outcome: Outcome) -> None:
-        """A request that was answered as usual is no news of the session."""
+    def _publish_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
+        """Publish the outcome of a request, unless the session goes on as before."""
         if self._session is None or outcome.event in (
             SessionEvent.CONTINUED,
             SessionEvent.SESSIONLESS,
         ):
             return
-        fact = events.SessionMoved(
+        event = events.SessionChanged(
             broker=self.broker,
             event=outcome.event,
             session_id=self._session.metadata.session_id or plan.session_id,
             partitions=len(self._session.partitions),
             problem=outcome.problem,
         )
-        self._tell(fact)
+        self._publish(event)

@@ -1,39 +1,46 @@
-"""Reading a split inside the worker: sessions live in Spark's Python worker, one per broker.
+"""Reads a split inside Spark's Python worker: fetch sessions live there, one per broker.
 
-Spark uses a worker for many tasks, so the sessions of a query outlive a task here: the next
-micro-batch's request names only what moved.
+Spark uses a worker for many tasks, so a query's sessions outlive a task. The next micro-batch's
+request names only the partitions that changed.
 """
 
 from __future__ import annotations
 
 import atexit
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from kfetch.fetch import stats
+from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.split_reader import InlineSource, SplitReader
+from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.split_reader import SplitReader
+from kfetch.fetch.stats import FetchStats, total
+from kfetch.fetch.stats_file import write_stats
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, OffsetRange, Split
 from kfetch.options import SourceOptions
 from kfetch.wire.cluster import Cluster
 
 QUERIES_MAX = 4
-"""Queries whose sessions a worker keeps; the one unused longest is closed for a fifth."""
+"""So many queries keep their sessions in a worker. One more closes the least recently used."""
 
 _queries: OrderedDict[str, Query] = OrderedDict()
 
 
 @atexit.register
 def close_all() -> None:
-    """Close every session of this process; a worker that Spark kills leaves them to expire."""
+    """Close every session of this process. If Spark kills a worker, its sessions expire."""
     while _queries:
         _queries.popitem()[1].close()
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a split, in order within each partition. Raises errors below KfetchError."""
+    """Yields the records of a split, in order within each partition. Raises KfetchError."""
     query = _queries.pop(split.query, None) or Query(split.query, options)
     _queries[split.query] = query
     while len(_queries) > QUERIES_MAX:
@@ -49,30 +56,29 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
-        self._pump = InlineSource(
+        self._source = InlineSource(
             self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
         )
-        self._totals = stats.Totals()
+        self._totals = Totals()
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """Read ranges; see ``inline.read``."""
-        reading = SplitReader(ranges, self._options, self._cluster, self._pump, self._totals.add)
+        """Yields the records of ranges; see ``inline.read``."""
+        reader = SplitReader(ranges, self._options, self._cluster, self._source, self._totals.add)
         try:
-            for delivery in reading.deliveries():
+            for delivery in reader.deliveries():
                 yield delivery.batch
         finally:
             self._write_stats()
 
     def _fetcher(self, broker: Broker) -> Fetcher:
-        """The broker's fetcher, made when first needed."""
         if broker not in self._fetchers:
             self._fetchers[broker] = Fetcher(broker, self._options.fetch, self._options.network)
         return self._fetchers[broker]
 
-    def stats(self) -> stats.FetchStats:
-        """What the query's sessions cost in this process."""
-        fetched = stats.total(fetcher.stats() for fetcher in self._fetchers.values())
-        return fetched + self._totals.stats()
+    def stats(self) -> FetchStats:
+        """Returns what the query's sessions have cost in this process."""
+        fetchers = total(fetcher.stats() for fetcher in self._fetchers.values())
+        return fetchers + self._totals.stats()
 
     def close(self) -> None:
         """Close every session and connection."""
@@ -82,4 +88,70 @@ class Query:
 
     def _write_stats(self) -> None:
         if self._options.stats_directory:
-            stats.write(self._options.stats_directory, self._name, self.stats())
+            write_stats(self._options.stats_directory, self._name, self.stats())
+
+
+class InlineSource:
+    """The ArrivalSource that fetches in the caller's thread, when the caller asks for arrivals."""
+
+    batch_bytes = BATCH_BYTES
+
+    def __init__(
+        self,
+        fetcher_of: Callable[[Broker], Fetcher],
+        partition_max_bytes: int,
+        skip_corrupt: bool = False,
+    ) -> None:
+        self._fetcher_of = fetcher_of
+        self._partition_max_bytes = partition_max_bytes
+        self._skip_corrupt = skip_corrupt
+        self._readers: dict[Broker, BrokerReader] = {}
+        self._replies = 0
+        """Replies received; it chooses the next broker, so that each one has its turn."""
+
+    def add(self, ranges: Sequence[RangeProgress]) -> None:
+        """See ArrivalSource."""
+        for progress in ranges:
+            broker = progress.leader
+            if broker not in self._readers:
+                self._readers[broker] = BrokerReader(
+                    self._fetcher_of(broker),
+                    self._partition_max_bytes,
+                    skip_corrupt=self._skip_corrupt,
+                )
+            self._readers[broker].add(progress)
+
+    def requested_since(self, progress: RangeProgress) -> float:
+        """See ArrivalSource."""
+        return progress.requested_at
+
+    def drop(self, progress: RangeProgress) -> None:
+        """See ArrivalSource."""
+        if progress.leader in self._readers:
+            self._readers[progress.leader].drop(progress)
+
+    def decoding(self) -> AbstractContextManager[None]:
+        """See ArrivalSource."""
+        return nullcontext()
+
+    def next(self, until: float, deadline: float) -> list[Arrival]:
+        """Returns one broker's reply, the brokers in turn.
+
+        The broker's next request has left by then, unless the broker throttles us.
+        """
+        active = [reader for reader in self._readers.values() if reader.active]
+        arrivals = [a for reader in active if not reader.in_flight for a in _send(reader, deadline)]
+        waiting = [reader for reader in active if reader.in_flight]
+        if not waiting:
+            pause_s = min([r.pause_s for r in active if r.active], default=float("inf"))
+            time.sleep(0 if arrivals else max(0.0, min(pause_s, until - time.monotonic())))
+            return arrivals
+        self._replies += 1
+        reader = waiting[self._replies % len(waiting)]
+        arrivals += reader.receive(deadline)
+        return arrivals + _send(reader, deadline)
+
+
+def _send(reader: BrokerReader, deadline: float) -> list[Arrival]:
+    """Send unless the broker throttles us: received records must not wait for that pause."""
+    return [] if reader.pause_s else reader.send(deadline)

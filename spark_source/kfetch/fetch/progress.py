@@ -1,4 +1,4 @@
-"""How far a range has been read: the mutable half of a split, one per range."""
+"""The progress of a range: its fetch position, which moves while the range is read."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from kfetch.records import Extent, Slice
 
 @dataclass(slots=True, eq=False)
 class RangeProgress:
-    """A range and the position in it."""
+    """A range and the fetch position in it."""
 
     range: OffsetRange
     index: int
     """Number of the range in its split."""
     offset: int
-    """Next offset to read; the range is done when it reaches ``end``."""
+    """Next offset to read. The range is done when it reaches ``end``."""
     end: int
-    """Exclusive; the range's own, unless a loss cut it short."""
+    """Exclusive. The range's own end, or an earlier one after a loss."""
     leader: Broker
     leader_epoch: int
     last_fetched_epoch: int = NO_EPOCH
-    """Epoch of the last record batch read; -1 before the first, as the checkpoint's epoch is the
-    leader's, not a record's, and would be taken for divergence."""
+    """Epoch of the last record batch read; -1 before the first batch.
 
-    asked_since: float = 0.0
-    """When the range came first in its partition's line (monotonic time)."""
+    The checkpoint's epoch is the leader's, not a record batch's. A broker would take it for a
+    divergence."""
+
+    requested_at: float = 0.0
+    """Monotonic time when the range became the first in its partition's queue."""
     missing: int = 0
-    """How often running the metadata had no such partition."""
+    """How many times in a row the metadata did not have the partition."""
 
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> RangeProgress:
-        """The beginning of a range."""
+        """Returns the progress of a range that nobody has read yet."""
         return cls(item, index, item.start, item.end, item.leader, item.leader_epoch)
 
     @property
@@ -42,11 +44,11 @@ class RangeProgress:
 
     @property
     def done(self) -> bool:
-        """Whether every offset of the range has been passed, gaps included."""
+        """Whether the position is behind every offset of the range, gaps included."""
         return self.offset >= self.end
 
     def position(self, max_bytes: int) -> FetchPosition:
-        """What the session is to hold for the partition."""
+        """Returns the position that the session is to hold for the partition."""
         return FetchPosition(
             topic_id=self.range.topic_id,
             offset=self.offset,
@@ -56,11 +58,11 @@ class RangeProgress:
         )
 
     def slice(self, data: memoryview, aborted: tuple[tuple[int, int], ...] = ()) -> Slice:
-        """What is to be decoded of a reply's records."""
+        """Returns the part of a reply's records that belongs to the range, for the decoder."""
         return Slice(tp=self.tp, start=self.offset, end=self.end, data=data, aborted=aborted)
 
     def advance(self, extent: Extent) -> bool:
-        """Pass the complete batches of a reply; whether there were any to pass."""
+        """Move the position behind the complete batches of a reply. Returns whether it moved."""
         if extent.next_offset <= self.offset:
             return False
         self.offset = extent.next_offset

@@ -1,64 +1,55 @@
-"""Adding up what a query's fetch sessions cost: requests, bytes, sessions, records, waits.
+"""What a query's fetch sessions cost: requests, bytes, sessions, records, waits. Pure.
 
-Kept per Python worker, or agent, and query. With the option ``kfetch.statsDirectory`` each process
-keeps its own file there current, so that a run can be added up afterwards, even one that was
-killed.
+Counted per query, in each Python worker or agent. ``counts`` is the rule of counting,
+``totals.Totals`` adds up, and ``stats_file`` writes files for the option ``kfetch.statsDirectory``.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 
 from kfetch.fetch.events import (
+    BatchSkipped,
     Connected,
     Decoded,
-    Fact,
+    FetchEvent,
     Replied,
     Requested,
-    SessionMoved,
-    Skipped,
-    Starved,
+    SessionChanged,
+    WaitedForMemory,
 )
 from kfetch.session.transitions import SessionEvent
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchStats:
-    """Totals since the query's first read in this process. Sizes in bytes, on the wire."""
+    """Totals since the query's first read in this process. Sizes are bytes on the wire."""
 
     full_requests: int = 0
     """Requests that named every partition."""
     full_request_bytes: int = 0
     incremental_requests: int = 0
-    """Requests that named only what changed."""
+    """Requests that named only changed partitions."""
     incremental_request_bytes: int = 0
     incremental_partitions: int = 0
     """Partitions that incremental requests named or forgot."""
     reply_bytes: int = 0
     wait_s: float = 0.0
-    """Between a request and its reply, in seconds; more than one broker may be waited for."""
+    """Seconds between requests and their replies. Waits for several brokers may overlap."""
     records: int = 0
     batches_skipped: int = 0
-    """Damaged record batches that were left out (kfetch.onCorruptBatch=skip)."""
+    """Damaged record batches that the decoder skipped (kfetch.onCorruptBatch=skip)."""
     decode_s: float = 0.0
     starved_s: float = 0.0
-    """Waiting for memory (``kfetch.agent.memory``) before a request."""
+    """Seconds that requests waited for memory (``kfetch.agent.memory``)."""
     sessions_opened: int = 0
     sessions_lost: int = 0
-    """Evicted by the broker, or gone with it."""
+    """Sessions that the broker evicted, or that ended with the broker."""
     sessions_refused: int = 0
-    """The broker's session cache was full."""
+    """Sessions that a broker with a full session cache refused."""
     sessions_closed: int = 0
-    """By us."""
+    """Sessions that kfetch closed."""
     connections_opened: int = 0
 
     def __add__(self, other: FetchStats) -> FetchStats:
@@ -69,19 +60,19 @@ class FetchStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """One broker's fetch session of a query."""
+    """The fetch session of one query at one broker."""
 
     broker: str
     state: str
-    """Of ``kfetch.session.transitions.SessionState``."""
+    """Name of a ``kfetch.session.transitions.SessionState``."""
     session_id: int
+    """Of the next request, like ``epoch``."""
     epoch: int
-    """Both for the next request."""
     partitions: int
-    """How many the session holds."""
+    """Number of partitions that the session holds."""
 
 
-_MOVES = {
+_SESSION_COUNTERS = {
     SessionEvent.OPENED: "sessions_opened",
     SessionEvent.LOST: "sessions_lost",
     SessionEvent.REFUSED: "sessions_refused",
@@ -89,66 +80,31 @@ _MOVES = {
 }
 
 
-class Totals:
-    """A sink that adds facts up. Any thread may tell it."""
-
-    def __init__(self) -> None:
-        self._sums: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def add(self, fact: Fact) -> None:
-        """Count one fact."""
-        with self._lock:
-            self._sums.update(_counted(fact))
-
-    def stats(self) -> FetchStats:
-        """The totals so far."""
-        with self._lock:
-            return FetchStats(**self._sums)
-
-
-def _counted(fact: Fact) -> Mapping[str, float]:
-    """Which totals a fact raises, and by how much."""
-    match fact:
+def counts(event: FetchEvent) -> Mapping[str, float]:
+    """Returns which fields of FetchStats an event raises, and by how much."""
+    match event:
         case Requested(full=True):
-            return {"full_requests": 1, "full_request_bytes": fact.size}
+            return {"full_requests": 1, "full_request_bytes": event.size}
         case Requested():
             return {
                 "incremental_requests": 1,
-                "incremental_request_bytes": fact.size,
-                "incremental_partitions": fact.named + fact.forgotten,
+                "incremental_request_bytes": event.size,
+                "incremental_partitions": event.partitions + event.forgotten,
             }
         case Replied():
-            return {"reply_bytes": fact.size, "wait_s": fact.wait_s}
-        case SessionMoved(event=event):
-            return {_MOVES[event]: 1} if event in _MOVES else {}
+            return {"reply_bytes": event.size, "wait_s": event.wait_s}
+        case SessionChanged(event=change):
+            return {_SESSION_COUNTERS[change]: 1} if change in _SESSION_COUNTERS else {}
         case Decoded():
-            return {"records": fact.records, "decode_s": fact.seconds}
-        case Skipped():
+            return {"records": event.records, "decode_s": event.seconds}
+        case BatchSkipped():
             return {"batches_skipped": 1}
-        case Starved():
-            return {"starved_s": fact.seconds}
+        case WaitedForMemory():
+            return {"starved_s": event.seconds}
         case Connected():
             return {"connections_opened": 1}
 
 
 def total(parts: Iterable[FetchStats]) -> FetchStats:
-    """The sum of several processes' or brokers' totals."""
+    """Returns the sum of several processes' or brokers' totals."""
     return sum(parts, FetchStats())
-
-
-def write(directory: str, query: str, stats: FetchStats) -> None:
-    """Replace this worker's file. A full disk must not fail a query: it is logged."""
-    target = Path(directory) / f"{query}-{os.getpid()}.json"
-    draft = target.with_suffix(f".{threading.get_ident()}.tmp")  # tasks may end together
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(asdict(stats)))
-        draft.replace(target)
-    except OSError as cause:
-        log.warning("fetch statistics can't be written to %s: %s", target, cause)
-
-
-def read(directory: Path) -> FetchStats:
-    """The sum over all workers that wrote into a directory, of all queries."""
-    return total(FetchStats(**json.loads(path.read_text())) for path in directory.glob("*.json"))

@@ -138,7 +138,7 @@ class Poller:
         if changes is None:
             return None
         for tp, position in changes.items():
-            self._fetcher.want(tp, position)
+            self._fetcher.set_position(tp, position)
         began = time.monotonic()
         try:
             accepted = self._exchange(began + self._network.request_timeout_s)

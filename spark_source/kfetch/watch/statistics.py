@@ -8,35 +8,23 @@ the fetch statistics of the workers:
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from kfetch.fetch import stats_file
 from kfetch.fetch.stats import FetchStats
-
-__all__ = ["DriverStatistics"]
-
-log = logging.getLogger(__name__)
 
 
 class DriverStatistics:
     """Writes one query's file. Without a directory it writes nothing."""
 
     def __init__(self, directory: str, query: str) -> None:
-        name = f"{query}-{os.getpid()}.json"
-        self._path = Path(directory) / "driver" / name if directory else None
+        self._directory = Path(directory) / "driver" if directory else None
+        self._query = query
 
     def write(self, watch: FetchStats, losses: Mapping[str, int]) -> None:
-        """Replace the file. A full disk must not fail a query, so an OSError is only logged."""
-        if self._path is None:
-            return
-        draft = self._path.with_suffix(".tmp")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"losses": dict(losses), "watch": asdict(watch)}))
-            draft.replace(self._path)
-        except OSError as cause:
-            log.warning("driver statistics can't be written to %s: %s", self._path, cause)
+        """Replace the file. A full disk must not fail a query: it is logged."""
+        if self._directory is not None:
+            document = {"losses": dict(losses), "watch": asdict(watch)}
+            stats_file.write(self._directory, self._query, document)

@@ -1,14 +1,70 @@
-"""The socket between a worker and its agent: what it does with bytes that it does not know."""
+"""The channel between worker and agent: whole messages, closed ends, limits."""
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import threading
 
 import pytest
 
-from kfetch.agent.channel import Channel
+from kfetch.agent.channel import (
+    Channel,
+    ChannelClosed,
+    ChannelTimeout,
+    Greeting,
+    StatusRequest,
+    peer_uid,
+)
 from kfetch.errors import AgentError
+
+
+def test_messages_of_any_size_arrive_whole(channels: tuple[Channel, Channel]) -> None:
+    """A message larger than the socket's buffer arrives as one message."""
+    worker, agent = channels
+    large = Greeting(version="x" * 3_000_000, pid=1)
+    sender = threading.Thread(target=worker.send, args=(large,))
+    sender.start()
+
+    assert (large, []) == agent.receive()
+    sender.join()
+
+
+def test_the_other_end_has_closed(channels: tuple[Channel, Channel]) -> None:
+    """After one side closes, receive and send of the other side raise ChannelClosed."""
+    worker, agent = channels
+    worker.close()
+
+    with pytest.raises(ChannelClosed):
+        agent.receive()
+    with pytest.raises(ChannelClosed):
+        agent.send(StatusRequest())
+
+
+def test_silence_is_a_timeout() -> None:
+    """A wait for a message ends with ChannelTimeout after the channel's timeout."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with theirs, pytest.raises(ChannelTimeout):
+        Channel(ours, 0.01).receive()
+    ours.close()
+
+
+def test_a_message_has_a_limit() -> None:
+    """The channel refuses a message over 64 MiB before it allocates memory for it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    theirs.sendall(b"\xff\xff\xff\xff")
+    with theirs, pytest.raises(AgentError, match="larger than"):
+        Channel(ours, 5).receive()
+    ours.close()
+
+
+def test_the_peer_is_known() -> None:
+    """The kernel reports the user at the other end."""
+    left, right = socket.socketpair(socket.AF_UNIX)
+
+    with left, right:
+        assert os.getuid() == peer_uid(left)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +75,8 @@ from kfetch.errors import AgentError
         b"no pickle",
     ],
 )
-def test_another_release_is_told(body: bytes) -> None:
-    """A message of a class that this release does not have is an AgentError with what to do."""
+def test_a_message_of_another_release(body: bytes) -> None:
+    """A message of a class that this release does not have is an AgentError with advice."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(struct.pack(">I", len(body)) + body)

@@ -1,4 +1,4 @@
-"""Where an agent is found: the owner, the directory, the socket's name."""
+"""Where an agent has its files: the owner, the directory, the socket's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch.agent import home
-from kfetch.agent.home import Owner
+from kfetch.agent.home import ProcessIdentity
 from kfetch.errors import AgentError
 
 
@@ -23,25 +23,25 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_owner_outside_spark_is_the_parent() -> None:
     """Without a JVM above it, a process is owned by its parent."""
-    told = subprocess.check_output(
+    printed = subprocess.check_output(
         [sys.executable, "-c", "from kfetch.agent.home import *; print(find_owner().pid)"],
         text=True,
     )
 
-    assert os.getpid() == int(told)
+    assert os.getpid() == int(printed)
 
 
-def test_an_owner_whose_pid_was_used_again_is_dead() -> None:
-    """The start time tells two processes with one pid apart."""
-    me = Owner(pid=os.getpid(), started=home._stat(os.getpid())[1])
+def test_a_process_whose_pid_was_reused_is_not_alive() -> None:
+    """The start time tells two processes with the same pid apart."""
+    me = ProcessIdentity(pid=os.getpid(), started=home._stat(os.getpid())[1])
 
     assert me.alive
-    assert not Owner(pid=me.pid, started=me.started + 1).alive
-    assert not Owner(pid=2**22 + 1, started=me.started).alive
+    assert not ProcessIdentity(pid=me.pid, started=me.started + 1).alive
+    assert not ProcessIdentity(pid=2**22 + 1, started=me.started).alive
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "a) (b", ")"])
-def test_process_names_may_hold_anything(name: str, tmp_path: Path) -> None:
+def test_process_names_may_contain_anything(name: str, tmp_path: Path) -> None:
     """The name in /proc/PID/stat ends at the last parenthesis."""
     link = tmp_path / name
     link.symlink_to("/bin/sleep")
@@ -57,18 +57,18 @@ def test_process_names_may_hold_anything(name: str, tmp_path: Path) -> None:
     assert started > 0
 
 
-def test_one_owner_one_home(runtime: Path) -> None:
-    """The same owner has the same socket, another has another, all in a private directory."""
-    first, again = (home.home_of(Owner(pid=7, started=1)) for _ in range(2))
+def test_each_owner_has_its_own_files(runtime: Path) -> None:
+    """An owner always has the same paths, another owner has others, all in a private directory."""
+    first, again = (home.files_of(ProcessIdentity(pid=7, started=1)) for _ in range(2))
 
     assert first == again
-    assert first.socket != home.home_of(Owner(pid=7, started=2)).socket
+    assert first.socket != home.files_of(ProcessIdentity(pid=7, started=2)).socket
     assert 0o700 == home.user_directory().stat().st_mode & 0o777
     assert runtime in first.socket.parents
 
 
 def test_a_directory_that_others_can_enter_is_refused(runtime: Path) -> None:
-    """A directory with other permissions is not used: someone else may have made it."""
+    """kfetch refuses a directory with other permissions: another user may have created it."""
     home.user_directory().chmod(0o755)
 
     with pytest.raises(AgentError, match="must be a directory of this user alone"):
@@ -76,7 +76,7 @@ def test_a_directory_that_others_can_enter_is_refused(runtime: Path) -> None:
 
 
 def test_a_link_in_place_of_the_directory_is_refused(runtime: Path) -> None:
-    """A symbolic link is not followed, wherever it leads."""
+    """kfetch does not follow a symbolic link in place of the directory."""
     (runtime / "elsewhere").mkdir(mode=0o700)
     (runtime / f"kfetch-{os.getuid()}").symlink_to(runtime / "elsewhere")
 
@@ -85,29 +85,27 @@ def test_a_link_in_place_of_the_directory_is_refused(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "file", "closed"])
-def test_a_runtime_directory_that_is_of_no_use(
+def test_an_unusable_runtime_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """su, cron and containers inherit XDG_RUNTIME_DIR: one that can't be used gives way to /tmp."""
-    given = tmp_path / "given"
+    """If XDG_RUNTIME_DIR can't be used, as under su or cron, kfetch uses /tmp."""
+    inherited = tmp_path / "inherited"
     if kind == "file":
-        given.touch(mode=0o777)
+        inherited.touch(mode=0o777)
     elif kind == "closed":
-        given.mkdir()
+        inherited.mkdir()
         # Root may write anywhere, so the mode alone would prove nothing.
-        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != given)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(given))
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != inherited)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(inherited))
 
     assert Path(f"/tmp/kfetch-{os.getuid()}") == home.user_directory()
 
 
-def test_a_path_too_long_for_a_socket_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_too_long_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond 107 bytes the error names the variable that shortens the path."""
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
 
     with pytest.raises(AgentError, match="too long for a Unix socket: point XDG_RUNTIME_DIR"):
-        home.home_of(Owner(pid=7, started=1))
+        home.files_of(ProcessIdentity(pid=7, started=1))

@@ -1,4 +1,4 @@
-"""The fetcher against a scripted broker: one session, one request in flight, nothing lost."""
+"""A Fetcher against a scripted broker: one session, one request in flight, no lost change."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from kfetch.errors import ConnectionLost, WireError
 from kfetch.fetch import fetcher as fetching
-from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.progress import RangeProgress
-from kfetch.model import FetchPosition, OffsetRange, TopicPartition
+from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, Raw, Silence, half, wrong_id
@@ -52,23 +50,23 @@ def at(kafka: LittleKafka, offset: int) -> FetchPosition:
     return FetchPosition(topic_id=kafka.topics["t"].topic_id, offset=offset, max_bytes=1000)
 
 
-def want(kafka: LittleKafka, fetcher: Fetcher, **offsets: int | None) -> None:
-    """Want t0=offset and so on; None to forget."""
+def set_positions(kafka: LittleKafka, fetcher: Fetcher, **offsets: int | None) -> None:
+    """Set the positions t0=offset and so on; None removes the partition."""
     for name, offset in offsets.items():
         tp = TopicPartition("t", int(name[1:]))
-        fetcher.want(tp, None if offset is None else at(kafka, offset))
+        fetcher.set_position(tp, None if offset is None else at(kafka, offset))
 
 
 def fetch(fetcher: Fetcher) -> dict[TopicPartition, bytes]:
     """One request and its reply: the partitions with records."""
     fetcher.send(soon())
-    fetched = fetcher.receive(soon())
-    assert fetched is not None
-    return {tp: bytes(p.records) for tp, p in fetched.partitions.items() if p.records}
+    accepted = fetcher.receive(soon())
+    assert accepted is not None
+    return {tp: bytes(p.records) for tp, p in accepted.partitions.items() if p.records}
 
 
-def told(kafka: LittleKafka) -> list[tuple[tuple[int, int], list[int], list[int]]]:
-    """Every fetch: (session, epoch), the partitions named, the partitions forgotten."""
+def requests(kafka: LittleKafka) -> list[tuple[tuple[int, int], list[int], list[int]]]:
+    """Every fetch request: (session, epoch), partitions named, partitions forgotten."""
     return [
         (
             (r.session_id, r.session_epoch),
@@ -80,13 +78,13 @@ def told(kafka: LittleKafka) -> list[tuple[tuple[int, int], list[int], list[int]
 
 
 def test_incremental_requests_name_changes(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """The first request names all, later ones what moved, came or is to be forgotten."""
-    want(kafka, fetcher, t0=0, t1=0)
+    """The first request names all partitions, later ones only moved, new and removed ones."""
+    set_positions(kafka, fetcher, t0=0, t1=0)
     assert {T0, T1} == set(fetch(fetcher))
-    want(kafka, fetcher, t0=1, t1=1)
+    set_positions(kafka, fetcher, t0=1, t1=1)
     assert {} == fetch(fetcher)
     assert {} == fetch(fetcher)
-    want(kafka, fetcher, t0=None, t2=0)
+    set_positions(kafka, fetcher, t0=None, t2=0)
     assert {T2} == set(fetch(fetcher))
 
     session = kafka.sessions()[0].id
@@ -95,31 +93,31 @@ def test_incremental_requests_name_changes(kafka: LittleKafka, fetcher: Fetcher)
         ((session, 1), [0, 1], []),
         ((session, 2), [], []),
         ((session, 3), [2], [0]),
-    ] == told(kafka)
+    ] == requests(kafka)
 
 
-def test_want_twice_sends_the_last(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """Only the last position wanted is sent, and none that the broker holds already."""
-    want(kafka, fetcher, t0=0)
+def test_only_the_last_position_is_sent(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """A request has only the last position of a partition, and none that the broker holds."""
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
-    want(kafka, fetcher, t0=1)
-    want(kafka, fetcher, t0=0)
+    set_positions(kafka, fetcher, t0=1)
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
 
-    assert [] == told(kafka)[-1][1]
+    assert [] == requests(kafka)[-1][1]
 
 
-def test_wanted_while_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
+def test_a_position_set_while_a_request_is_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
     """A position that changes while a request is in flight goes with the next one."""
-    want(kafka, fetcher, t0=0)
+    set_positions(kafka, fetcher, t0=0)
     fetcher.send(soon())
     assert fetcher.in_flight
-    want(kafka, fetcher, t0=1, t1=0)
+    set_positions(kafka, fetcher, t0=1, t1=0)
     assert fetcher.receive(soon()) is not None
     assert not fetcher.in_flight
     fetch(fetcher)
 
-    assert [0, 1] == told(kafka)[-1][1]
+    assert [0, 1] == requests(kafka)[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +126,11 @@ def test_wanted_while_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
     ids=["close", "negative length", "half"],
 )
 def test_lost_reply(kafka: LittleKafka, fetcher: Fetcher, hostile: Any) -> None:
-    """After a lost reply the session begins again, with everything, and loses no change."""
-    want(kafka, fetcher, t0=0, t1=0)
+    """After a lost reply a new session begins, with every partition and every change."""
+    set_positions(kafka, fetcher, t0=0, t1=0)
     fetch(fetcher)
     session = kafka.sessions()[0].id
-    want(kafka, fetcher, t0=1, t2=0)
+    set_positions(kafka, fetcher, t0=1, t2=0)
     kafka.nodes[1].answer(FetchRequest, hostile)
     fetcher.send(soon())
     with pytest.raises(ConnectionLost):
@@ -140,26 +138,26 @@ def test_lost_reply(kafka: LittleKafka, fetcher: Fetcher, hostile: Any) -> None:
     assert not fetcher.in_flight
     fetch(fetcher)
 
-    assert ((session, 0), [0, 1, 2], []) == told(kafka)[-1]
+    assert ((session, 0), [0, 1, 2], []) == requests(kafka)[-1]
     assert 1 == len(kafka.sessions())
     assert 2 == fetcher.stats().connections_opened
 
 
 def test_reply_too_late(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A reply that misses the deadline is lost for good: the next one is of a new session."""
-    want(kafka, fetcher, t0=0)
+    """A reply after the deadline is lost. The next request opens a new session."""
+    set_positions(kafka, fetcher, t0=0)
     kafka.nodes[1].answer(FetchRequest, Silence())
     fetcher.send(soon())
     with pytest.raises(ConnectionLost, match="no reply within the deadline"):
         fetcher.receive(soon(0.05))
 
     assert {T0} == set(fetch(fetcher))
-    assert (0, 0) == told(kafka)[-1][0]
+    assert (0, 0) == requests(kafka)[-1][0]
 
 
 def test_undecodable_reply(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A reply that can't be decoded is a lost one."""
-    want(kafka, fetcher, t0=0)
+    """A reply that can't be parsed counts as lost."""
+    set_positions(kafka, fetcher, t0=0)
     kafka.nodes[1].answer(FetchRequest, lambda r: Raw(_frame(r, b"\0\0")))
     fetcher.send(soon())
     with pytest.raises(WireError, match="can't be decoded"):
@@ -173,9 +171,9 @@ def _frame(request: Any, body: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def test_someone_elses_reply(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A reply under another correlation id is never taken."""
-    want(kafka, fetcher, t0=0)
+def test_a_reply_with_another_correlation_id(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """The fetcher never accepts a reply with another correlation id."""
+    set_positions(kafka, fetcher, t0=0)
     kafka.nodes[1].answer(FetchRequest, wrong_id(lambda r: kafka._fetch(1, r)))
     fetcher.send(soon())
     with pytest.raises(ConnectionLost, match="does not belong"):
@@ -185,16 +183,16 @@ def test_someone_elses_reply(kafka: LittleKafka, fetcher: Fetcher) -> None:
 
 
 def test_evicted_session(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A session that the broker forgot is opened again with every partition."""
-    want(kafka, fetcher, t0=0, t1=0)
+    """After an eviction the fetcher opens a new session with every partition."""
+    set_positions(kafka, fetcher, t0=0, t1=0)
     fetch(fetcher)
-    want(kafka, fetcher, t0=1)
+    set_positions(kafka, fetcher, t0=1)
     kafka.evict()
     fetcher.send(soon())
     assert fetcher.receive(soon()) is None
     fetch(fetcher)
 
-    assert ((0, 0), [0, 1], []) == told(kafka)[-1]
+    assert ((0, 0), [0, 1], []) == requests(kafka)[-1]
     stats = fetcher.stats()
     assert (2, 1, 2, 1) == (
         stats.full_requests,
@@ -205,8 +203,8 @@ def test_evicted_session(kafka: LittleKafka, fetcher: Fetcher) -> None:
 
 
 def test_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A broker that is down is a lost connection; back up, the same fetcher goes on."""
-    want(kafka, fetcher, t0=0)
+    """While a broker is down, send raises ConnectionLost. Later the same fetcher goes on."""
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
     kafka.nodes[1].stop()
     with pytest.raises(ConnectionLost):
@@ -214,15 +212,15 @@ def test_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
     with pytest.raises(ConnectionLost, match="no connection to"):
         fetcher.send(soon())
     kafka.nodes[1].start()
-    want(kafka, fetcher, t1=0)
+    set_positions(kafka, fetcher, t1=0)
 
     assert {T0, T1} == set(fetch(fetcher))
 
 
 def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pause that a broker asks for is kept before the next request, up to the deadline."""
+    """The fetcher waits the throttle time before the next request, up to the deadline."""
     pauses: list[float] = []
-    want(kafka, fetcher, t0=0)
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
 
     def throttled(request: Any) -> Any:
@@ -240,18 +238,18 @@ def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.Mo
 
 
 def test_left_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """The reply that a task left behind is settled, and its records are not the next task's."""
-    want(kafka, fetcher, t0=0)
+    """The fetcher discards the reply that an earlier task left in flight."""
+    set_positions(kafka, fetcher, t0=0)
     fetcher.send(soon())
-    want(kafka, fetcher, t0=None, t1=0)
+    set_positions(kafka, fetcher, t0=None, t1=0)
 
     assert {T1} == set(fetch(fetcher))
-    assert ([1], [0]) == told(kafka)[-1][1:]
+    assert ([1], [0]) == requests(kafka)[-1][1:]
 
 
-def test_sent_twice_counts_once(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """Of a partition that a reply has twice, the first counts; one never asked for is dropped."""
-    want(kafka, fetcher, t0=0)
+def test_a_partition_sent_twice_counts_once(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """If a reply names a partition twice, the first one counts."""
+    set_positions(kafka, fetcher, t0=0)
 
     def doubled(request: Any) -> Any:
         reply = kafka._fetch(1, request)
@@ -273,20 +271,20 @@ def _key(topic: Any, request: Any) -> Any:
 
 
 def test_close_closes_the_session(kafka: LittleKafka) -> None:
-    """Closing gives the broker its session slot back."""
+    """Closing a fetcher closes its session at the broker."""
     made = Fetcher(kafka.nodes[1].broker, FETCH, NETWORK)
-    want(kafka, made, t0=0)
+    set_positions(kafka, made, t0=0)
     fetch(made)
     session = kafka.sessions()[0].id
     made.close()
 
-    assert ((session, -1), [], []) == told(kafka)[-1]
+    assert ((session, -1), [], []) == requests(kafka)[-1]
     assert [] == kafka.sessions()
 
 
 def test_close_of_a_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """Closing never fails, whatever has become of the broker."""
-    want(kafka, fetcher, t0=0)
+    """Closing a fetcher never fails, even if the broker is down."""
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
     fetcher.send(soon())
     kafka.nodes[1].stop()
@@ -298,8 +296,8 @@ def test_close_of_a_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
 
 
 def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """Requests and bytes are counted as they were on the wire."""
-    want(kafka, fetcher, t0=0)
+    """The statistics count requests and bytes as they were on the wire."""
+    set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
     fetch(fetcher)
     stats = fetcher.stats()
@@ -315,36 +313,12 @@ def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
     assert stats.reply_bytes > len(kafka.log(T0).batches[0][3])
 
 
-def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
-    """A broker that answers at once, with nothing or with records below the position, is not asked
-    as fast as it answers."""
-    behind = kafka.log(T0).batches[0][1]
-    item = OffsetRange(
-        tp=T0,
-        topic_id=kafka.topics["t"].topic_id,
-        start=behind,
-        end=behind + 5,
-        leader_epoch=0,
-        leader=kafka.nodes[1].broker,
-    )
-    kafka.log(T0).read = lambda offset, size: kafka.log(T0).batches[0][3]  # type: ignore[method-assign]
-    lane = BrokerReader(Fetcher(item.leader, FETCH, NetworkOptions(retry_backoff_s=0.05)), 1 << 20)
-    lane.add(RangeProgress.of(item))
-    until = soon(0.3)
-    while time.monotonic() < until:
-        lane.send(soon())
-        lane.receive(soon())
-    lane.fetcher.close()
-
-    assert len(kafka.asked(FetchRequest)) <= 9
-
-
 @pytest.mark.parametrize("kafka", [(13, True), (18, True)], indirect=True)
 def test_broker_comes_back_with_an_older_version(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """A broker that was replaced by an older one is read on, with topics by name."""
-    want(kafka, fetcher, t0=0, t1=0)
+    """If an older broker replaces a broker, the fetcher goes on with topics by name."""
+    set_positions(kafka, fetcher, t0=0, t1=0)
     fetch(fetcher)
-    want(kafka, fetcher, t1=1)
+    set_positions(kafka, fetcher, t1=1)
     kafka.nodes[1].stop()
     kafka.nodes[1].versions[FetchRequest] = (0, 12)
     kafka.evict()
@@ -353,4 +327,4 @@ def test_broker_comes_back_with_an_older_version(kafka: LittleKafka, fetcher: Fe
         fetch(fetcher)
 
     assert {T0} == set(fetch(fetcher))
-    assert ((0, 0), [0, 1], []) == told(kafka)[-1]
+    assert ((0, 0), [0, 1], []) == requests(kafka)[-1]

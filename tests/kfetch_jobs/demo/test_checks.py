@@ -32,7 +32,7 @@ def fitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with Java, disk and jars, and a process in an empty directory."""
     java = Finding(state=State.OK, subject="java", text="21")
     monkeypatch.setattr(doctor, "java", lambda: java)
-    monkeypatch.setattr(checks, "cached", lambda *_: True)
+    monkeypatch.setattr(checks, "is_cached", lambda *_: True)
     monkeypatch.chdir(tmp_path)
 
 
@@ -92,7 +92,7 @@ def test_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         the_problem(seconds=40, rate=20_000)
     )
     usage.free = 200 << 20
-    monkeypatch.setattr(checks, "cached", lambda *_: False)
+    monkeypatch.setattr(checks, "is_cached", lambda *_: False)
     temporary, cache = checks.problems(settings(seconds=1, rate=100))
     assert "TMPDIR" in temporary
     assert "set KFETCH_CACHE to another disk" in cache
@@ -150,7 +150,7 @@ def test_jars_are_downloaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: str) -> None:
         raise MavenError("cannot download: check the connection")
 
-    monkeypatch.setattr(checks, "cached", lambda *_: False)
+    monkeypatch.setattr(checks, "is_cached", lambda *_: False)
     monkeypatch.setattr(checks, "jars", refuse)
     with pytest.raises(MavenError, match="check the connection"):
         checks.download_jars(lines.append)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kfetch_jobs.demo.curve import Interval, curves
 from kfetch_jobs.demo.summary import Kill
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 
 def batch(number: int, finished: float, end: int) -> Batch:

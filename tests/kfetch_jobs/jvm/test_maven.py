@@ -54,9 +54,9 @@ def names(paths: list[Path]) -> list[str]:
 
 def test_the_second_call_downloads_nothing(downloads: Downloads) -> None:
     """A warm cache answers from its list."""
-    assert not maven.cached(BROKER)
+    assert not maven.is_cached(BROKER)
     assert maven.jars(BROKER) == maven.jars(BROKER)
-    assert (downloads.count, maven.cached(BROKER)) == (1, True)
+    assert (downloads.count, maven.is_cached(BROKER)) == (1, True)
 
 
 def test_excluded_names_are_left_out(downloads: Downloads) -> None:

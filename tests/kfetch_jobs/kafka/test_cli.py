@@ -58,7 +58,7 @@ def test_a_foreign_directory_is_the_users_to_mend(
 ) -> None:
     """What only the user can put right exits with 2."""
     monkeypatch.setattr("kfetch_jobs.jvm.java.find_java", lambda: "java")
-    monkeypatch.setattr(maven, "cached", lambda *_: True)
+    monkeypatch.setattr(maven, "is_cached", lambda *_: True)
     (tmp_path / "file").touch()
     assert run(["broker", "start", "--dir", str(tmp_path)], monkeypatch) == 2
     assert "has file, which no broker of kfetch has written" in capsys.readouterr().err

@@ -10,8 +10,8 @@ import pytest
 from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.collect import CollectedMetrics
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 
 BATCH = Batch(
@@ -31,10 +31,10 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(progress, "_BYTES_MAX", 1500)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()
-    progress.append(path, BATCH)
+    progress.append_batch(path, BATCH)
     batches, aside = BatchMetrics(tmp_path), 0
     for number in range(40):
-        progress.append(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
+        progress.append_batch(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
         aside += not path.exists()
         if number % 3 == 0:
             batches.update()
@@ -45,7 +45,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 1 == batches.damaged
     with path.open("a") as file:
         file.write('ws": 3\n')
-    progress.append(path, BATCH)
+    progress.append_batch(path, BATCH)
     batches.update()
     batches.update()
 

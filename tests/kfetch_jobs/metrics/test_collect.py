@@ -11,17 +11,18 @@ import pytest
 
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
-from kfetch.fetch.stats import FetchStats, write
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import write_stats
 from kfetch.watch.statistics import DriverStatistics
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.looks import agents
 from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.supervise.machine import Phase, State
-from kfetch_jobs.supervise.store import Incumbent, Store
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch_jobs.looks.test_agents import QUERY, STATUS
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 from tests.kfetch_jobs.projects import ENVIRON, JOB
@@ -59,11 +60,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Status]:
 def _begin(loaded: Project) -> None:
     """A supervisor, and a run of clicks that has said how far it is."""
     now = time.time()
-    running = State(phase=Phase.RUNNING, since_s=now, failures=2, due_s=now + 9)
+    running = JobState(phase=Phase.RUNNING, since_s=now, failures=2, due_s=now + 9)
     with Store.of(loaded.storage) as store:
         pid, started = 1, 0.0
-        store.take_office(
-            Incumbent(
+        store.record_start(
+            SupervisorRecord(
                 pid=pid, process_started_s=started, environment=None, started_s=now, ended_s=None
             )
         )
@@ -78,14 +79,16 @@ def test_every_metric_is_told(
 ) -> None:
     """Every row of the table has samples with its labels, and nothing else is there; the job's
     own figures are right, and what was before the supervisor does not count."""
-    monkeypatch.setattr("kfetch_jobs.supervise.view.alive", lambda incumbent: True)
+    monkeypatch.setattr(
+        "kfetch_jobs.supervise.status_reader.supervisor_alive", lambda incumbent: True
+    )
     _begin(loaded)
     stats = tmp_path / "stats"
-    write(str(stats), "old", FetchStats(records=1000))
+    write_stats(str(stats), "old", FetchStats(records=1000))
     look = MetricsCollector(loaded, lambda: 12.0)
-    write(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
+    write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
-    progress.append(loaded.storage / "clicks" / "progress.jsonl", BATCH)
+    progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
     told = scraped(look.collect_now())
 

@@ -7,24 +7,24 @@ from pathlib import Path
 from kfetch_jobs.metrics.collect import CollectedMetrics
 from kfetch_jobs.metrics.runs import RunMetrics
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 
 
 def test_each_run_counts_once(tmp_path: Path) -> None:
     """Runs start and end in any order. A run from before the start counts when it ends."""
-    state = State(phase=Phase.RUNNING, since_s=0.0)
+    state = JobState(phase=Phase.RUNNING, since_s=0.0)
     with Store(tmp_path / "kfetch.db") as store:
-        store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
+        store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
         long = store.begin("a", state, 1.0)
         runs = RunMetrics(store)
         for _ in range(3):
-            store.end(store.begin("a", state, 1.0), 2.0, Kind.FAILED)
+            store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
             runs.update(store)
             runs.update(store)
-        store.end(long, 3.0, Kind.STOPPED)
+        store.end(long, 3.0, ExitKind.STOPPED)
         runs.update(store)
         runs.update(store)
     samples = SampleSet()

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from kfetch.watch import lookups, position_check
 from kfetch_jobs import config
-from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from tests.kfetch.wire.little import LittleKafka
@@ -115,6 +115,6 @@ def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) 
     """Only Spark can read other file systems. A file: URI is on this machine."""
     job(JOB + "checkpoint: s3://bucket/x\n")
     with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
-        checkpoint.of(the_job())
+        checkpoint.job_checkpoint(the_job())
     job(JOB + f"checkpoint: file://{project}/a%20b\n")
-    assert project / "a b" == checkpoint.of(the_job()).path
+    assert project / "a b" == checkpoint.job_checkpoint(the_job()).path

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.supervise import tail
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.commands import Told
 from tests.kfetch_jobs.projects import JOB
@@ -28,7 +28,11 @@ def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, ab
     """Without a supervisor, status says so for each job with a next step."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store.save(
-            {"clicks": State(phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk")}
+            {
+                "clicks": JobState(
+                    phase=phase, since_s=0.0, due_s=0.0, failures=2, sentence="no disk"
+                )
+            }
         )
 
     assert kfetch("status")[1].rstrip().endswith(f"  {about}")
@@ -48,14 +52,14 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     """``logs`` prints the last lines and follows new ones, also in a log that restarts."""
     path = tmp_path / "run.log"
     with pytest.raises(JobsError, match="there is no log"):
-        tail.last(path, 1)
+        log_tail.last_lines(path, 1)
     path.write_text("one\ntwo\nthree\n")
-    assert ["two", "three"] == tail.last(path, 2)
-    assert ["one", "2 and 3"] == tail.last(
+    assert ["two", "three"] == log_tail.last_lines(path, 2)
+    assert ["one", "2 and 3"] == log_tail.last_lines(
         path, 2, lambda text: text.replace("two\nthree", "2 and 3")
     )
 
-    lines = tail.added(path)
+    lines = log_tail.follow_lines(path)
     got: list[str] = []
     reading = threading.Thread(target=lambda: got.extend(next(lines) for _ in range(2)))
     reading.start()
@@ -74,9 +78,9 @@ def test_a_log_of_one_line(tmp_path: Path) -> None:
     """A line whose start is out of reach is left out, and a sentence says so."""
     path = tmp_path / "run.log"
     path.write_text("")
-    assert [] == tail.last(path, 9)
+    assert [] == log_tail.last_lines(path, 9)
     path.write_text("x" * ((1 << 20) + 1))
-    assert ["(its last line is longer than 1 MiB)"] == tail.last(path, 9)
+    assert ["(its last line is longer than 1 MiB)"] == log_tail.last_lines(path, 9)
 
 
 def test_logs_tell_no_secret(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.supervise.lock import lock_file, office
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.util.files import claimed
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock, lock_file
+from kfetch_jobs.supervise.supervisor_log import log_file
+from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.web.serve import listening
 from tests.kfetch_jobs.commands import Told
 
@@ -82,7 +82,7 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
 
     assert code == 2
     assert "needs a token" in said
-    with claimed(lock_file(shop / ".kfetch" / "storage")) as free:
+    with try_lock(lock_file(shop / ".kfetch" / "storage")) as free:
         assert free
 
 
@@ -90,7 +90,7 @@ def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
     """A second supervisor is refused before it takes the address or writes to the log of the
     first."""
     storage = shop / ".kfetch" / "storage"
-    with office(storage), listening("127.0.0.1:0") as (bound, _, _):
+    with hold_supervisor_lock(storage), listening("127.0.0.1:0") as (bound, _, _):
         assert bound is not None
         taken = f"127.0.0.1:{bound.getsockname()[1]}"
         code, _, said = kfetch("up", "--quiet", "--listen", taken)

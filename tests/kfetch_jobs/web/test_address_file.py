@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from kfetch_jobs.supervise import background
-from kfetch_jobs.supervise.background import Background
+from kfetch_jobs.supervise.background import BackgroundSupervisor
 from kfetch_jobs.verbs import supervising
 from kfetch_jobs.web import address_file
 from kfetch_jobs.web.address import Address
@@ -106,7 +106,7 @@ def test_an_earlier_supervisor_of_the_same_pid(
     monkeypatch.setattr(address_file, "_PAGE_TIMEOUT_S", 0.1)
     address_file.write(storage, None, token=False, closed="an old reason")
     me = SimpleNamespace(pid=ME, poll=lambda: None)
-    started = Background(cast("Any", me), storage / "up.log", storage / "log")
+    started = BackgroundSupervisor(cast("Any", me), storage / "up.log", storage / "log")
     monkeypatch.setattr(background, "start_in_background", lambda *_: started)
     supervising._detach(loaded(project), None, None)
 

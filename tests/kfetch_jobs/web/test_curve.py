@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.web.curve import BATCHES_MAX, WINDOWS, JobCurves
 
 NOW = 1_700_000_000.0

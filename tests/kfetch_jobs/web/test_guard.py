@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise.machine import Order, Phase, State
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web import forms, pages
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
@@ -31,7 +31,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr("kfetch_jobs.looks.agents.find", lambda *_: [])
     found = loaded(project)
     with Store.of(found.storage) as store:
-        store.save({"clicks": State(phase=Phase.RUNNING, since_s=1.0, started_s=1.0)})
+        store.save({"clicks": JobState(phase=Phase.RUNNING, since_s=1.0, started_s=1.0)})
     return found
 
 
@@ -90,7 +90,7 @@ def test_an_order_without_a_supervisor_waits(shop: Project) -> None:
         answer = client.post("/jobs/clicks/pause", data=fields(client), headers=HTMX)
     assert "the next kfetch up does it" in answer.text
     with Store.of(shop.storage) as store:
-        assert [Order.PAUSE] == [asked.order for asked in store.asked()]
+        assert [Order.PAUSE] == [asked.order for asked in store.waiting_orders()]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.Monk
         assert go.wait(20)
         return True
 
-    monkeypatch.setattr(pages, "ask", ask)
+    monkeypatch.setattr(pages, "give_order", ask)
     with browser(shop) as client:
         form = fields(client)
 
@@ -263,9 +263,9 @@ def test_where_nobody_logs_in(shop: Project) -> None:
 
 def test_an_order_that_takes_long_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the supervisor does not accept an order in time, the page says so and stays."""
-    monkeypatch.setattr(control, "_TAKEN_WITHIN_S", 0.05)
+    monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
     with supervised(shop) as came:
-        monkeypatch.setattr(Store, "answer_of", lambda *_: None)
+        monkeypatch.setattr(Store, "reply_to", lambda *_: None)
         with browser(shop) as client:
             answer = client.post("/jobs/clicks/stop", data=fields(client), headers=HTMX)
     assert "the supervisor has not taken the order" in Html(answer.text).text

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise import machine
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import state_machine as machine
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.job_status import (
-    JobStatus,
+    DisplayedStatus,
     Tone,
+    displayed_status,
     headline,
-    job_status,
     tone_of_run,
     worst_tone,
 )
 
-JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
+JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ JOB = JobView(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, phase=Phase.STOPPED), Tone.HELD, "stopped", ()),
     ],
 )
-def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[str, ...]) -> None:
+def test_what_is_said_of_a_job(job: JobStatus, tone: Tone, word: str, why: tuple[str, ...]) -> None:
     """A job that fails has its reason. A paused or stopped job raises no alarm."""
-    told = job_status(job)
+    told = displayed_status(job)
 
     assert (tone, word, why) == (told.tone, told.word, told.why)
 
@@ -52,12 +52,12 @@ def test_what_is_said_of_a_job(job: JobView, tone: Tone, word: str, why: tuple[s
 @pytest.mark.parametrize("phase", Phase)
 def test_every_button_does_something(phase: Phase) -> None:
     """In each phase every button changes the job's phase. No button is there twice."""
-    rules, state = Rules(finite=False), State(phase=phase, since_s=0.0)
-    buttons = job_status(replace(JOB, phase=phase)).buttons
+    rules, state = Rules(finite=False), JobState(phase=phase, since_s=0.0)
+    buttons = displayed_status(replace(JOB, phase=phase)).buttons
 
     assert len({button.order for button in buttons}) == len(buttons)
     for button in buttons:
-        assert phase is not machine.order(rules, state, button.order, 1.0).phase or (
+        assert phase is not machine.apply_order(rules, state, button.order, 1.0).phase or (
             phase is Phase.WAITING  # it runs at once instead of later
         )
 
@@ -75,7 +75,7 @@ def test_every_button_does_something(phase: Phase) -> None:
 )
 def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
     """The headline counts jobs that need attention. It has nothing that changes by itself."""
-    statuses = [JobStatus(tone=each, word="") for each in tones]
+    statuses = [DisplayedStatus(tone=each, word="") for each in tones]
 
     assert (text, tone) == (headline(statuses), worst_tone(statuses))
 
@@ -83,6 +83,6 @@ def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
 def test_runs_have_tones() -> None:
     """A run that ended well is idle, any other is bad."""
     assert Tone.GOOD is tone_of_run(None)
-    assert {Kind.FINISHED, Kind.STOPPED} == {
-        kind for kind in Kind if tone_of_run(kind) is Tone.IDLE
+    assert {ExitKind.FINISHED, ExitKind.STOPPED} == {
+        kind for kind in ExitKind if tone_of_run(kind) is Tone.IDLE
     }

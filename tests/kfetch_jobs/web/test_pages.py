@@ -12,11 +12,11 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.looks import agents
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run import partitions
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Phase, State
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
@@ -24,7 +24,7 @@ from kfetch_jobs.web.snapshot import Snapshot
 from tests.kfetch_jobs.looks.test_agents import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
 from tests.kfetch_jobs.projects import ENVIRON, JOB
-from tests.kfetch_jobs.run.test_partitions import lag
+from tests.kfetch_jobs.run.test_partition_lags import lag
 
 EVIL = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \x00 \udcff ${x} {{191*977}}"
@@ -40,18 +40,18 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     directory = found.storage / "clicks"
     directory.mkdir(parents=True)
     for number in (1, 2):
-        progress.append(directory / "progress.jsonl", batch(number, now - 20 + 5 * number))
+        progress.append_batch(directory / "progress.jsonl", batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
         store.started(run, 4711, now - 90)
     pulse = {"at": now, "batch": 2, "lag": 1234, "lag_s": 5.0, "query": "8a04"}
     write_json(directory / "pulse.json", pulse)
-    partitions.write(partitions.file_of(directory), [lag(clicks=[0, 1234])], now)
+    partition_lags.write(partition_lags.partitions_path(directory), [lag(clicks=[0, 1234])], now)
     return found
 
 
-def running(now: float) -> State:
-    return State(phase=Phase.RUNNING, since_s=now - 90, started_s=now - 90)
+def running(now: float) -> JobState:
+    return JobState(phase=Phase.RUNNING, since_s=now - 90, started_s=now - 90)
 
 
 def batch(number: int, finished: float) -> Batch:
@@ -72,8 +72,8 @@ def stands(project: Project, **state: object) -> None:
     with Store.of(project.storage) as store:
         for run in store.open_runs():
             sentence = str(state.get("sentence", ""))
-            store.end(run.id, time.time(), Kind.FAILED, sentence, batches=2, rows=1200)
-        store.save({"clicks": State(since_s=time.time() - 30, **state)})  # type: ignore[arg-type]
+            store.end(run.id, time.time(), ExitKind.FAILED, sentence, batches=2, rows=1200)
+        store.save({"clicks": JobState(since_s=time.time() - 30, **state)})  # type: ignore[arg-type]
 
 
 def test_the_first_page_tells_of_each_job(shop: Project) -> None:
@@ -121,7 +121,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     own_table = decoding.replace("  path:", "  deadLetters: {path: /dead}\n  path:")
     (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
     told = replace(batch(3, time.time()), dead_letters=12)
-    progress.append(shop.storage / "clicks" / "progress.jsonl", told)
+    progress.append_batch(shop.storage / "clicks" / "progress.jsonl", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
@@ -140,7 +140,7 @@ def test_figures_for_plots(shop: Project) -> None:
             told = client.get(f"/jobs/clicks/curves?window={window}").json()
             assert 1 == len({len(column) for column in told["points"].values()})
             assert 1234 in told["points"]["lag"]
-        assert [Kind.FAILED] == [end["kind"] for end in told["ends"]]
+        assert [ExitKind.FAILED] == [end["kind"] for end in told["ends"]]
         assert 404 == client.get("/jobs/clicks/curves?window=9y").status_code
         topics = client.get("/jobs/clicks/partitions").json()["topics"]
         assert ["clicks", [0, 1], [0, 1234]] == [
@@ -185,12 +185,14 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
     (jobs / "broken.yml").write_text(f"{json.dumps(EVIL)}: 1\n")
     stands(shop, phase=Phase.FAILED, sentence=EVIL.replace("\udcff", ""))
     directory = shop.storage / "clicks"
-    progress.append(
+    progress.append_batch(
         directory / "progress.jsonl", replace(batch(3, time.time()), phases={EVIL[:40]: 0.5})
     )
     (directory / "run.log").write_text(EVIL, errors="surrogateescape")
     odd = replace(lag(x=[3]), partitions={})
-    partitions.write(partitions.file_of(directory), [odd, lag(**{EVIL[:30]: [3]})], 1.0)
+    partition_lags.write(
+        partition_lags.partitions_path(directory), [odd, lag(**{EVIL[:30]: [3]})], 1.0
+    )
     with browser(shop) as client:
         for path in ("/", "/jobs/clicks", "/jobs/clicks/log"):
             answer = client.get(path)
@@ -260,12 +262,12 @@ def test_a_job_before_its_first_micro_batch(shop: Project) -> None:
 
 def test_broken_files_break_no_page(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages answer with a damaged job file, progress, pulse, partitions or database."""
-    monkeypatch.setattr("kfetch_jobs.util.newest._FRESH_S", 0.0)
+    monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
     directory = shop.storage / "clicks"
     with (directory / "progress.jsonl").open("ab") as file:
         file.write(b'{"batch": 1}\n\xff\xfe}\n[]\n' + b'{"lag": NaN}\n')
     (directory / "pulse.json").write_text("[]")
-    partitions.file_of(directory).write_text("{")
+    partition_lags.partitions_path(directory).write_text("{")
     (shop.path.parent / "jobs" / "broken.yml").write_bytes(b"\xff: [")
     with browser(shop) as client:
         assert "1 of 2 jobs needs attention" in client.get("/").text
@@ -283,9 +285,9 @@ def test_answers_are_bounded(shop: Project) -> None:
     with Store.of(shop.storage) as store:
         for _ in range(60):
             run = store.begin("clicks", running(time.time()), time.time())
-            store.end(run, time.time(), Kind.FAILED, "x" * 500)
+            store.end(run, time.time(), ExitKind.FAILED, "x" * 500)
     many = [lag(clicks=list(range(10_000)))]
-    partitions.write(partitions.file_of(shop.storage / "clicks"), many, time.time())
+    partition_lags.write(partition_lags.partitions_path(shop.storage / "clicks"), many, time.time())
     (shop.storage / "clicks" / "run.log").write_text("y" * 300_000 + "\nlast\n")
     with browser(shop) as client:
         part = client.get("/jobs/clicks", headers={"HX-Request": "true"}).text
@@ -298,13 +300,13 @@ def test_answers_are_bounded(shop: Project) -> None:
 
 def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the file is read to its end, the page shows no old micro-batch as the newest."""
-    monkeypatch.setattr("kfetch_jobs.util.newest._FRESH_S", 0.0)
+    monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
     monkeypatch.setattr("kfetch_jobs.web.snapshot._SNAPSHOT_BYTES", 600)
     monkeypatch.setattr("kfetch_jobs.web.snapshot._FILE_BYTES_MIN", 600)
-    monkeypatch.setattr("kfetch_jobs.progress.follow._SOME_BYTES", 100)
+    monkeypatch.setattr("kfetch_jobs.progress.follower._SOME_BYTES", 100)
     path = shop.storage / "clicks" / "progress.jsonl"
     for number in range(3, 20):
-        progress.append(path, batch(number, time.time()))
+        progress.append_batch(path, batch(number, time.time()))
     with browser(shop) as client:
         first = Html(client.get("/jobs/clicks").text).text
         assert client.get("/jobs/clicks/curves").json()["reading"]
@@ -332,7 +334,7 @@ def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a snapshot the first page says so. It shows the age of an old one."""
-    monkeypatch.setattr(pages.Newest, "get", lambda *_: Snapshot(at=time.time() - 20))
+    monkeypatch.setattr(pages.CachedValue, "get", lambda *_: Snapshot(at=time.time() - 20))
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
         assert 404 == client.get("/jobs/clicks").status_code

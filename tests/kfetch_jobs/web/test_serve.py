@@ -157,13 +157,13 @@ def test_a_port_that_is_taken(
 
 def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody writes to the supervisor's database, a scrape has all metrics, up to date."""
-    monkeypatch.setattr("kfetch_jobs.util.newest._FRESH_S", 0.0)
+    monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         listening("127.0.0.1:0") as (bound, token, _),
         serving(loaded, bound, token, time.time) as address,
         Store.of(loaded.storage) as store,
-        store._together(),
+        store._transaction(),
     ):
         first, second = (_get(address)[2] for _ in range(2))
     collected = re.compile(r"^kfetch_metrics_collected_time_seconds (.*)$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Errors of brokers: which pass, which fail the task, and what the error then tells."""
+"""Errors of brokers: some pass, others fail the task with an error that names the cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kfetch.errors import (
     KfetchError,
     WireError,
 )
-from tests.kfetch.fetch.split_reader.helpers import T0, expected, part, query, rows
+from tests.kfetch.fetch.helpers import T0, expected, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Silence
 
@@ -23,7 +23,7 @@ FINAL = [2, 17, 29, 35, -1]
 
 @pytest.mark.parametrize("code", RETRIABLE)
 def test_retriable_errors(kafka: LittleKafka, code: int) -> None:
-    """An error that passes is outlived, whatever its code."""
+    """A retriable error does not fail the task, whatever its code."""
     item = part(kafka, T0, 0, 6)
     kafka.errors[T0] += [code] * 3
 
@@ -32,7 +32,7 @@ def test_retriable_errors(kafka: LittleKafka, code: int) -> None:
 
 @pytest.mark.parametrize("code", FINAL)
 def test_final_errors(kafka: LittleKafka, code: int) -> None:
-    """An error that no retry mends fails the task at once, with partition, offset and broker."""
+    """A final error fails the task at once. It names the partition, the offset and the broker."""
     item = part(kafka, T0, 2, 6)
     kafka.errors[T0] += [code] * 3
     with pytest.raises(BrokerError, match=r"fetching t-0 from offset 2 at broker 1 \(") as caught:
@@ -49,54 +49,54 @@ def test_final_errors(kafka: LittleKafka, code: int) -> None:
 
 @pytest.mark.parametrize("code", [1, 6])
 def test_no_hot_loop(kafka: LittleKafka, code: int) -> None:
-    """An error that comes back every time is asked about with pauses, and told at the deadline."""
+    """A retriable error that never passes is retried with back-off and raised at the deadline."""
     item = part(kafka, T0, 0, 6)
     kafka.hints = False
     kafka.errors[T0] += [code] * 10_000
-    reading = query(
+    inline_query = query(
         kafka,
         kafkaConsumer__pollTimeoutMs="400",
         kafka__retry__backoff__ms="50",
         kafka__retry__backoff__max__ms="50",
     )
-    told = (
+    message = (
         r"t-0: no record from offset 0 on within 0.4 s \(kafkaConsumer.pollTimeoutMs\), at broker "
         rf"1 .*; the first cause: fetching t-0 from offset 0 at broker 1 .*\({code}\)"
     )
-    with pytest.raises(KfetchError, match=told):
-        rows(reading.read([item]))
+    with pytest.raises(KfetchError, match=message):
+        rows(inline_query.read([item]))
 
-    # Twice a pause of 40 ms and more: the partition is forgotten, then asked for again.
+    # Two pauses of 40 ms and more: the session forgets the partition, then adds it again.
     assert len(kafka.asked(FetchRequest)) <= 25
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_first_cause_is_told(kafka: LittleKafka, both: bool) -> None:
-    """A broker that is gone for good fails the task at the deadline, with the first cause."""
+def test_the_error_names_the_first_cause(kafka: LittleKafka, both: bool) -> None:
+    """If a broker never comes back, the task fails at the deadline and names the first cause."""
     item = part(kafka, T0, 0, 6)
     for node in kafka.nodes if both else (1,):
         kafka.nodes[node].stop()
-    reading = query(kafka, kafkaConsumer__pollTimeoutMs="200")
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="200")
     address = f"127.0.0.1:{kafka.nodes[1].port}"
-    told = rf"t-0: no record from offset 0 .*; the first cause: no connection to {address}"
-    with pytest.raises(KfetchError, match=told):
-        rows(reading.read([item]))
+    message = rf"t-0: no record from offset 0 .*; the first cause: no connection to {address}"
+    with pytest.raises(KfetchError, match=message):
+        rows(inline_query.read([item]))
 
 
-def test_late_metadata_hides_no_cause(kafka: LittleKafka) -> None:
-    """When even metadata comes no more, the first cause is told and not the silence."""
+def test_silent_metadata_hides_no_cause(kafka: LittleKafka) -> None:
+    """If metadata requests get no answer either, the error still names the first cause."""
     item = part(kafka, T0, 0, 6)
     kafka.errors[T0] += [3]
     for node in kafka.nodes.values():
         node.always(MetadataRequest, Silence())
-    reading = query(kafka, kafkaConsumer__pollTimeoutMs="200")
-    told = r"t-0: no record .*; the first cause: fetching t-0 from offset 0 at broker 1 .*\(3\)"
-    with pytest.raises(KfetchError, match=told):
-        rows(reading.read([item]))
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="200")
+    message = r"t-0: no record .*; the first cause: fetching t-0 from offset 0 at broker 1 .*\(3\)"
+    with pytest.raises(KfetchError, match=message):
+        rows(inline_query.read([item]))
 
 
 def test_unauthorized_metadata(kafka: LittleKafka) -> None:
-    """A look-up that is refused for good fails the task as what it is."""
+    """If the broker refuses a metadata request for good, the task fails with that error."""
     item = part(kafka, T0, 0, 6)
     kafka.errors[T0] += [3]
 
@@ -115,13 +115,13 @@ def test_silent_broker(kafka: LittleKafka) -> None:
     """A broker that never answers fails the task at the deadline."""
     item = part(kafka, T0, 0, 6)
     kafka.nodes[1].always(FetchRequest, Silence())
-    reading = query(kafka, kafkaConsumer__pollTimeoutMs="200")
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="200")
     with pytest.raises(KfetchError, match="no reply within the deadline"):
-        rows(reading.read([item]))
+        rows(inline_query.read([item]))
 
 
 def test_corrupt_records(kafka: LittleKafka) -> None:
-    """Records that fail their checks fail the task; they are never skipped."""
+    """Records that fail their checks fail the task. By default kfetch never skips them."""
     base, after, epoch, data = kafka.log(T0).batches[1]
     kafka.log(T0).batches[1] = (base, after, epoch, data[:-1] + bytes([data[-1] ^ 1]))
     item = part(kafka, T0, 0, 6)
@@ -134,13 +134,13 @@ def test_corrupt_records(kafka: LittleKafka) -> None:
 def test_corrupt_records_are_skipped_on_request(
     kafka: LittleKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With kfetch.onCorruptBatch=skip a damaged batch is left out, told with its place, counted."""
+    """With onCorruptBatch=skip the reader skips a damaged batch, logs its place and counts it."""
     base, after, epoch, data = kafka.log(T0).batches[1]
     kafka.log(T0).batches[1] = (base, after, epoch, data[:-1] + bytes([data[-1] ^ 1]))
-    reading = query(kafka, kfetch__onCorruptBatch="skip")
+    inline_query = query(kafka, kfetch__onCorruptBatch="skip")
 
     assert [0, 1, 4, 5] == [
-        offset for _, _, offset, _ in rows(reading.read([part(kafka, T0, 0, 6)]))
+        offset for _, _, offset, _ in rows(inline_query.read([part(kafka, T0, 0, 6)]))
     ]
-    assert 1 == reading.stats().batches_skipped
+    assert 1 == inline_query.stats().batches_skipped
     assert "partition 0, record batch at offset 2: its CRC does not match" in caplog.text

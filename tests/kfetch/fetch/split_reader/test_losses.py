@@ -1,4 +1,4 @@
-"""Ranges that the log no longer has: which error each is, and what is read without one."""
+"""Ranges that the log no longer has: the error of each, and the records read without an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from tests.kfetch.fetch.split_reader.helpers import T0, expected, part, query, rows
+from tests.kfetch.fetch.helpers import T0, expected, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -54,7 +54,7 @@ LOSSES = [
 def test_losses_fail(
     kafka: LittleKafka, damage: Any, start: int, kind: type[DataLoss], left: list[int]
 ) -> None:
-    """A range that the log no longer has fails the task with the loss's own error."""
+    """Each kind of loss fails the task with its own error."""
     item = part(kafka, T0, start, 6)
     damage(kafka)
     with pytest.raises(kind) as caught:
@@ -64,23 +64,23 @@ def test_losses_fail(
 
 
 @pytest.mark.parametrize(("damage", "start", "kind", "left"), LOSSES)
-def test_losses_passed_over(
+def test_losses_without_failing(
     kafka: LittleKafka, damage: Any, start: int, kind: type[DataLoss], left: list[int]
 ) -> None:
-    """With failOnDataLoss=false what is left of the range is read once, and at once."""
+    """With failOnDataLoss=false the remaining records of the range are read once, without delay."""
     item = part(kafka, T0, start, 6)
     damage(kafka)
-    reading = query(kafka, failOnDataLoss="false")
+    inline_query = query(kafka, failOnDataLoss="false")
     began = time.monotonic()
 
-    assert left == [row[2] for row in rows(reading.read([item]))]
+    assert left == [row[2] for row in rows(inline_query.read([item]))]
     assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
-    """A log that is replaced behind the position is a truncation; with failOnDataLoss=false the
-    range ends there, for the driver to go on from the cut."""
+    """If the log below the position was replaced, LogTruncated is raised. With failOnDataLoss=false
+    the range ends there, and the driver goes on from the truncation."""
     log = kafka.log(T0)
     item = part(kafka, T0, 0, 6)
     batches = query(kafka, failOnDataLoss=fail).read([item])
@@ -93,13 +93,13 @@ def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
         with pytest.raises(LogTruncated, match="t-0 was truncated at offset"):
             rows(batches)
     else:
-        got = first + rows(batches)  # a reply was in flight, of the old log
-        assert list(range(len(got))) == [row[2] for row in got]
-        assert not any(row[-1].startswith(b"new") for row in got)
+        all_rows = first + rows(batches)  # a reply was in flight, of the old log
+        assert list(range(len(all_rows))) == [row[2] for row in all_rows]
+        assert not any(row[-1].startswith(b"new") for row in all_rows)
 
 
 def test_epoch_without_records(kafka: LittleKafka) -> None:
-    """Leaders that wrote nothing are no truncation."""
+    """An epoch without records is no truncation."""
     kafka.log(T0).epoch = 2
     kafka.log(T0).append(b"e")
     kafka.elect(T0, 1)

@@ -1,0 +1,27 @@
+"""Adds up fetch events from several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from kfetch.fetch.events import FetchEvent
+from kfetch.fetch.stats import FetchStats, counts
+
+
+class Totals:
+    """The running totals of a query or a broker. ``add`` is an event handler for any thread."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, event: FetchEvent) -> None:
+        """Count one event."""
+        with self._lock:
+            self._sums.update(counts(event))
+
+    def stats(self) -> FetchStats:
+        """Returns the totals until now."""
+        with self._lock:
+            return FetchStats(**self._sums)

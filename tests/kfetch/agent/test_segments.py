@@ -1,0 +1,52 @@
+"""Shared memory segments: a batch travels in one, without a copy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from kfetch.agent.channel import Channel, StatusRequest
+from kfetch.agent.segments import Segment, map_segment, read_batch, stream_size
+
+BATCH = pa.record_batch({"n": pa.array(range(1000)), "s": pa.array(["x"] * 1000)})
+
+
+def test_a_batch_travels_through_shared_memory(channels: tuple[Channel, Channel]) -> None:
+    """The worker reads the batch that the agent wrote into a segment, by its descriptor."""
+    worker, agent = channels
+    segment = Segment.create(1, stream_size(BATCH))
+    size = segment.write(BATCH)
+    agent.send(StatusRequest(), [segment.descriptor])
+    message, descriptors = worker.receive()
+    batch = read_batch(map_segment(descriptors[0]), size)
+
+    assert StatusRequest() == message
+    assert stream_size(BATCH) == size
+    assert BATCH == batch
+    del batch
+    segment.close()
+
+
+def test_a_batch_is_mapped_not_copied() -> None:
+    """The worker's batch is the segment's memory: it changes when the agent writes again."""
+    segment = Segment.create(1, stream_size(BATCH))
+    size = segment.write(BATCH)
+    batch = read_batch(map_segment(os.dup(segment.descriptor)), size)
+    other = pa.record_batch({"n": pa.array(range(1, 1001)), "s": pa.array(["y"] * 1000)})
+    segment.write(other)
+
+    assert other == batch
+    segment.close()
+
+
+def test_descriptors_do_not_pile_up() -> None:
+    """A thousand segments that were created, mapped and closed leave no descriptor open."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(1000):
+        segment = Segment.create(number, 100)
+        map_segment(os.dup(segment.descriptor))
+        segment.close()
+
+    assert before == len(list(Path("/proc/self/fd").iterdir()))

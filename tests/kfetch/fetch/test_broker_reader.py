@@ -1,0 +1,55 @@
+"""A BrokerReader against a scripted broker: it backs off after replies that move no range."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+
+from kfetch.fetch.broker_reader import BrokerReader
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.progress import RangeProgress
+from kfetch.model import OffsetRange, TopicPartition
+from kfetch.options import FetchOptions, NetworkOptions
+from tests.kfetch.wire.little import LittleKafka
+
+T0 = TopicPartition("t", 0)
+FETCH = FetchOptions(max_wait_ms=10)
+
+
+VERSIONS = [7, 12, 13, 18]
+
+
+@pytest.fixture(params=VERSIONS, ids=[f"v{version}" for version in VERSIONS])
+def kafka(request: pytest.FixtureRequest) -> Iterator[LittleKafka]:
+    """One node with a partition of one record, which supports Fetch up to some version."""
+    with LittleKafka(1, {FetchRequest: (0, request.param)}) as running:
+        for log in running.create("t", 1):
+            log.append(b"a")
+        yield running
+
+
+def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
+    """If a broker answers at once without new records, the reader waits before it asks again."""
+    end = kafka.log(T0).batches[0][1]
+    item = OffsetRange(
+        tp=T0,
+        topic_id=kafka.topics["t"].topic_id,
+        start=end,
+        end=end + 5,
+        leader_epoch=0,
+        leader=kafka.nodes[1].broker,
+    )
+    kafka.log(T0).read = lambda offset, size: kafka.log(T0).batches[0][3]  # type: ignore[method-assign]
+    fetcher = Fetcher(item.leader, FETCH, NetworkOptions(retry_backoff_s=0.05))
+    reader = BrokerReader(fetcher, 1 << 20)
+    reader.add(RangeProgress.of(item))
+    until, deadline = time.monotonic() + 0.3, time.monotonic() + 10
+    while time.monotonic() < until:
+        reader.send(deadline)
+        reader.receive(deadline)
+    fetcher.close()
+
+    assert len(kafka.asked(FetchRequest)) <= 9

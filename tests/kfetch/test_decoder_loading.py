@@ -1,0 +1,63 @@
+"""Loading the record decoder: once per process, with a sentence for the user."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kfetch import decoder_loading, decoding
+from kfetch.decoder_loading import DecoderLoad, describe, load_decoder
+
+
+@pytest.mark.parametrize(
+    ("load", "sentence"),
+    [
+        (
+            DecoderLoad(compiled=False, seconds=0.42, cache_directory="/cache"),
+            "the record decoder was ready in 0.4 s, from /cache",
+        ),
+        (
+            DecoderLoad(compiled=True, seconds=5.04, cache_directory="/cache"),
+            "the record decoder was compiled in 5.0 s; it is cached in /cache: keep that "
+            "directory, or fill it with `kfetch warm` when you build an image",
+        ),
+        (
+            DecoderLoad(compiled=True, seconds=5.04, cache_directory=""),
+            "the record decoder was compiled in 5.0 s; it can't be cached: set KFETCH_CACHE to a "
+            "directory that only this user can write",
+        ),
+    ],
+)
+def test_the_sentence_for_the_user(load: DecoderLoad, sentence: str) -> None:
+    """Loaded, compiled and cached, compiled without a cache: each has its own sentence."""
+    assert sentence == describe(load)
+
+
+def test_loaded_once() -> None:
+    """A process loads the decoder once, and remembers how long that took."""
+    assert load_decoder() is load_decoder()
+    assert load_decoder().seconds > 0
+
+
+@pytest.mark.parametrize(("compiled", "level"), [(True, logging.WARNING), (False, logging.INFO)])
+def test_readers_that_come_together_load_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiled: bool, level: int
+) -> None:
+    """The first tasks of an executor start side by side: only one of them compiles. The log says so
+    once, as a warning if it had to compile."""
+
+    def compiling() -> decoding.CodeOrigin:
+        time.sleep(0.05)
+        return decoding.CodeOrigin(compiled=compiled, directory="/cache")
+
+    decoder_loading._load_decoder.cache_clear()
+    monkeypatch.setattr(decoding, "load", compiling)
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(4) as readers:
+        loads = [reader.result() for reader in [readers.submit(load_decoder) for _ in range(4)]]
+    decoder_loading._load_decoder.cache_clear()
+
+    assert 1 == len({id(load) for load in loads})
+    assert [level] == [record.levelno for record in caplog.records]
