@@ -17,8 +17,8 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.ddl import TYPES
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.metrics.batches import Batches
-from kfetch_jobs.metrics.table import Sheet
+from kfetch_jobs.metrics.batches import BatchMetrics
+from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import delta_sink
@@ -125,7 +125,7 @@ def test_dead_letters_and_rows_are_written_once(
     made = job(tmp_path, kafka, DEAD.format(topic=name, code=written(tmp_path, CODE)))
     wrong = [b"not json", b"", b"\xff\xfe", b'{"id": "x"}', b'["a"]']
     produce(kafka, name, b'{"id": 1, "page": "/a"}', *wrong, b'{"id": 2}', None)
-    metrics = Batches(made.directory.parent)
+    metrics = BatchMetrics(made.directory.parent)
     told = drain_watched(spark, made)
     produce(kafka, name, b'{"id": 3, "page": "/b"}', b"again not")
     drain(spark, made)  # its process dies before it has told of the batch
@@ -134,9 +134,9 @@ def test_dead_letters_and_rows_are_written_once(
 
     assert [(0, 8, 5), (1, 2, 1)] == [(one.batch, one.rows, one.dead_letters) for one in told]
     assert told == progress.read_batches(progress.progress_path(made.directory))
-    metrics.look()
-    metrics.tell(sheet := Sheet(), made.name)
-    counted = {sample.name: sample.value for part in sheet.families() for sample in part.samples}
+    metrics.update()
+    metrics.add_samples(samples := SampleSet(), made.name)
+    counted = {sample.name: sample.value for part in samples.families() for sample in part.samples}
     assert (10, 6) == (
         counted["kfetch_job_rows_total"],
         counted["kfetch_job_dead_letters_total"],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from kfetch.admin.sources import LogOffsets, PartitionState, log_offsets
+from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.admin.values import Offsets, Position
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
@@ -16,7 +16,7 @@ from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
-from kfetch_jobs.looks.job import JobStanding, SourceStanding
+from kfetch_jobs.looks.job import JobReport, SourceReport
 from kfetch_jobs.offsets.moves import Move, TopicChoice, Verb, chosen_partitions, partition_move
 from kfetch_jobs.offsets.table_rows import appended_tables
 from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
@@ -59,9 +59,9 @@ def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoic
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
-    stands = looks.of(job, time.time())
+    stands = looks.report(job, time.time())
     checkpoint = _movable(job, stands)
-    places = looks.matched(job, checkpoint)
+    places = looks.match_sources(job, checkpoint)
     existing = {one.tp for source in stands.sources for one in source.kafka.partitions}
     chosen = chosen_partitions(choices, existing)
     whole = chosen == existing
@@ -101,7 +101,7 @@ def _planned_ends(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPar
     return end.positions if end else {}
 
 
-def _movable(job: Job, stands: JobStanding) -> Checkpoint:
+def _movable(job: Job, stands: JobReport) -> Checkpoint:
     checkpoint = stands.checkpoint
     if checkpoint is None or checkpoint.planned is None:
         raise JobsError(
@@ -137,7 +137,7 @@ def _source_moves(
     verb: Verb,
     target: Target,
     chosen: Collection[TopicPartition],
-    source: SourceStanding,
+    source: SourceReport,
     planned_ends: Mapping[TopicPartition, Position],
 ) -> _SourceMoves:
     _check_fits(job, verb, target, chosen, source)
@@ -178,7 +178,7 @@ def _check_fits(
     verb: Verb,
     target: Target,
     chosen: Collection[TopicPartition],
-    source: SourceStanding,
+    source: SourceReport,
 ) -> None:
     if verb is Verb.REPLAY and source.kafka.losses:
         raise JobsError(
@@ -203,9 +203,7 @@ def _timestamp_ms(target: Target) -> int | None:
     return target.ms if isinstance(target, Timed) else None
 
 
-def _offsets_of(
-    partition: PartitionState, logs: LogOffsets, source: SourceStanding
-) -> PartitionOffsets:
+def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) -> PartitionOffsets:
     tp = partition.tp
     before = source.known.get(tp, Position(partition.position or 0))
     if tp.topic in source.recreated:
@@ -223,7 +221,7 @@ def _offsets_of(
     )
 
 
-def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[TopicPartition]:
+def _gone(checkpoint: Checkpoint, place: int, source: SourceReport) -> list[TopicPartition]:
     start = checkpoint.start(place)
     here = {one.tp for one in source.kafka.partitions}
     return [tp for tp in start.positions if tp not in here] if start else []
@@ -232,7 +230,7 @@ def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[To
 def _end(
     checkpoint: Checkpoint,
     place: int,
-    source: SourceStanding,
+    source: SourceReport,
     part: _SourceMoves,
     gone: Collection[TopicPartition],
 ) -> Offsets:
@@ -253,6 +251,6 @@ def _end(
     )
 
 
-def _ids(source: SourceStanding, moved: Collection[TopicPartition]) -> dict[str, UUID]:
+def _ids(source: SourceReport, moved: Collection[TopicPartition]) -> dict[str, UUID]:
     ids = source.kafka.topic_ids
     return {tp.topic: ids[tp.topic] for tp in moved if tp.topic in ids}

@@ -1,8 +1,8 @@
-"""Where a source stands in Kafka: partitions, log starts, log ends, next positions and losses.
+"""Reports on one source in Kafka: partitions, log starts and ends, positions, losses.
 
-``state`` uses the look-ups and the loss policy of the source itself, so it says what a run would
-find. ``log_offsets`` returns offsets by partition. Neither opens a fetch session, so a running
-query does not notice. Offsets are record offsets, and an end is exclusive.
+``query_kafka`` uses the look-ups and the loss policy of the source itself, so it reports what a run
+would find. ``log_offsets`` returns offsets by partition. Neither opens a fetch session, and neither
+disturbs a running query. Offsets are record offsets, and an end is exclusive.
 """
 
 from __future__ import annotations
@@ -21,28 +21,36 @@ from kfetch.options import SourceOptions
 if TYPE_CHECKING:
     from kfetch.watch.lookups import OffsetLookup
 
-__all__ = ["LogOffsets", "PartitionState", "SourceState", "log_offsets", "state"]
+__all__ = [
+    "LOOKUP_TIMEOUT_S",
+    "KafkaReport",
+    "LogOffsets",
+    "Partition",
+    "columns",
+    "log_offsets",
+    "query_kafka",
+]
 
-WAIT_S = 10.0
-"""Somebody waits at the terminal: one look-up takes no longer, and is not repeated."""
+LOOKUP_TIMEOUT_S = 10.0
+"""The limit for one look-up, which is not retried: a user waits at the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """Where one partition stands. An offset is None while the partition has no leader."""
+class Partition:
+    """Offsets of one partition. They are None if it has no leader."""
 
     tp: TopicPartition
     log_start: int | None = None
     log_end: int | None = None
     """The high watermark, or the last stable offset of a read_committed source."""
     position: int | None = None
-    """The next offset that the source reads; if that is lost, the first that is left."""
+    """The next offset that the job reads; if that is lost, the first one that is left."""
     leader: int | None = None
     """The broker's id."""
     new: bool = False
-    """The checkpoint has no position of it."""
+    """Whether the checkpoint lacks the partition."""
     lost: bool = False
-    """The checkpoint's position is gone."""
+    """Whether the log has lost the checkpoint's position."""
 
     @property
     def behind(self) -> int | None:
@@ -53,32 +61,32 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
-    """One source. Without a checkpoint, positions are those of ``startingOffsets``."""
+class KafkaReport:
+    """Kafka's view of one source. Without a checkpoint, positions come from ``startingOffsets``."""
 
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[Partition, ...]
     topic_ids: Mapping[str, UUID]
     losses: tuple[str, ...] = ()
-    """Why the checkpoint's offsets don't fit the log: one sentence for each loss."""
+    """A sentence for each reason why the checkpoint's offsets don't fit the log."""
     missing: str = ""
-    """A sentence about topics or partitions that the options name and that don't exist. A run that
-    goes on from a checkpoint waits for them."""
+    """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
+    them."""
 
     @property
     def behind(self) -> int:
-        """Offsets of all partitions together, without those that have no leader."""
+        """Offsets behind the log ends, over all partitions whose lag is known."""
         return sum(partition.behind or 0 for partition in self.partitions)
 
     @property
     def leaderless(self) -> tuple[TopicPartition, ...]:
-        """Partitions that can't be read now."""
-        return tuple(state.tp for state in self.partitions if state.leader is None)
+        """Partitions without a leader. Nobody can read them now."""
+        return tuple(one.tp for one in self.partitions if one.leader is None)
 
 
-def state(
+def query_kafka(
     options: SourceOptions, start: Offsets | None = None, planned: Offsets | None = None
-) -> SourceState:
-    """Ask the cluster where a source stands that goes on from the checkpoint's offsets ``start``.
+) -> KafkaReport:
+    """Ask the cluster about a source whose next run starts at the checkpoint's offsets ``start``.
 
     Without ``start``, the source begins at ``startingOffsets``. ``planned`` is the end of a
     micro-batch that has to run again: it must fit too. A look-up takes ten seconds at most. Raises
@@ -86,7 +94,9 @@ def state(
     source without ``start`` does not exist.
     """
     with closing(_lookup(options)) as log:
-        return _from_beginning(options, log) if start is None else _going_on(log, start, planned)
+        if start is None:
+            return _from_beginning(options, log)
+        return _from_checkpoint(log, start, planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,48 +136,48 @@ def _lookup(options: SourceOptions) -> OffsetLookup:
     network = options.network
     network = replace(
         network,
-        request_timeout_s=min(network.request_timeout_s, WAIT_S),
-        connect_timeout_s=min(network.connect_timeout_s, WAIT_S),
+        request_timeout_s=min(network.request_timeout_s, LOOKUP_TIMEOUT_S),
+        connect_timeout_s=min(network.connect_timeout_s, LOOKUP_TIMEOUT_S),
     )
     return OffsetLookup(replace(options, lookup_retries=0, network=network))
 
 
-def _from_beginning(options: SourceOptions, log: OffsetLookup) -> SourceState:
+def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
     from kfetch.watch.initial_positions import initial_positions
 
     view = log.cluster_view()
     log.check_subscription(view)
     positions = initial_positions(options.starting, log, view)
     starts, ends = log.log_starts(positions), log.log_ends(positions)
-    return SourceState(
+    return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
     )
 
 
-def _going_on(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> SourceState:
+def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> KafkaReport:
     from kfetch.watch.position_check import PositionCheck
 
     view = log.view_including(start.positions)
     missing = _missing(log, view)
-    here = log.subscribed_partitions(view)
-    led = [tp for tp in here if view.leader(tp) is not None]
+    subscribed = log.subscribed_partitions(view)
+    led = [tp for tp in subscribed if view.leader(tp) is not None]
     starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
-    known = _KnownNow(view=view, here=frozenset(here), starts=starts)
-    check = PositionCheck(log, known, fail=False, on_loss=losses.append)
+    snapshot = _LogSnapshot(view=view, existing=frozenset(subscribed), starts=starts)
+    check = PositionCheck(log, snapshot, fail=False, on_loss=losses.append)
     if planned is not None:
         ends = check.valid_log_ends(ends, check.valid_offsets(planned))
-    sound = check.valid_offsets(start)
-    ends = check.valid_log_ends(ends, sound)
+    valid = check.valid_offsets(start)
+    ends = check.valid_log_ends(ends, valid)
     new = [tp for tp in led if tp not in start.positions]
-    fresh = frozenset(new)
-    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in sound.positions.items()}
+    new_set = frozenset(new)
+    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in valid.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= check.new_partition_starts(new)
-    states = _partitions(view, here, begin, starts, ends)
-    return SourceState(
-        partitions=tuple(replace(s, new=s.tp in fresh, lost=s.tp in lost) for s in states),
+    partitions = _partitions(view, subscribed, begin, starts, ends)
+    return KafkaReport(
+        partitions=tuple(replace(p, new=p.tp in new_set, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
         missing=missing,
@@ -183,11 +193,11 @@ def _missing(log: OffsetLookup, view: ClusterView) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownNow:
-    """KnownPartitions of one look-up."""
+class _LogSnapshot:
+    """The KnownPartitions that PositionCheck needs, from one set of look-ups."""
 
     view: ClusterView
-    here: frozenset[TopicPartition]
+    existing: frozenset[TopicPartition]
     starts: Mapping[TopicPartition, Position]
     topic_ids: Mapping[str, UUID] = field(init=False)
 
@@ -195,7 +205,7 @@ class _KnownNow:
         object.__setattr__(self, "topic_ids", _ids(self.view))
 
     def exists(self, tp: TopicPartition) -> bool:
-        return tp in self.here
+        return tp in self.existing
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         return self.view.leader(tp)
@@ -206,20 +216,20 @@ class _KnownNow:
 
 def _partitions(
     view: ClusterView,
-    here: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
     positions: Mapping[TopicPartition, Position],
     starts: Mapping[TopicPartition, Position],
     ends: Mapping[TopicPartition, Position],
-) -> tuple[PartitionState, ...]:
+) -> tuple[Partition, ...]:
     return tuple(
-        PartitionState(
+        Partition(
             tp=tp,
             log_start=_offset(starts, tp),
             log_end=_offset(ends, tp),
             position=_offset(positions, tp),
             leader=leader.broker.node_id if (leader := view.leader(tp)) else None,
         )
-        for tp in sorted(here)
+        for tp in sorted(subscribed)
     )
 
 

@@ -213,8 +213,8 @@ def another_query(kafka: LittleKafka) -> None:
         (without_leader, ["reset", "--to-latest"], "clicks-0 has no leader", 1),
         (remote, ["replay", "--to-earliest"], "s3://bucket/x is not on this machine", 1),
         (another_query, ["undo"], "is the checkpoint of another query (q-2)", 1),
-        (None, ["reset"], "say where to, once, not 0 times", 2),
-        (None, ["reset", "--to-latest", "--shift-by", "1"], "not 2 times", 2),
+        (None, ["reset"], "name one target, not 0", 2),
+        (None, ["reset", "--to-latest", "--shift-by", "1"], "not 2", 2),
         (None, ["reset", "--to-datetime", "noon"], "--to-datetime noon is no time", 2),
         (None, ["reset", "--by-duration", "long"], "--by-duration long is no duration", 2),
         (None, ["reset", "--by-duration", "99999999 days"], "is no duration", 2),
@@ -324,9 +324,9 @@ def test_a_thousand_partitions(kafka: LittleKafka, kfetch: Told) -> None:
     committed(8)
     out = kfetch("offsets", "reset", "clicks", "--to-earliest")[1].splitlines()
 
-    assert "clicks/table will have what comes again twice: kfetch offsets replay" in out[-2]
+    assert "clicks/table will have these rows twice: kfetch offsets replay" in out[-2]
     assert "  and 980 more: --partitions shows all" in out
-    assert "1,000 of 1,000 partitions move: 1,000 offsets come again, 0 are skipped" in out
+    assert "1,000 of 1,000 partitions move: the job reads 1,000 offsets again and skips 0" in out
     assert len(out) < 30
     assert 1000 < len(
         kfetch("offsets", "reset", "clicks", "--to-earliest", "--partitions")[1].splitlines()

@@ -20,7 +20,7 @@ from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
-from kfetch_jobs.web.seen import Seen
+from kfetch_jobs.web.snapshot import Snapshot
 from tests.kfetch.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
 from tests.kfetch_jobs.projects import ENVIRON, JOB
@@ -77,8 +77,8 @@ def stands(project: Project, **state: object) -> None:
 
 
 def test_the_first_page_tells_of_each_job(shop: Project) -> None:
-    """State, lag in records and seconds, throughput, what a micro-batch takes; from one address the
-    page and its part."""
+    """A row has state, lag in records and seconds, throughput and duration of a micro-batch. One
+    address serves the page and its live part."""
     with browser(shop) as client:
         whole = client.get("/")
         part = client.get("/", headers={"HX-Request": "true"})
@@ -92,7 +92,8 @@ def test_the_first_page_tells_of_each_job(shop: Project) -> None:
 
 
 def test_a_job_has_a_page(shop: Project) -> None:
-    """Micro-batches by phase, sessions per broker and executor, runs, the furthest partitions."""
+    """The page has micro-batches by phase, sessions per broker and executor, runs, and the
+    partitions that are furthest behind."""
     with browser(shop) as client:
         shown = Html(client.get("/jobs/clicks").text).text
     for told in (
@@ -108,8 +109,8 @@ def test_a_job_has_a_page(shop: Project) -> None:
 
 
 def test_dead_letters_are_seen(shop: Project) -> None:
-    """On the first page and on the job's own, for as long as they are in a shown micro-batch; of a
-    job that has none there is no word of them."""
+    """Both pages show dead letters while one of the listed micro-batches has some. A job without
+    dead letters has no such text."""
     pages = ("/", "/jobs/clicks")
     with browser(shop) as client:
         assert not [
@@ -125,13 +126,14 @@ def test_dead_letters_are_seen(shop: Project) -> None:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
     last = "12 records of the last 3 micro-batches could not be decoded"
-    assert f"{last}, and are in the dead letters, /dead" in own
+    assert f"{last} and went to the dead letters, /dead" in own
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
 
 def test_figures_for_plots(shop: Project) -> None:
-    """Columns of one length for each window, with the ends of runs; partitions as told."""
+    """Each window has columns of one length, with the ends of runs. Partitions come from the
+    job's file."""
     stands(shop, phase=Phase.STOPPED)
     with browser(shop) as client:
         for window in ("15m", "3h", "24h"):
@@ -163,18 +165,20 @@ def test_figures_for_plots(shop: Project) -> None:
     ],
 )
 def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: tuple[str]) -> None:
-    """Its page says why, in full, and what comes next; its row is on the first page."""
+    """Its page has the full reason and the next step. Its row is on the first page."""
     if isinstance(due_s := state.get("due_s"), float):
         state = state | {"due_s": time.time() + due_s}
     stands(shop, **state)
     with browser(shop) as client:
         shown = Html(client.get("/jobs/clicks").text).text
         Html(client.get("/").text)
-    assert all(each in shown for each in (*told, "It does not run: sessions open", "was 1,234, "))
+    assert all(
+        each in shown for each in (*told, "It does not run. Its next run opens", "was 1,234, ")
+    )
 
 
 def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors, descriptions, topics, phases and logs are shown as they are, never as HTML."""
+    """The page shows errors, descriptions, topics, phases and logs as text, never as HTML."""
     jobs = shop.path.parent / "jobs"
     (jobs / "clicks.yml").write_text(f"description: {json.dumps(EVIL[:-20])}\n{JOB}")
     (jobs / "<b>x.yml").write_text(JOB)
@@ -202,7 +206,8 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_log_tells_no_secret(shop: Project) -> None:
-    """What a job's file takes as a secret from the environment stands there as the file has it."""
+    """In place of a secret from the environment, the log page shows the placeholder of the job's
+    file."""
     (shop.storage / "clicks" / "run.log").write_text("options: fs.s3a.secret.key=hunter42, then\n")
     file = shop.path.parent / "jobs" / "clicks.yml"
     file.write_text(f"{JOB}spark:\n  spark.hadoop.fs.s3a.secret.key: ${{env:S3_SECRET}}\n")
@@ -212,11 +217,11 @@ def test_a_log_tells_no_secret(shop: Project) -> None:
         assert "fs.s3a.secret.key=${env:S3_SECRET}, then" in Html(shown).text
         assert "hunter42" not in shown
         file.write_text("no: job")
-        assert "nobody knows what is secret" in client.get("/jobs/clicks/log").text
+        assert "kfetch can&#39;t tell which texts are secret" in client.get("/jobs/clicks/log").text
 
 
 def test_a_log_tells_no_secret_of_several_lines(shop: Project) -> None:
-    """Not where it stands whole, nor where the part that is read begins inside it."""
+    """This holds for a whole secret, and if the displayed part of the log starts inside one."""
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqh\nkiG9w0BAQEFAASCB\nQ==\n-----END KEY-----"
     (shop.path.parent / "key.pem").write_text(f"{key}\n")
     file = shop.path.parent / "jobs" / "clicks.yml"
@@ -234,7 +239,7 @@ def test_a_log_tells_no_secret_of_several_lines(shop: Project) -> None:
 
 
 def test_no_job_yet(shop: Project) -> None:
-    """An empty project is told what to write."""
+    """An empty project shows how to write a job."""
     (shop.path.parent / "jobs" / "clicks.yml").unlink()
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
@@ -244,19 +249,19 @@ def test_no_job_yet(shop: Project) -> None:
 
 
 def test_a_job_before_its_first_micro_batch(shop: Project) -> None:
-    """Each part says that there is nothing yet, and when there will be."""
+    """Each part of the page says that it has nothing yet, and when it will."""
     (shop.path.parent / "jobs" / "orders.yml").write_text(JOB)
     with browser(shop) as client:
         shown = Html(client.get("/jobs/orders").text).text
         points = client.get("/jobs/orders/curves").json()["points"]
         assert [] == client.get("/jobs/orders/partitions").json()["topics"]
         assert "there is no log" in client.get("/jobs/orders/log").text
-    assert ["not seen yet" in shown, "None yet. The first one ends" in shown] == [True, True]
+    assert ["not known yet" in shown, "None yet. The first one ends" in shown] == [True, True]
     assert {"t": [], "rows_s": [], "lag": [], "batch_s": []} == points
 
 
 def test_broken_files_break_no_page(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job file, progress, pulse, partitions and the database itself may be damaged."""
+    """The pages answer with a damaged job file, progress, pulse, partitions or database."""
     monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
     directory = shop.storage / "clicks"
     with (directory / "progress.jsonl").open("ab") as file:
@@ -276,7 +281,7 @@ def test_broken_files_break_no_page(shop: Project, monkeypatch: pytest.MonkeyPat
 
 
 def test_answers_are_bounded(shop: Project) -> None:
-    """With 10,000 partitions, long errors and many runs, the part that is renewed stays small."""
+    """With 10,000 partitions, long errors and many runs, the live part stays small."""
     with Store.of(shop.storage) as store:
         for _ in range(60):
             run = store.begin("clicks", running(time.time()), time.time())
@@ -294,10 +299,10 @@ def test_answers_are_bounded(shop: Project) -> None:
 
 
 def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is read to its end, old micro-batches don't pass for the newest."""
+    """Until the file is read to its end, the page shows no old micro-batch as the newest."""
     monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
-    monkeypatch.setattr("kfetch_jobs.web.seen._LOOK_BYTES", 600)
-    monkeypatch.setattr("kfetch_jobs.web.seen._FILE_BYTES_MIN", 600)
+    monkeypatch.setattr("kfetch_jobs.web.snapshot._SNAPSHOT_BYTES", 600)
+    monkeypatch.setattr("kfetch_jobs.web.snapshot._FILE_BYTES_MIN", 600)
     monkeypatch.setattr("kfetch_jobs.progress.follower._SOME_BYTES", 100)
     path = shop.storage / "clicks" / "progress.jsonl"
     for number in range(3, 20):
@@ -316,11 +321,11 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
 
 
 def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For people a page, for programs a line; its trace is in the log, not in the answer."""
+    """People get a page, programs a line. The log has the traceback, and the response has not."""
     with browser(shop) as client:
-        monkeypatch.setattr(pages.shown, "rows", lambda *_: 1 / 0)
+        monkeypatch.setattr(pages.template_values, "job_rows", lambda *_: 1 / 0)
         answer = client.get("/")
-        assert (500, True) == (answer.status_code, "log says why" in Html(answer.text).text)
+        assert (500, True) == (answer.status_code, "log has the reason" in Html(answer.text).text)
         assert "ZeroDivisionError" not in answer.text
         assert "Content-Security-Policy" in answer.headers
         plain = client.get("/nowhere", headers={"Accept": "*/*"})
@@ -328,17 +333,17 @@ def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that is not there in time: the first page says so, and its age once it is old."""
-    monkeypatch.setattr(pages.CachedValue, "get", lambda *_: Seen(at=time.time() - 20))
+    """Without a snapshot the first page says so. It shows the age of an old one."""
+    monkeypatch.setattr(pages.CachedValue, "get", lambda *_: Snapshot(at=time.time() - 20))
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
         assert 404 == client.get("/jobs/clicks").status_code
-    assert "Looking at the project" in shown
+    assert "Reading the project" in shown
     assert "These figures are 20 s old" in shown
 
 
 def test_a_supervisor_that_hangs_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its loop has not gone round for a while: the page says so, because orders would wait."""
+    """If the loop has not stepped for a while, the page says so, because orders would wait."""
     with supervised(shop), browser(shop) as client:
         assert "Supervised for 1" in client.get("/").text
         assert "stood still" not in client.get("/").text

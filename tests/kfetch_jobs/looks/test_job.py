@@ -14,12 +14,8 @@ from kafka.protocol.consumer import FetchRequest
 from kfetch.admin import sources
 from kfetch.model import TopicPartition
 from kfetch.watch import lookups, position_check
-from kfetch_jobs import config
-from kfetch_jobs.checkpoints import checkpoint
-from kfetch_jobs.config import Job
-from kfetch_jobs.errors import JobsError
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch_jobs.checkpoints import committed, job, offset, planned, write
+from tests.kfetch_jobs.checkpoints import committed, job, offset, planned
 from tests.kfetch_jobs.commands import Told
 from tests.kfetch_jobs.projects import JOB, PROJECT
 
@@ -48,10 +44,6 @@ def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafk
         assert [] == running.asked(FetchRequest)
 
 
-def the_job() -> Job:
-    return config.load(config.find(Path.cwd())).job("clicks")
-
-
 def planned_by(kfetch: Told, code: int = 0) -> Any:
     """The plan of clicks as JSON."""
     left, out, said = kfetch("plan", "clicks", "--json")
@@ -64,7 +56,7 @@ def positions(told: Any) -> list[Any]:
 
 
 def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) -> None:
-    """Before the first run: where it would begin, how much there is, and what is not known yet."""
+    """Before the first run the plan has the start, the number of offsets, and what is unknown."""
     told = planned_by(kfetch)
     assert (4, [0, 0], None, True) == (
         told["behind"],
@@ -76,13 +68,13 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Told) 
 
     code, out, _ = kfetch("plan", "clicks")
     assert 0 == code
-    assert "begins at startingOffsets (earliest)" in out
-    assert "the transform makes them, and Spark alone can tell" in out
+    assert "starts at startingOffsets (earliest)" in out
+    assert "the transform makes them; only Spark knows them" in out
     assert "a run would read 4 offsets now" in out
 
 
 def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
-    """A new job whose topic does not exist would fail: so does its plan, in one line."""
+    """The plan of a new job without its topic fails with one line, as the job would."""
     del kafka.topics["clicks"]
     code, _, said = kfetch("plan", "clicks")
 
@@ -91,8 +83,8 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Told) -> None:
 
 
 def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
-    """The plan tells it before what that has made of the checkpoint's partitions, and so does lag;
-    a topic that comes besides is waited for, but whoever asks is told that it is not there."""
+    """The plan and the lag name the missing topic first, then the lost partitions. A further
+    topic that is missing is no failure, but they name it."""
     planned(7, offset(kafka, 2, 1))
     committed(7)
     missing = f"clikcs: no such topic or partition at {kafka.bootstrap}; create it, or correct the"
@@ -112,7 +104,8 @@ def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch:
 
 
 def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> None:
-    """Behind the last committed micro-batch; a partition that it doesn't know is new."""
+    """The plan starts after the last committed micro-batch. A partition without a position is
+    new."""
     job(PLAIN)
     planned(7, offset(kafka, 2))
     committed(7)
@@ -127,28 +120,28 @@ def test_a_job_goes_on_from_its_checkpoint(kafka: LittleKafka, kfetch: Told) -> 
     assert [False, True] == [each["new"] for each in told["sources"][0]["partitions"]]
     assert told["columns"].startswith("key binary, value binary, topic string")
     assert told["columns"].endswith("headers array<struct<key:string,value:binary>>")
-    assert "goes on behind micro-batch 7" in kfetch("plan", "clicks")[1]
+    assert "the next run continues after micro-batch 7" in kfetch("plan", "clicks")[1]
 
 
 def test_a_planned_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
-    """Without its commit the last one is read again, from the end of the one before it."""
+    """A micro-batch without a commit runs again, from the end of the one before it."""
     planned(7, offset(kafka, 1, 0))
     planned(8, offset(kafka, 3, 1))
     committed(7)
 
     assert [1, 0] == positions(planned_by(kfetch))
-    assert "micro-batch 8 was planned and is not done" in kfetch("plan", "clicks")[1]
+    assert "micro-batch 8 is planned and not committed" in kfetch("plan", "clicks")[1]
 
 
 def test_the_first_micro_batch_comes_again(kafka: LittleKafka, kfetch: Told) -> None:
-    """Batch 0 carries where it starts, because Spark does not log that."""
+    """Micro-batch 0 has its own start, because Spark does not log it."""
     planned(0, offset(kafka, 3, 1, **{"from": {"clicks": {"0": [1, 0], "1": [0, 0]}}}))
 
     assert [1, 0] == positions(planned_by(kfetch))
 
 
 def test_the_end_of_a_planned_micro_batch_must_fit(kafka: LittleKafka, kfetch: Told) -> None:
-    """It was planned to an offset that the log has lost since: the next run fails at once."""
+    """If the log has lost the planned end offset, the next run fails at once."""
     planned(0, offset(kafka, 1, 0))
     planned(1, offset(kafka, 9, 1, epoch=-1))
     committed(0)
@@ -215,7 +208,7 @@ def test_a_checkpoint_that_does_not_fit(
 
 
 def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Told) -> None:
-    """Those with most to read are shown, and how many are not."""
+    """The plan shows the partitions with most to read, and the number of the others."""
     kafka.create("clicks", 30)[29].append(b"x")
     lines = kfetch("plan", "clicks")[1].splitlines()
 
@@ -227,7 +220,7 @@ def test_lag_of_every_job(
     kafka: LittleKafka, kfetch: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that can't be looked at does not keep the others from it; the exit code tells."""
-    monkeypatch.setattr(sources, "WAIT_S", 2.0)  # with the broker that is away
+    monkeypatch.setattr(sources, "LOOKUP_TIMEOUT_S", 2.0)  # with the broker that is away
     planned(3, offset(kafka, 2, 1))
     committed(3)
     other = PROJECT.replace("clusters:", "clusters:\n  away:\n    bootstrap.servers: 127.0.0.1:1")
@@ -242,7 +235,7 @@ def test_lag_of_every_job(
 
 
 def test_lag_of_every_partition(kafka: LittleKafka, kfetch: Told) -> None:
-    """The partitions tell where the lag is."""
+    """``lag --partitions`` shows the lag of each partition."""
     planned(3, offset(kafka, 2, 1))
     committed(3)
     (told,) = json.loads(kfetch("lag", "--partitions", "--json")[1])
@@ -257,7 +250,7 @@ def test_lag_of_every_partition(kafka: LittleKafka, kfetch: Told) -> None:
 
 
 def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Told) -> None:
-    """It is told, and the others are counted: an election is no reason to say nothing."""
+    """The reports name a partition without a leader, and count the others."""
     planned(3, offset(kafka, 2, 0))
     committed(3)
     kafka.elect(T0, None)
@@ -280,7 +273,7 @@ trigger: availableNow
 
 
 def test_sources_are_told_apart_by_their_topics(kafka: LittleKafka, kfetch: Told) -> None:
-    """Spark numbers sources in the order of its plan, which is not that of the file."""
+    """Spark numbers sources in the order of its plan, not of the file. Topics identify them."""
     kafka.create("users")[0].append(b"u")
     job(TWO)
     planned(0, {"users": {"0": 1}}, offset(kafka, 2, 1))
@@ -293,78 +286,10 @@ def test_sources_are_told_apart_by_their_topics(kafka: LittleKafka, kfetch: Told
 
 
 def test_sources_that_can_not_be_told_apart(kafka: LittleKafka, kfetch: Told) -> None:
-    """Two views of one topic: a guess could be the wrong one."""
+    """Two views of one topic are an error: a guess could be wrong."""
     job(TWO.replace("subscribe: users", "subscribe: clicks"))
     planned(0, offset(kafka, 1, 1), offset(kafka, 2, 1))
     code, _, said = kfetch("plan", "clicks")
 
     assert 1 == code
-    assert "which offsets are whose can't be told; kfetch offsets show clicks prints all" in said
-
-
-def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
-    """What is planned beside what is committed, epochs and ids; Kafka is not asked."""
-    assert "no micro-batch was planned yet" in kfetch("offsets", "show", "clicks")[1]
-    planned(0, offset(kafka, 1, 0, epoch=4))
-    planned(1, offset(kafka, 3, 1, epoch=5))
-    committed(0)
-    (Path("data/clicks/checkpoint") / "metadata").write_text('{"id":"q-1"}')
-    told = json.loads(kfetch("offsets", "show", "clicks", "--json")[1])
-
-    assert ("q-1", 1, 0, 1_700_000_000.0) == tuple(
-        told[key] for key in ("query", "planned", "committed", "planned_s")
-    )
-    topic_id = kafka.topics["clicks"].topic_id.hex
-    assert {"clicks": topic_id} == told["sources"][0]["topics"]
-    assert [(1, 3, 5), (0, 1, 5)] == [
-        (each["committed"], each["planned"], each["leader_epoch"])
-        for each in told["sources"][0]["partitions"]
-    ]
-    out = kfetch("offsets", "show", "clicks")[1]
-    assert "last planned: 1 at 2023-11-1" in out
-    assert ["clicks-0", "1", "3", "5"] in [line.split() for line in out.splitlines()]
-
-
-def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Told) -> None:
-    """A checkpoint of Spark's own connector has neither epochs nor ids."""
-    planned(0, {"clicks": {"0": 3, "1": 1}})
-    committed(0)
-
-    assert "clicks (id unknown)" in kfetch("offsets", "show", "clicks")[1]
-    assert 0 == planned_by(kfetch)["behind"]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("v2\n{}\n-", "offsets/0 is of version v2, and this kfetch knows v1"),
-        ("v1", "offsets/0 is no plan of a micro-batch"),
-        ("v1\n{}\n{broken", "offsets/0 is no plan of a micro-batch"),
-        ('v1\n{}\n{"version": 9}', "offsets/0 can't be used: the checkpoint's offset has version"),
-    ],
-)
-def test_a_checkpoint_that_can_not_be_read(
-    kafka: LittleKafka, kfetch: Told, text: str, sentence: str
-) -> None:
-    """One line with the file and what to do."""
-    write("offsets", 0, text)
-    code, _, said = kfetch("offsets", "show", "clicks")
-
-    assert 1 == code
-    assert sentence in said
-    assert "restore the checkpoint's directory from a backup" in said
-
-
-def test_commits_without_plans(kafka: LittleKafka, kfetch: Told) -> None:
-    """A directory that has lost its offsets would make the job begin anew: it is told instead."""
-    committed(4)
-    assert "has commits, but offsets has no plan of them" in kfetch("plan", "clicks")[2]
-
-
-def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
-    """Spark alone reads it; a file: URI is this machine's."""
-    job(JOB + "checkpoint: s3://bucket/x\n")
-    with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
-        checkpoint.job_checkpoint(the_job())
-    job(JOB + f"checkpoint: file://{project}/a%20b\n")
-    assert project / "a b" == checkpoint.job_checkpoint(the_job()).path
+    assert "kfetch can't match views and offsets; kfetch offsets show clicks prints all" in said

@@ -1,4 +1,4 @@
-"""How a job stands, in a word, a tone and the orders that make sense: pure."""
+"""A job's status on the page: a word, a tone, reasons and buttons; pure."""
 
 from __future__ import annotations
 
@@ -11,41 +11,49 @@ from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.units import plural
 
-__all__ = ["Button", "Standing", "Tone", "headline", "standing", "tone_of_run", "worst"]
+__all__ = [
+    "Button",
+    "DisplayedStatus",
+    "Tone",
+    "displayed_status",
+    "headline",
+    "tone_of_run",
+    "worst_tone",
+]
 
 
 class Tone(StrEnum):
-    """How much it asks of who looks, the most first. The page shows it as shape and colour."""
+    """How urgent a job is, the most urgent first. The page shows it as shape and colour."""
 
     BAD = "bad"
-    """it does not work, and somebody has to know"""
+    """It does not work."""
     WARN = "warn"
-    """it works, beyond the limits that its file sets"""
+    """It works, but beyond the limits of its file."""
     HELD = "held"
-    """somebody has paused or stopped it"""
-    CALM = "calm"
-    """there is nothing for it to do now"""
+    """Somebody has paused or stopped it."""
+    IDLE = "idle"
+    """It has nothing to do now."""
     GOOD = "good"
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An order, as it reads on its button."""
+    """A button for an order."""
 
     order: Order
     label: str
     asks: str = ""
-    """The question before it is done."""
+    """The question that the page asks first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What is said of a job first."""
+class DisplayedStatus:
+    """What the page shows first of a job."""
 
     tone: Tone
     word: str
     why: tuple[str, ...] = ()
-    """Why somebody should look; empty for GOOD, HELD and CALM."""
+    """The reasons, for BAD and WARN only."""
     buttons: tuple[Button, ...] = ()
 
 
@@ -53,7 +61,7 @@ _PAUSE = Button(Order.PAUSE, "Pause")
 _RESTART = Button(Order.RESTART, "Restart")
 _RUN = Button(Order.START, "Run now")
 _STOP = Button(
-    Order.STOP, "Stop", "Stop it after its micro-batch? It stays ended until somebody starts it."
+    Order.STOP, "Stop", "Stop it after its micro-batch? It stays stopped until somebody starts it."
 )
 
 _BUTTONS = {
@@ -76,42 +84,44 @@ _TONES = {
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
 
 
-def standing(job: JobStatus) -> Standing:
-    """Of one job."""
+def displayed_status(job: JobStatus) -> DisplayedStatus:
+    """Returns the status of a job."""
     buttons = _BUTTONS[job.phase] if job.phase else ()
     if job.mistake:
-        return Standing(tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons)
+        return DisplayedStatus(
+            tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons
+        )
     if not job.enabled:
-        return Standing(tone=Tone.CALM, word="disabled")
+        return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
-        return Standing(tone=Tone.CALM, word="not seen yet")
+        return DisplayedStatus(tone=Tone.IDLE, word="not known yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
-        return Standing(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+        return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
     if job.phase is Phase.RUNNING and job.pulse_s is None:
-        return Standing(tone=Tone.CALM, word="starting", buttons=buttons)
-    tone = _TONES.get(job.phase, Tone.CALM)
-    why = (job.error or "it does not say why",) if tone is Tone.BAD else ()
-    return Standing(
+        return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
+    tone = _TONES.get(job.phase, Tone.IDLE)
+    why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
+    return DisplayedStatus(
         tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
     )
 
 
-def worst(standings: Sequence[Standing]) -> Tone:
-    """The tone of all together: that somebody has to look, or that all is well."""
-    tones = {one.tone for one in standings}
+def worst_tone(statuses: Sequence[DisplayedStatus]) -> Tone:
+    """Returns BAD or WARN if a job has that tone, and else GOOD."""
+    tones = {status.tone for status in statuses}
     return next((tone for tone in (Tone.BAD, Tone.WARN) if tone in tones), Tone.GOOD)
 
 
-def headline(standings: Sequence[Standing]) -> str:
-    """The first sentence of the page. It changes only when something has happened."""
-    need = sum(one.tone in (Tone.BAD, Tone.WARN) for one in standings)
-    number = len(standings)
+def headline(statuses: Sequence[DisplayedStatus]) -> str:
+    """Returns the first sentence of the page. It changes only when a job's status changes."""
+    need = sum(status.tone in (Tone.BAD, Tone.WARN) for status in statuses)
+    number = len(statuses)
     if not number:
         return "No job yet"
     if need:
         verb = "needs" if need == 1 else "need"
         return f"{need:,} of {plural(number, 'job')} {verb} attention"
-    held = sum(one.tone is Tone.HELD for one in standings)
+    held = sum(status.tone is Tone.HELD for status in statuses)
     if held:
         return (
             f"All is well; {held:,} of {plural(number, 'job')} {'is' if held == 1 else 'are'} held"
@@ -120,7 +130,7 @@ def headline(standings: Sequence[Standing]) -> str:
 
 
 def tone_of_run(kind: ExitKind | None) -> Tone:
-    """Of one run in the history; None is one that goes on."""
+    """Returns the tone of a past run. None stands for the running one."""
     if kind is None:
         return Tone.GOOD
-    return Tone.CALM if kind.succeeded else Tone.BAD
+    return Tone.IDLE if kind.succeeded else Tone.BAD
