@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kfetch.errors import KfetchError
 from kfetch.session.transitions import diagram
 from kfetch_jobs.config import reference
 from kfetch_jobs.metrics import table as metrics
+from kfetch_jobs.verbs import error_table
 from kfetch_jobs.verbs import reference as commands
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +61,20 @@ def test_every_command_is_shown() -> None:
     shown = between((ROOT / "JOBS.md").read_text(), "commands")
 
     assert f"```text\n{commands.text()}```\n" == shown
+
+
+def test_every_error_is_listed() -> None:
+    """docs/errors.md's table is what ``python -m kfetch_jobs.verbs.error_table`` prints."""
+    assert error_table.table() == between((DOCS / "errors.md").read_text(), "errors")
+
+
+@pytest.mark.parametrize("kind", error_table.classes(), ids=lambda kind: kind.__name__)
+def test_an_error_says_what_it_means_and_what_to_do(kind: type[KfetchError]) -> None:
+    """A class has two paragraphs of its own, of sentences."""
+    meaning, action, *_ = (vars(kind)["__doc__"] or "").split("\n\n")
+
+    assert meaning.rstrip().endswith(".")
+    assert action.rstrip().endswith(".")
 
 
 def test_quickstart_is_two_commands() -> None:

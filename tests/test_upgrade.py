@@ -13,24 +13,24 @@ import pytest
 from kfetch.model import TopicPartition
 from kfetch.offsets import Position, from_json
 from kfetch_jobs import config
-from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.config import Project
 from kfetch_jobs.kafka import state
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.lock import office
-from kfetch_jobs.supervise.machine import Order, Phase
-from kfetch_jobs.supervise.store import Incumbent, Run, Store
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status_reader import read_status
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor import Supervisor
-from kfetch_jobs.supervise.view import overview
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 
 UPGRADE = Path(__file__).parent / "vectors" / "upgrade"
 QUERY = UPGRADE / "query" / "checkpoint"
 LOGGED = sorted(UPGRADE.glob("**/checkpoint/offsets/[0-9]*"))
 HISTORY = [
-    ("broken", Kind.FAILED),
-    ("clicks", Kind.STOPPED),
-    ("daily", Kind.FINISHED),
-    ("broken", Kind.FAILED),
+    ("broken", ExitKind.FAILED),
+    ("clicks", ExitKind.STOPPED),
+    ("daily", ExitKind.FINISHED),
+    ("broken", ExitKind.FAILED),
     ("clicks", None),
 ]
 """The runs in the database, sorted by when they began. The last one has no end."""
@@ -76,7 +76,7 @@ def test_the_next_offset_has_no_sessions() -> None:
 
 def test_the_reader_knows_where_a_query_stopped() -> None:
     """The checkpoint's reader finds the micro-batch without a commit and the offsets before it."""
-    found = checkpoint.read(QUERY)
+    found = checkpoint.read_checkpoint(QUERY)
     start, end = found.start(0), found.end(0)
 
     assert (2, True) == (found.committed, found.pending)
@@ -106,12 +106,12 @@ def test_a_database_shows_its_past(project: Project) -> None:
         assert {"broken": Phase.FAILED, "clicks": Phase.RUNNING, "daily": Phase.FINISHED} == {
             name: found.phase for name, found in store.states().items()
         }
-        assert [("daily", Order.PAUSE)] == [(one.job, one.order) for one in store.asked()]
-        assert store.answer_of(1) is not None
-        last = store.incumbent()
+        assert [("daily", Order.PAUSE)] == [(one.job, one.order) for one in store.waiting_orders()]
+        assert store.reply_to(1) is not None
+        last = store.last_supervisor()
         assert last is not None
         assert last.ended_s is None
-        shown = overview(project, store, last.started_s)
+        shown = read_status(project, store, last.started_s)
         failed = store.history("broken", 1)[0]
 
     assert [""] * 3 == [job.mistake for job in shown.jobs]
@@ -125,21 +125,23 @@ def test_a_database_takes_new_rows(project: Project) -> None:
         states = store.states()
         run = store.begin("clicks", states["clicks"], 2e9)
         store.started(run, 4711, 2e9)
-        store.end(run, 2e9 + 1, Kind.FINISHED, batches=3, rows=30, states=states)
-        order = store.ask("clicks", Order.STOP, 2e9)
-        store.answer(order, "done")
-        store.take_office(
-            Incumbent(pid=1, process_started_s=2e9, environment=None, started_s=2e9, ended_s=None)
+        store.end(run, 2e9 + 1, ExitKind.FINISHED, batches=3, rows=30, states=states)
+        order = store.add_order("clicks", Order.STOP, 2e9)
+        store.record_reply(order, "done")
+        store.record_start(
+            SupervisorRecord(
+                pid=1, process_started_s=2e9, environment=None, started_s=2e9, ended_s=None
+            )
         )
-        store.leave_office(2e9)
+        store.record_end(2e9)
 
     with Store.of(project.storage) as store:
         written = store.history("clicks", 1)[0]
-        assert (len(HISTORY) + 1, Kind.FINISHED, 30) == (written.id, written.kind, written.rows)
+        assert (len(HISTORY) + 1, ExitKind.FINISHED, 30) == (written.id, written.kind, written.rows)
         assert len(HISTORY) + 1 == len(store.runs_after(0))
-        assert (3, "done") == (order, store.answer_of(order))
+        assert (3, "done") == (order, store.reply_to(order))
         assert states == store.states()
-        incumbent = store.incumbent()
+        incumbent = store.last_supervisor()
         assert incumbent is not None
         assert (1, 2e9) == (incumbent.pid, incumbent.ended_s)
 
@@ -152,20 +154,20 @@ def test_a_supervisor_takes_over(project: Project) -> None:
         text = json.dumps({"kind": "finished", "batches": 1, "rows": 30})
         return ["/bin/sh", "-c", 'printf %s "$1" > "$2"', "sh", text, str(word)]
 
-    with office(project.storage), Supervisor.take(project, command) as supervisor:
-        supervisor.step(time.time())
+    with hold_supervisor_lock(project.storage), Supervisor.start(project, command) as supervisor:
+        supervisor.tick(time.time())
         with Store.of(project.storage) as store:
             first = {name: found.phase for name, found in store.states().items()}
-            waiting = store.asked()
+            waiting = store.waiting_orders()
         deadline = time.monotonic() + PATIENCE_S
-        while last_runs(project)[-1].kind is not Kind.FINISHED:
+        while last_runs(project)[-1].kind is not ExitKind.FINISHED:
             assert time.monotonic() < deadline
-            supervisor.step(time.time() + 60)
+            supervisor.tick(time.time() + 60)
             time.sleep(0.01)
 
     assert {"broken": Phase.FAILED, "clicks": Phase.BACKOFF, "daily": Phase.PAUSED} == first
     assert [] == waiting
-    assert [("clicks", Kind.KILLED, 0), ("clicks", Kind.FINISHED, 30)] == [
+    assert [("clicks", ExitKind.KILLED, 0), ("clicks", ExitKind.FINISHED, 30)] == [
         (run.job, run.kind, run.rows) for run in last_runs(project)
     ]
 

@@ -133,7 +133,7 @@ def open_sessions(seen: list[Fetch]) -> set[tuple[int, int]]:
     return opened
 
 
-@pytest.mark.parametrize("victim", ["executors", "driver"])
+@pytest.mark.parametrize("victim", ["executors", pytest.param("driver", marks=pytest.mark.long)])
 def test_agents_leave_with_a_killed_jvm(
     brokers: Cluster, topic: Callable[..., str], victim: str
 ) -> None:

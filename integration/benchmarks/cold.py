@@ -29,7 +29,7 @@ import pyspark
 
 from integration.benchmarks import ceiling
 from integration.benchmarks.fill import fill
-from kfetch_jobs.jvm.bytecode import add_bytecode
+from kfetch.admin.bytecode import add_bytecode
 from kfetch_jobs.jvm.spark import cause_of
 from kfetch_jobs.kafka import Cluster
 

@@ -25,9 +25,9 @@ import psutil
 from integration.agent.processes import agents_of, all_ended, private_bytes
 from integration.benchmarks.fill import fill
 from integration.streams import kfetch, wait_until
+from kfetch.admin import agents
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.looks import agents
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,8 +28,9 @@ PARTITIONS = 6
 RECORDS = 300_000
 
 
+@pytest.mark.long  # demo, supervisor and agent are killed in shorter tests
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, 5])
 def test_kills_lose_nothing_and_repeat_nothing(
     kills: int, spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

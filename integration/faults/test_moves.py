@@ -20,7 +20,8 @@ from kfetch_jobs.kafka import Cluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [10, 60])
 def test_moving_leaders_cost_nothing(
     spark: SparkSession,
     kafka_cluster: Callable[..., Cluster],

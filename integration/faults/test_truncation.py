@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -66,17 +66,26 @@ class Unclean:
                 time.sleep(0.2)
 
 
+@pytest.fixture(scope="module")
+def three_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster that the tests of this module kill nodes of."""
+    with Cluster.start(tmp_path_factory.mktemp("cluster"), nodes=3) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def unclean(kafka_cluster: Callable[..., Cluster], topic: TopicFactory) -> Unclean:
-    """The topic, filled; the node that follows is dead."""
-    cluster = kafka_cluster(nodes=3)
+def unclean(three_nodes: Cluster, topic: TopicFactory) -> Unclean:
+    """The topic, filled. The node that follows is dead."""
+    for node in three_nodes.nodes:
+        if not node.running:
+            node.start()
     name = topic(
         replicas=2,
-        cluster=cluster,
+        cluster=three_nodes,
         min_insync_replicas=1,
         unclean_leader_election_enable=True,
     )
-    made = Unclean(cluster, name)
+    made = Unclean(three_nodes, name)
     made.fill()
     return made
 

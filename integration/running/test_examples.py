@@ -20,7 +20,7 @@ from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.run import sink
+from kfetch_jobs.run import delta_sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -64,7 +64,9 @@ def test_every_table_is_right(
     for _ in range(2):
         with ThreadPoolExecutor(2) as pool:
             # Jobs in one session would share the view `source`.
-            runs = pool.map(lambda job: finish(sink.start(spark.newSession(), job)), jobs.values())
+            runs = pool.map(
+                lambda job: finish(delta_sink.start(spark.newSession(), job)), jobs.values()
+            )
             assert 6 == len(list(runs))
 
     found = {

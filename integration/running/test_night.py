@@ -28,7 +28,7 @@ from integration.running.commands import Project
 from integration.streams import PATIENCE_S
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.ready import free_ports
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -275,7 +275,8 @@ def settle(shop: Project, sent: int) -> None:
         }
         # Lag is as old as the micro-batch that told it; the positions say what has been read.
         read = [
-            progress.read(shop.directory / "storage" / name / "progress.jsonl") for name in LIVE
+            progress.read_batches(shop.directory / "storage" / name / "progress.jsonl")
+            for name in LIVE
         ]
         if {"once", "hourly"} <= done and all(lines and lines[-1].end == sent for lines in read):
             return

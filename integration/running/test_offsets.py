@@ -22,11 +22,11 @@ from integration.streams import finish
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.offsets import act, back, table
+from kfetch_jobs.offsets import execution, table_rows, undo
 from kfetch_jobs.offsets.moves import Verb
-from kfetch_jobs.offsets.plan import planned
+from kfetch_jobs.offsets.plan import plan_move
 from kfetch_jobs.offsets.target import Shifted
-from kfetch_jobs.run import sink
+from kfetch_jobs.run import delta_sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -88,7 +88,7 @@ class Shop:
         self.project = write(
             self.directory, self.kafka, one=text.format(topic=self.topic, version=version)
         )
-        finish(sink.start(self.spark, self.project.job("one")))
+        finish(delta_sink.start(self.spark, self.project.job("one")))
 
     def offsets(self, *words: str, code: int = 0) -> Any:
         said = Project(self.directory, self.kafka).kfetch(
@@ -128,7 +128,7 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def session(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(table, "session", session)
+    monkeypatch.setattr(table_rows, "session", session)
 
 
 def at(seconds: int) -> str:
@@ -157,9 +157,9 @@ def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     assert [(0, 0), (0, 6), (0, 10)] == shop.rows("dead")
 
     job = shop.project.job("one")
-    undoing = back.undoing(job)
+    undoing = undo.plan_undo(job)
     assert not undoing.exact
-    back.undo(shop.project, job, undoing)
+    undo.undo(shop.project, job, undoing)
     assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
     shop.run(APPEND, version=3)
     assert [*first, (21, 3)] == shop.rows()
@@ -185,16 +185,16 @@ def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
     assert before == shop.files()
 
     job = shop.project.job("one")
-    with act.at_rest(shop.project, job):
-        plan = planned(job, Verb.REPLAY, Shifted(0), [])
-        assert [3, 1] == [*act.execute(shop.project, job, plan).deleted.values()]
+    with execution.jobs_at_rest(shop.project, job):
+        plan = plan_move(job, Verb.REPLAY, Shifted(0), [])
+        assert [3, 1] == [*execution.execute(shop.project, job, plan).deleted.values()]
     shop.run(text, version=2)
     assert [(n, 1 if n < 4 else 2) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
     assert [(0, 0), (0, 2)] == shop.rows("dead")
 
-    undoing = back.undoing(job)
+    undoing = undo.plan_undo(job)
     assert not undoing.exact
-    back.undo(shop.project, job, undoing)
+    undo.undo(shop.project, job, undoing)
     assert ([1, 2, 3], [(0, 0)]) == ([n for n, _ in shop.rows()], shop.rows("dead"))
     shop.run(text, version=3)
     assert [(n, 1 if n < 4 else 3) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
@@ -210,10 +210,10 @@ def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
     project = write(shop.directory, shop.kafka, one=text, two=text)
     job = project.job("one")
     with pytest.raises(JobsError, match="table keeps no column topic of its records"):
-        act.execute(project, job, planned(job, Verb.REPLAY, Shifted(-1), []))
+        execution.execute(project, job, plan_move(job, Verb.REPLAY, Shifted(-1), []))
 
     assert before == shop.files()
-    assert [] == backup.every(shop.checkpoint)
+    assert [] == backup.all_backups(shop.checkpoint)
 
 
 def test_a_merge_replaces_its_rows(shop: Shop) -> None:
@@ -244,9 +244,9 @@ def test_state_is_not_moved(shop: Shop) -> None:
 def replayed(shop: Shop, **said: bool) -> dict[str, int]:
     """The last record of each partition is to come again; how many rows of each table went."""
     job = shop.project.job("one")
-    with act.at_rest(shop.project, job):
-        plan = planned(job, Verb.REPLAY, Shifted(-1), [])
-        done = act.execute(shop.project, job, plan, **said)
+    with execution.jobs_at_rest(shop.project, job):
+        plan = plan_move(job, Verb.REPLAY, Shifted(-1), [])
+        done = execution.execute(shop.project, job, plan, **said)
     return {Path(name).name: count for name, count in done.deleted.items()}
 
 
@@ -277,7 +277,7 @@ def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
     before, job = (shop.files(), shop.rows(), shop.rows("dead")), shop.project.job("one")
 
     with pytest.raises(JobsError) as refused:
-        back.undo(shop.project, job, back.undoing(job))
+        undo.undo(shop.project, job, undo.plan_undo(job))
     assert f"{shop.directory}/table has lost files of its version" in str(refused.value)
     assert "(VACUUM), so it can't go back to it: let the job go on as it is" in str(refused.value)
     assert before == (shop.files(), shop.rows(), shop.rows("dead"))
@@ -300,19 +300,19 @@ def test_a_table_of_several_jobs(
     texts = {name: text.format(topic=read, version=1) for name, read in jobs.items()}
     shop.project = write(shop.directory, kafka, one=texts["one"], two=texts["two"])
     for name in ("one", "two"):
-        finish(sink.start(shop.spark, shop.project.job(name)))
+        finish(delta_sink.start(shop.spark, shop.project.job(name)))
     assert {"table": 2, "dead": 0} == replayed(shop)
     assert [(1, 1), (1, 1), (2, 1), (3, 1)] == shop.rows()
 
     other.produce(2, at_s=60)
-    finish(sink.start(shop.spark, shop.project.job("two")))
+    finish(delta_sink.start(shop.spark, shop.project.job("two")))
     job = shop.project.job("one")
     with pytest.raises(JobsError, match=r"job two has written to .* would take those rows away"):
-        back.undo(shop.project, job, back.undoing(job))
+        undo.undo(shop.project, job, undo.plan_undo(job))
 
-    finish(sink.start(shop.spark, job))
+    finish(delta_sink.start(shop.spark, job))
     shop.project = write(shop.directory, kafka, three=texts["three"])
-    finish(sink.start(shop.spark, shop.project.job("three")))
+    finish(delta_sink.start(shop.spark, shop.project.job("three")))
     before = shop.files(), shop.rows()
     with pytest.raises(JobsError, match=f"job three writes rows of topic {shop.topic} to the same"):
         replayed(shop)

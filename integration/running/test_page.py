@@ -145,7 +145,7 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     assert [] == person.complaints()
 
     person.driver.get(f"http://{address}/jobs/broken")
-    person.sees(".error", "only a person brings it back", "no_such_column")
+    person.sees(".error", "only a person can start it", "no_such_column")
     person.sees(".runs tbody", "config")
     assert [] == person.complaints()
     assert person.driver.title.startswith("broken given up")
@@ -163,7 +163,10 @@ def test_who_comes_from_elsewhere_logs_in(supervised_project: Project, person: P
     project.environ["KFETCH_TOKEN"] = TOKEN
     port = free_ports(1)[0]
     told = project.kfetch("up", "--detach", "--listen", f"0.0.0.0:{port}")
-    assert f"page: http://127.0.0.1:{port}/, elsewhere at port {port} of this machine; log" in told
+    assert (
+        f"page: http://127.0.0.1:{port}/, from other machines at port {port} of this one; log"
+        in told
+    )
 
     page = f"http://127.0.0.1:{port}"
     person.driver.get(f"{page}/jobs/clicks")

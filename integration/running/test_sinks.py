@@ -17,12 +17,12 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.ddl import TYPES
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.metrics.batches import Batches
-from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run import sink
-from kfetch_jobs.run.watch import Watch, listener
+from kfetch_jobs.metrics.batches import BatchMetrics
+from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
 from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
@@ -78,18 +78,18 @@ def written(directory: Path, code: str) -> str:
 
 def drain(spark: SparkSession, made: Job) -> None:
     """Run the job over what there is."""
-    finish(sink.start(spark, made))
+    finish(delta_sink.start(spark, made))
 
 
 def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
     """The same as a run of its own, which notes its progress; what it told."""
     told: list[Batch] = []
     made.directory.mkdir(parents=True, exist_ok=True)
-    watch = Watch(made, told.append)
-    heard = listener(watch)
+    watch = QueryRecorder(made, told.append)
+    heard = query_listener(watch)
     spark.streams.addListener(heard)
     try:
-        finish(sink.start(spark, made, watch.counts))
+        finish(delta_sink.start(spark, made, watch.counts))
         # Spark's words come late: the first may be of the end of the query before.
         wait_until(lambda: told and watch.ended.is_set(), what="word of a micro-batch and the end")
     finally:
@@ -125,7 +125,7 @@ def test_dead_letters_and_rows_are_written_once(
     made = job(tmp_path, kafka, DEAD.format(topic=name, code=written(tmp_path, CODE)))
     wrong = [b"not json", b"", b"\xff\xfe", b'{"id": "x"}', b'["a"]']
     produce(kafka, name, b'{"id": 1, "page": "/a"}', *wrong, b'{"id": 2}', None)
-    metrics = Batches(made.directory.parent)
+    metrics = BatchMetrics(made.directory.parent)
     told = drain_watched(spark, made)
     produce(kafka, name, b'{"id": 3, "page": "/b"}', b"again not")
     drain(spark, made)  # its process dies before it has told of the batch
@@ -133,10 +133,10 @@ def test_dead_letters_and_rows_are_written_once(
     told += drain_watched(spark, made)
 
     assert [(0, 8, 5), (1, 2, 1)] == [(one.batch, one.rows, one.dead_letters) for one in told]
-    assert told == progress.read(progress.file_of(made.directory))
-    metrics.look()
-    metrics.tell(sheet := Sheet(), made.name)
-    counted = {sample.name: sample.value for part in sheet.families() for sample in part.samples}
+    assert told == progress.read_batches(progress.progress_path(made.directory))
+    metrics.update()
+    metrics.add_samples(samples := SampleSet(), made.name)
+    counted = {sample.name: sample.value for part in samples.families() for sample in part.samples}
     assert (10, 6) == (
         counted["kfetch_job_rows_total"],
         counted["kfetch_job_dead_letters_total"],
@@ -277,7 +277,7 @@ def test_what_only_spark_finds(
     made = job(tmp_path, kafka, text.format(topic=topic(1), code=code).replace(old, new))
 
     with pytest.raises(ConfigError, match=sentence):
-        sink.start(spark, made)
+        delta_sink.start(spark, made)
 
 
 def test_without_dead_letters_a_bad_value_fails(

@@ -15,8 +15,9 @@ from integration.acls import deny
 from integration.conftest import TopicFactory
 from integration.streams import PATIENCE_S, drain, kfetch
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.run.ending import error_from, kind_of
-from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import exit_kind_of
+from kfetch_jobs.run.spark_errors import job_error
 
 pytestmark = pytest.mark.integration
 
@@ -145,7 +146,7 @@ def test_a_topic_that_the_broker_denies(
     assert "TOPIC_AUTHORIZATION_FAILED (29)" in message
     assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in message
     assert time.monotonic() - began < PATIENCE_S / 3  # no look-up was tried again and again
-    assert Kind.AUTH is kind_of(error_from(RuntimeError(message), "failed", tmp_path))
+    assert ExitKind.AUTH is exit_kind_of(job_error(RuntimeError(message), "failed", tmp_path))
 
 
 def failure(source: object, checkpoint: Path) -> str:

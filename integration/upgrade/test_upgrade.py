@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from integration.running.commands import Project
 from integration.streams import drain, kfetch
-from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.ready import free_ports
 
@@ -89,6 +89,6 @@ def history(project: Project) -> list[dict[str, object]]:
 
 def read_offsets(storage: Path) -> int:
     """The committed offsets of the job, added up; 0 while a micro-batch runs."""
-    found = checkpoint.read(storage / "clicks" / "checkpoint")
+    found = checkpoint.read_checkpoint(storage / "clicks" / "checkpoint")
     end = None if found.pending else found.end(0)
     return sum(position.offset for position in end.positions.values()) if end else 0

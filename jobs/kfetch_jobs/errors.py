@@ -19,101 +19,194 @@
         ├── NodeDied          a node ended before it was ready
         └── NotReady          the deadline passed
 
-The command line prints ``kfetch: <sentence>`` and exits with ``exit_code``.
-A traceback is for bugs.
+The command line prints ``kfetch: <sentence> [CODE]`` and exits with ``exit_code``. docs/errors.md
+lists all codes. A traceback is for bugs.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from kfetch.errors import KfetchError
 
 
 class JobsError(KfetchError):
-    """Root of the tree. The text is one sentence: what, where, what to do."""
+    """The verb could not do what you asked for.
 
-    exit_code: ClassVar[int] = 1
+    Read the sentence: it says what to do.
+    """
+
+    condition = "JOBS_ERROR"
 
 
 class ConfigError(JobsError):
-    """What the user wrote cannot be used. ``mistakes`` has all that were found."""
+    """A file, an option or a variable cannot be used.
 
+    Correct the line that the sentence names; `kfetch validate` lists all mistakes.
+
+    ``mistakes``: all of them.
+    """
+
+    condition = "CONFIG_INVALID"
     exit_code = 2
 
     def __init__(self, *mistakes: str) -> None:
+        """``mistakes``: one sentence each, with file and line; ``str`` shows the first."""
         more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
         super().__init__(f"{mistakes[0]}{more}")
         self.mistakes = mistakes
 
 
 class MavenError(JobsError):
-    """A Maven coordinate cannot be resolved to jars."""
+    """The jars of a Maven coordinate cannot be downloaded or read.
+
+    Check the coordinate, the network and the repository.
+    """
+
+    condition = "JAR_UNAVAILABLE"
 
 
 class SparkError(JobsError):
-    """Spark does not start, or a job in it failed."""
+    """Spark does not start, or a query in it failed.
+
+    Read the log that the sentence names.
+    """
+
+    condition = "SPARK_FAILED"
+
+    @property
+    def code_path(self) -> str:
+        """The code, a dot, and the code of kfetch's error that ended the query, if one did.
+
+        The latter is ``where["cause_condition"]``.
+        """
+        cause = self.where.get("cause_condition")
+        return f"{self.condition}.{cause}" if cause else self.condition
 
 
 class RecordsLost(SparkError):
-    """Records that the job was to read are gone. The next run would end the same way."""
+    """Records that the job was to read are gone. The next run would end the same way.
+
+    Move the job past the loss with `kfetch offsets reset`, or set `failOnDataLoss`.
+    """
+
+    condition = "RECORDS_LOST"
 
 
 class RefusedByBroker(SparkError):
-    """A broker refuses who asks, or what. The next run would end the same way."""
+    """A broker refuses the job's log-in or its requests. The next run would end the same way.
+
+    Give the job's user the rights that the sentence names.
+    """
+
+    condition = "REFUSED_BY_BROKER"
 
 
 class SupervisorError(JobsError):
-    """Jobs can't be supervised: another supervisor does it, or none does."""
+    """Jobs cannot be supervised: another supervisor runs, or its database is unusable.
+
+    Stop the other supervisor with `kfetch down`, or do what the sentence says.
+    """
+
+    condition = "SUPERVISOR_ERROR"
 
 
 class Unhealthy(JobsError):
-    """A job has failed, waits after a failure, or is beyond the limits of its ``health``."""
+    """A job has failed, waits after a failure, or is beyond the limits of its `health`.
 
+    See `kfetch status` and `kfetch history`.
+    """
+
+    condition = "UNHEALTHY"
     exit_code = 3
 
 
 class DemoError(JobsError):
-    """A part of the demo ended, or did not get ready in time."""
+    """A part of the demo ended, or was not ready in time.
+
+    Run `kfetch demo --keep` and read the logs.
+    """
+
+    condition = "DEMO_FAILED"
 
 
 class BrokerToolError(JobsError):
-    """The local Kafka cannot do what was asked."""
+    """The local Kafka cannot do what you asked for.
+
+    Read the sentence: it says what to do.
+    """
+
+    condition = "LOCAL_KAFKA_ERROR"
 
 
 class JavaError(BrokerToolError):
-    """There is no Java 17 or later."""
+    """There is no Java 17 or later.
 
+    Install one, or set KFETCH_JAVA or JAVA_HOME.
+    """
+
+    condition = "JAVA_MISSING"
     exit_code = 2
 
 
 class ForeignDirectory(BrokerToolError):
-    """A directory with content that no local Kafka of ours wrote. It is never touched."""
+    """The directory holds files that no local Kafka of kfetch wrote. They stay as they are.
 
+    Name another directory with `--dir`.
+    """
+
+    condition = "DIRECTORY_FOREIGN"
     exit_code = 2
 
 
 class StateDamaged(BrokerToolError):
-    """The state file of a local Kafka cannot be read."""
+    """The state file of a local Kafka cannot be read.
 
+    Remove the directory, and start Kafka again.
+    """
+
+    condition = "STATE_DAMAGED"
     exit_code = 2
 
 
 class AlreadyRunning(BrokerToolError):
-    """The Kafka of this directory is running."""
+    """The Kafka of this directory is running.
+
+    Use it, or stop it with `kfetch broker stop`.
+    """
+
+    condition = "ALREADY_RUNNING"
 
 
 class NotRunning(BrokerToolError):
-    """The directory has no Kafka, or not this node."""
+    """The directory has no Kafka, or not this node.
+
+    Start it with `kfetch broker start`.
+    """
+
+    condition = "NOT_RUNNING"
 
 
 class PortTaken(BrokerToolError):
-    """Another process listens on a port that a node needs."""
+    """Another process listens on a port that a node needs.
+
+    Stop that process, or choose another port.
+    """
+
+    condition = "PORT_TAKEN"
 
 
 class NodeDied(BrokerToolError):
-    """A node's process ended before it answered."""
+    """A node's process ended before it answered.
+
+    Read the node's log.
+    """
+
+    condition = "NODE_DIED"
 
 
 class NotReady(BrokerToolError):
-    """A node lives, but did not get ready within the deadline."""
+    """A node runs, but was not ready within the deadline.
+
+    Read the node's log, or wait longer.
+    """
+
+    condition = "NOT_READY"

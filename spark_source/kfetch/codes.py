@@ -7,6 +7,7 @@ The table of codes is kafka-python's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kafka.errors import for_code
 
@@ -43,14 +44,14 @@ def retriable(code: int) -> bool:
     return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
 
 
-def error(code: int, request: str, **context: object) -> BrokerError:
+def error(code: int, request: str, **where: Any) -> BrokerError:
     """Returns the exception for a code. ``request``: words for the request and its receiver."""
     kind = AccessRefused if code in _ACCESS else BrokerError
     return kind(
-        f"{request}: the broker answered {name(code)}: {_meaning(code, context)}",
+        f"{request}: the broker answered {name(code)}: {_meaning(code, where)}",
         code=code,
         retriable=retriable(code),
-        **context,
+        **where,
     )
 
 

@@ -30,7 +30,11 @@ IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
 _MODULES = {"kernel": "kfetch.compiled.kernel", "reference": "kfetch.records.reference"}
 
 if IMPLEMENTATION not in _MODULES:
-    raise OptionError(f"KFETCH_RECORDS={IMPLEMENTATION}: must be reference or kernel")
+    raise OptionError(
+        f"KFETCH_RECORDS={IMPLEMENTATION}",
+        action="must be reference or kernel",
+        option="KFETCH_RECORDS",
+    )
 
 
 NO_MORE_COLUMNS = Columns()
@@ -55,8 +59,9 @@ def decoder(name: str) -> Decoder:
     except Exception as cause:  # a broken numba or llvmlite raises any exception
         # Never use the reference silently: a hundred times slower would look like a broken broker.
         raise KfetchError(
-            f"the {name} record decoder cannot be loaded ({cause}): repair numba, or set "
-            "KFETCH_RECORDS=reference for the slow decoder in pure Python"
+            f"the {name} record decoder cannot be loaded ({cause})",
+            action="repair numba, or set KFETCH_RECORDS=reference for the slow decoder in pure "
+            "Python",
         ) from cause
     return decode_sections
 

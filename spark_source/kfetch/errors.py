@@ -19,114 +19,278 @@
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
     ├── ReadStalled            a task read nothing for too long; carries the first cause
-    └── AgentError             the executor's agent cannot be started, found or understood
+    ├── AgentError             the executor's agent cannot be started, found or understood
+    ├── ClusterUnusable        ``kfetch check`` found what keeps a query from reading
+    ├── ArchiveError           Spark's ``pyspark.zip`` cannot be found or changed
+    └── BrokenPlugin           verbs of another distribution cannot be loaded
 
-Every error is one clear sentence: what, where, what to do. Every error survives pickling with
-all its attributes, because errors cross from executors to the driver (and a test checks it).
+Every error says what happened, where, and what to do, in one sentence. Its class has a stable code
+for programs and for looking it up; docs/errors.md lists all codes. Every error survives pickling
+with all its attributes, because errors cross from executors to the driver (a test checks it).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 
 class KfetchError(Exception):
-    """Root of the tree. ``context`` holds what the sentence names: topic, partition, offset, …
+    """Something that kfetch expects to go wrong has gone wrong.
 
-    Context must be picklable and must never hold a secret.
+    Read the sentence: it says what to do.
     """
 
-    def __init__(self, message: str, **context: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.context = context
+    condition: ClassVar[str] = "KFETCH_ERROR"
+    """The stable code of this class; no other class has it."""
+    exit_code: ClassVar[int] = 1
+    """Of the command ``kfetch``, when this error ends it."""
+
+    def __init__(self, what: str, *, action: str = "", **where: Any) -> None:
+        """``what`` happened, ``action`` is what to do, and ``where`` holds what they name.
+
+        ``where``: topic, partition, offset, option, file, … It must be picklable and must never
+        hold a secret. Its names are readable as attributes, too.
+        """
+        super().__init__(what)
+        self.what = what
+        self.action = action
+        self.where = where
+
+    @property
+    def message(self) -> str:
+        """The sentence without the code. An action that is a sentence of its own stays one."""
+        separator = ". " if self.action[:1].isupper() else ": "
+        return f"{self.what}{separator}{self.action}" if self.action else self.what
+
+    @property
+    def code_path(self) -> str:
+        """The code as the sentence shows it."""
+        return self.condition
+
+    def behind(self, activity: str) -> Self:
+        """The same error, with the activity during which it occurred in front of the sentence."""
+        return type(self)(f"{activity}: {self.what}", action=self.action, **self.where)
+
+    def __str__(self) -> str:
+        code = f"[{self.code_path}]"
+        return self.message if self.message.startswith(code) else f"{self.message} {code}"
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are not attributes: the context reads as attributes.
+        # Python calls this only for names that are not attributes.
         try:
-            return self.__dict__["context"][name]
+            return self.__dict__["where"][name]
         except KeyError:
             raise AttributeError(name) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.context))
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(cls: type[KfetchError], message: str, context: dict[str, Any]) -> KfetchError:
-    return cls(message, **context)
+def _rebuild(kind: type[KfetchError], args: tuple[Any, ...], state: dict[str, Any]) -> KfetchError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class OptionError(KfetchError, ValueError):
-    """An option is missing, unknown, malformed or contradicts another."""
+    """An option is missing, unknown or malformed, or contradicts another.
+
+    Change the option that the sentence names; `kfetch options` lists all.
+    """
+
+    condition = "OPTION_INVALID"
 
 
 class NoSuchPartition(OptionError):
-    """A topic or partition that a new query's options name does not exist. ``missing`` list."""
+    """A topic or partition that a new query's options name does not exist.
+
+    Create it, or change `subscribe` or `assign`.
+
+    ``missing``: their names.
+    """
+
+    condition = "NO_SUCH_PARTITION"
 
 
 class NotBuilt(OptionError):
-    """A feature that Spark's connector has and kfetch does not have yet."""
+    """Spark's connector has this feature, and kfetch does not have it yet.
+
+    Remove the option, or use Spark's connector for this query.
+    """
+
+    condition = "NOT_BUILT"
 
 
 class CheckpointError(KfetchError):
-    """The offset that Spark read from the checkpoint cannot be used."""
+    """The offset that Spark read from the checkpoint cannot be used.
+
+    Run the kfetch that wrote it or a newer one, or use a new checkpoint.
+    """
+
+    condition = "CHECKPOINT_UNUSABLE"
 
 
 class DataLoss(KfetchError):
-    """Records between two offsets of a partition can no longer be read."""
+    """Records between two offsets of a partition can no longer be read.
+
+    Set `failOnDataLoss=false` to go on with what is left, or use a new checkpoint.
+    """
+
+    condition = "DATA_LOSS"
 
 
 class LogTruncated(DataLoss):
-    """The log was truncated below the position: those records were lost or replaced."""
+    """The log was truncated below the position, so its records were lost or replaced.
+
+    As for DATA_LOSS. Avoid unclean leader elections.
+    """
+
+    condition = "LOG_TRUNCATED"
 
 
 class TopicRecreated(DataLoss):
-    """The topic was deleted and created again: same name, another topic id."""
+    """The topic was deleted and created again: it has the same name and another id.
+
+    As for DATA_LOSS. The new topic is read from its start.
+    """
+
+    condition = "TOPIC_RECREATED"
 
 
 class RecordsExpired(DataLoss):
-    """The position lies below the log start offset."""
+    """The position lies below the log start: retention or DeleteRecords removed records.
+
+    As for DATA_LOSS. Keep records longer, or read sooner.
+    """
+
+    condition = "RECORDS_EXPIRED"
 
 
 class PartitionGone(DataLoss):
-    """A partition of the checkpoint no longer exists."""
+    """A partition of the checkpoint no longer exists or is no longer subscribed.
+
+    As for DATA_LOSS. Subscribe to its topic again if that was a mistake.
+    """
+
+    condition = "PARTITION_GONE"
 
 
 class OffsetBeyondLog(DataLoss):
-    """The position lies past the log's end without an epoch that would explain it."""
+    """The position lies past the log's end, and no leader epoch explains it.
+
+    As for DATA_LOSS. Check `startingOffsets` for a number past the end.
+    """
+
+    condition = "OFFSET_BEYOND_LOG"
 
 
 class BrokerError(KfetchError):
-    """The broker answered with an error code. ``code`` int, ``retriable`` bool."""
+    """A broker answered with an error code.
+
+    Read what the broker says; kfetch has tried again if that could help.
+
+    ``code``: the broker's number. ``retriable``: whether asking again can help.
+    """
+
+    condition = "BROKER_ERROR"
 
 
 class AccessRefused(BrokerError):
-    """The broker refuses who asks, or what: asking again does not help."""
+    """A broker refuses the log-in, or its ACLs refuse the request.
+
+    Give the user the rights that the sentence names.
+    """
+
+    condition = "ACCESS_REFUSED"
 
 
 class WireError(KfetchError):
-    """Bytes that do not follow Kafka's protocol."""
+    """A reply does not follow Kafka's protocol.
+
+    Check that the address is a Kafka broker's, without TLS.
+    """
+
+    condition = "PROTOCOL_VIOLATED"
 
 
 class UnsupportedVersion(WireError):
-    """Broker and kfetch have no common version of an API."""
+    """The broker and kfetch have no common version of a request.
+
+    Use brokers of Kafka 0.11 or newer.
+    """
+
+    condition = "UNSUPPORTED_VERSION"
 
 
 class CorruptBatch(WireError):
-    """A record batch fails its checks: length, CRC, count, varint."""
+    """A record batch fails its checks: length, CRC, count or structure.
+
+    Set `kfetch.onCorruptBatch=skip` to leave it out, or restore the partition's log.
+    """
+
+    condition = "CORRUPT_BATCH"
 
 
 class MalformedTimestamp(KfetchError):
-    """A record's timestamp overflows Spark's microseconds (KAFKA_MALFORMED_RECORD_TIMESTAMP)."""
+    """A record's timestamp does not fit into Spark's microseconds. The code is Spark's own.
+
+    Write timestamps in milliseconds in the producer.
+    """
+
+    condition = "KAFKA_MALFORMED_RECORD_TIMESTAMP"
 
 
 class ConnectionLost(KfetchError):
-    """The connection to a broker died, or could not be made. The first cause is kept."""
+    """The connection to a broker ended or could not be made.
+
+    Check that the broker runs and that its advertised address can be reached.
+
+    The sentence has the first cause.
+    """
+
+    condition = "CONNECTION_LOST"
 
 
 class ReadStalled(KfetchError):
-    """A task made no progress within ``kafkaConsumer.pollTimeoutMs``."""
+    """A task made no progress within `kafkaConsumer.pollTimeoutMs`.
+
+    Look at the first cause in the sentence, and at the broker that it names.
+    """
+
+    condition = "READ_STALLED"
 
 
 class AgentError(KfetchError):
-    """The executor's agent cannot be started or reached, or speaks another version."""
+    """The executor's agent cannot be started or reached, or is of another release.
+
+    Read the agent's log; `kfetch.agent=inline` works without an agent.
+    """
+
+    condition = "AGENT_ERROR"
+
+
+class ClusterUnusable(KfetchError):
+    """`kfetch check` found something that keeps a query from reading.
+
+    Do what the sentence says, then check again.
+    """
+
+    condition = "CLUSTER_UNUSABLE"
+
+
+class ArchiveError(KfetchError):
+    """Spark's `pyspark.zip` cannot be found, read or replaced.
+
+    Run `kfetch warm --pyspark` as the owner of pyspark's files.
+    """
+
+    condition = "ARCHIVE_UNUSABLE"
+
+
+class BrokenPlugin(KfetchError):
+    """Another distribution's verbs for the command `kfetch` cannot be loaded.
+
+    Install that distribution anew, or uninstall it.
+    """
+
+    condition = "PLUGIN_BROKEN"

@@ -9,7 +9,7 @@ Pure: no broker, clock or log file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kfetch.errors import (
@@ -106,7 +106,7 @@ def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
         if holds(position, log):
             context = _context(kind, position, log)
             details = {**context, "tp": position.tp, "expired_end": _expired_end(position, log)}
-            return kind(f"{_SENTENCES[kind].format(**details)}. {_ADVICE}", **context)
+            return kind(_SENTENCES[kind].format(**details), action=_ADVICE, **context)
     return None
 
 
@@ -124,7 +124,7 @@ def diverging_position(leader_epoch: int, end_offset: int, log_start: int) -> Po
 
 def describe(loss: DataLoss) -> str:
     """Return the sentences about a loss, without the advice and the last full stop."""
-    return loss.message.removesuffix(f". {_ADVICE}")
+    return loss.what
 
 
 def warning(loss: DataLoss) -> str:
@@ -132,9 +132,9 @@ def warning(loss: DataLoss) -> str:
     return f"{describe(loss)} (failOnDataLoss=false: the query continues)"
 
 
-def _context(kind: type[DataLoss], position: ReadPosition, log: LogAnswer) -> dict[str, object]:
+def _context(kind: type[DataLoss], position: ReadPosition, log: LogAnswer) -> dict[str, Any]:
     """Return the attributes of the error."""
-    context: dict[str, object] = {
+    context: dict[str, Any] = {
         "topic": position.tp.topic,
         "partition": position.tp.partition,
         "offset": position.offset,

@@ -148,7 +148,8 @@ def from_json(document: Mapping[str, Any]) -> Offsets:
         if version != VERSION:
             raise CheckpointError(
                 f"the checkpoint's offset has version {version}, but this kfetch knows version "
-                f"{VERSION}: run the kfetch that wrote it, or a newer one",
+                f"{VERSION}",
+                action="run the kfetch that wrote it, or a newer one",
                 version=version,
             )
         return _from_kfetch(document)

@@ -137,8 +137,8 @@ def _cut_evenly(
     if sum(counts) > MAX_SPLITS:
         raise OptionError(
             f"option {setting}, but the {sum(item.size for item in pieces)} offsets of this "
-            f"micro-batch would be {sum(counts)} tasks, and {MAX_SPLITS} are the most: change it, "
-            "or limit the micro-batch with maxOffsetsPerTrigger"
+            f"micro-batch would be {sum(counts)} tasks, and {MAX_SPLITS} are the most",
+            action="change it, or limit the micro-batch with maxOffsetsPerTrigger",
         )
     return [p for item, parts in zip(pieces, counts, strict=True) for p in _even_parts(item, parts)]
 

@@ -107,8 +107,8 @@ class KfetchDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raise NotBuilt: kfetch has no batch reads yet."""
         raise NotBuilt(
-            'spark.read.format("kfetch") is not built yet: use spark.readStream, with '
-            "trigger(availableNow=True) for a bounded read"
+            'spark.read.format("kfetch") is not built yet',
+            action="use spark.readStream, with trigger(availableNow=True) for a bounded read",
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -123,8 +123,8 @@ class KfetchDataSource(DataSource):
         """Return the stream reader. A user's schema is an OptionError, as in the connector."""
         if schema != self.schema():
             raise OptionError(
-                "Kafka source has a fixed schema and cannot be set with a custom one: remove "
-                ".schema(…) and cast the column value"
+                "Kafka source has a fixed schema and cannot be set with a custom one",
+                action="remove .schema(…) and cast the column value",
             )
         return KfetchStreamReader(self._options)
 

@@ -81,7 +81,7 @@ def test_losses(
         "new checkpoint"
     ) == loss.message
     position = {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3}
-    assert position | attributes == loss.context == pickle.loads(pickle.dumps(loss)).context
+    assert position | attributes == loss.where == pickle.loads(pickle.dumps(loss)).where
     assert sentence == describe(loss)
     assert f"{sentence} (failOnDataLoss=false: the query continues)" == warning(loss)
 

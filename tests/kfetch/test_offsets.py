@@ -122,7 +122,7 @@ def test_other_version(version: int) -> None:
     assert (
         f"the checkpoint's offset has version {version}, but this kfetch knows version 1: run the "
         "kfetch that wrote it, or a newer one"
-    ) == str(caught.value)
+    ) == caught.value.message
     assert version == caught.value.version
 
 

@@ -22,12 +22,28 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
         # pyspark itself brings numpy, pyarrow and socket along.
         ("pyspark_kfetch", tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
         ("kfetch.watch.driver", ("numba", "pyarrow", "pyspark")),
+        ("kfetch.cli.verbs", tuple({*HEAVY} - {"socket"})),
+        ("kfetch.admin.values", HEAVY),
+        ("kfetch.admin.sources", tuple({*HEAVY} - {"socket"})),
+        ("kfetch.admin.brokers", tuple({*HEAVY} - {"socket"})),
+        ("kfetch.admin.decoder", HEAVY),
+        ("kfetch.admin.agents", ("numba", "kafka", "pyarrow", "pyspark")),
         ("kfetch.agent.__main__", (*CLIENTS, "numba", "llvmlite", "crc32c", "pyspark")),
     ],
 )
 def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
     """A fresh interpreter that imports the module has loaded nothing that can wait."""
     code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
+
+    assert [] == output_of(code).split()
+
+
+def test_the_help_is_light() -> None:
+    """The whole command line, with the verbs of every distribution, loads nothing that only a verb
+    needs."""
+    heavy = ("numba", "kafka", "pyarrow", "pydantic", "pyspark", "kfetch.admin.values")
+    code = "import sys; from kfetch.cli import command; command()\n"
+    code += f"print(*(m for m in {heavy!r} if m in sys.modules))"
 
     assert [] == output_of(code).split()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kfetch.model import TopicPartition
-from kfetch_jobs.checkpoints import files as checkpoint
+from kfetch_jobs.checkpoints import checkpoint
 from tests.kfetch.wire.little import LittleKafka
 
 CHECKPOINT = Path("data/clicks/checkpoint")
@@ -44,7 +44,7 @@ def job(text: str, name: str = "clicks") -> None:
 
 def stands() -> dict[TopicPartition, tuple[int, int]]:
     """Where the next run goes on."""
-    read = checkpoint.read(CHECKPOINT)
+    read = checkpoint.read_checkpoint(CHECKPOINT)
     assert not read.pending
     start = read.start(0)
     return {tp: (at.offset, at.leader_epoch) for tp, at in start.positions.items()} if start else {}

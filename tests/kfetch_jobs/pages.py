@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
-from kfetch_jobs.supervise.machine import Order
-from kfetch_jobs.supervise.store import Incumbent, Store
+from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.web.app import application
 from tests.kfetch_jobs.projects import ENVIRON
 
@@ -47,14 +47,14 @@ def supervised(project: Project, answer: str = "") -> Iterator[list[tuple[str, O
     def loop() -> None:
         with Store.of(project.storage) as store:
             while not ended.wait(0.01):
-                for asked in store.asked():
+                for asked in store.waiting_orders():
                     came.append((asked.job, asked.order))
-                    store.answer(asked.id, answer)
+                    store.record_reply(asked.id, answer)
 
     me = psutil.Process()
     with Store.of(project.storage) as store:
-        store.take_office(
-            Incumbent(
+        store.record_start(
+            SupervisorRecord(
                 pid=me.pid,
                 process_started_s=me.create_time(),
                 environment=None,

@@ -13,12 +13,12 @@ import psutil
 
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.lock import office
-from kfetch_jobs.supervise.machine import Order, Phase
+from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.processes import MARK
+from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.store import Run, Store
 from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 
 CONTINUOUS = JOB
@@ -41,7 +41,7 @@ class Stage:
         self.place = place
         self.ahead_s = 0.0
         self._left: list[subprocess.Popen[bytes]] = []
-        for kind in Kind:
+        for kind in ExitKind:
             word = {"kind": kind, "sentence": f"it was {kind}", "batches": 2, "rows": 7}
             (place / f"{kind}.json").write_text(json.dumps(word))
 
@@ -64,7 +64,10 @@ class Stage:
     def take(self) -> Iterator[Supervisor]:
         """A supervisor; it ends with the block as by SIGKILL, unless it was run to its end."""
         project = self.project
-        with office(project.storage), Supervisor.take(project, self.command) as supervisor:
+        with (
+            hold_supervisor_lock(project.storage),
+            Supervisor.start(project, self.command) as supervisor,
+        ):
             yield supervisor
         processes = (supervised.process for supervised in supervisor._jobs.values())
         self._left += [process.child for process in processes if process and process.child]
@@ -89,16 +92,16 @@ class Stage:
 
     def ask(self, job: str, order: Order) -> None:
         with self.store() as store:
-            store.ask(job, order, self.now)
+            store.add_order(job, order, self.now)
 
     def until(self, supervisor: Supervisor, condition: Callable[[], object]) -> None:
         """Ticks, until a condition holds."""
         deadline = time.monotonic() + PATIENCE_S
-        supervisor.step(self.now)
+        supervisor.tick(self.now)
         while not condition():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-            supervisor.step(self.now)
+            supervisor.tick(self.now)
 
     def until_phase(self, supervisor: Supervisor, job: str, phase: Phase) -> None:
         self.until(supervisor, lambda: self.phase(job) is phase)

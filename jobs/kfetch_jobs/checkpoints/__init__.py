@@ -1,1 +1,1 @@
-"""Spark's checkpoints on disk: ``files`` reads them, ``backup`` copies them before a move."""
+"""Spark's checkpoints on disk: ``checkpoint`` reads them, ``backup`` copies them before a move."""

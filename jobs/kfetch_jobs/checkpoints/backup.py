@@ -1,7 +1,7 @@
-"""Copies of a checkpoint before its offsets were moved, and how far each move has got.
+"""Backups of a checkpoint before each move of its offsets, and the stage of the move.
 
-They are beside the checkpoint, in ``<checkpoint>.backups/<time>``: the checkpoint's own files, and
-``move.json``. A move that was interrupted keeps the job from running: half of it may be done.
+A backup is in ``<checkpoint>.backups/<time>``: the checkpoint's own files, and ``move.json``. After
+an interrupted move the job does not run, because the move may be half done.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kfetch_jobs.checkpoints import files as checkpoints
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["Backup", "Range", "Stage", "Table", "check_whole", "every", "last", "make"]
+__all__ = [
+    "Backup",
+    "OffsetRange",
+    "Stage",
+    "TableVersion",
+    "all_backups",
+    "check_no_interrupted_move",
+    "create_backup",
+    "last_move",
+]
 
 KEPT_MAX = 20
-"""Older ones are removed."""
+"""Limit of backups. kfetch removes older ones."""
 _RECORD = "move.json"
 
 
 class Stage(StrEnum):
-    """How far a move has got."""
+    """The stage of a move."""
 
     BEGUN = "begun"
     DONE = "done"
@@ -37,18 +46,18 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A Delta table, before rows were deleted from it."""
+class TableVersion:
+    """The version of a Delta table before a move deleted rows from it."""
 
     name: str
-    """Its path, or its name in the catalog."""
+    """The table's path, or its name in the catalog."""
     by_name: bool
     version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Offsets of a partition whose rows come again, ``begin`` to before ``end``."""
+class OffsetRange:
+    """Offsets of a partition that the job reads again: from ``begin`` to before ``end``."""
 
     topic: str
     partition: int
@@ -58,25 +67,25 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """A move, and what was before it."""
+    """A move, and the backup before it."""
 
     path: Path
     verb: str
     at_s: float
     batch: int
-    """The micro-batch by which the job was moved."""
+    """The number of the micro-batch that moved the job."""
     stage: Stage
-    tables: tuple[Table, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    """Of a replay: what comes again."""
+    tables: tuple[TableVersion, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
+    """For a replay: the offsets that the job reads again."""
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint as it was."""
-        return checkpoints.read(self.path)
+        """The checkpoint before the move."""
+        return checkpoints.read_checkpoint(self.path)
 
-    def at(self, stage: Stage) -> Backup:
-        """Note how far it has got."""
+    def record_stage(self, stage: Stage) -> Backup:
+        """Write the stage to ``move.json``, and return the backup with it."""
         after = replace(self, stage=stage)
         record = asdict(after)
         del record["path"]
@@ -84,20 +93,23 @@ class Backup:
         return after
 
 
-def make(
+def create_backup(
     checkpoint: Checkpoint,
     verb: str,
     batch: int,
-    tables: Sequence[Table],
+    tables: Sequence[TableVersion],
     now_s: float,
-    ranges: Sequence[Range] = (),
+    ranges: Sequence[OffsetRange] = (),
 ) -> Backup:
-    """Copy a checkpoint before it is changed."""
-    home = _home(checkpoint.path)
+    """Copy a checkpoint before a move changes it, and return the backup.
+
+    ``now_s`` is in seconds since 1970.
+    """
+    home = _backups_directory(checkpoint.path)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     path = home / f"{stamp}-{batch}"
     shutil.copytree(checkpoint.path, path)
-    made = Backup(
+    backup = Backup(
         path=path,
         verb=verb,
         at_s=now_s,
@@ -105,51 +117,51 @@ def make(
         stage=Stage.BEGUN,
         tables=tuple(tables),
         ranges=tuple(ranges),
-    ).at(Stage.BEGUN)
-    for old in every(checkpoint.path)[:-KEPT_MAX]:
+    ).record_stage(Stage.BEGUN)
+    for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
         shutil.rmtree(old.path)
-    return made
+    return backup
 
 
-def every(checkpoint: Path) -> list[Backup]:
-    """All backups of a checkpoint, the oldest first."""
+def all_backups(checkpoint: Path) -> list[Backup]:
+    """Return all backups of a checkpoint, the oldest first."""
     return sorted(
-        (_read(record.parent) for record in _home(checkpoint).glob(f"*/{_RECORD}")),
+        (_read(record.parent) for record in _backups_directory(checkpoint).glob(f"*/{_RECORD}")),
         key=lambda backup: (backup.at_s, backup.batch),
     )
 
 
-def last(checkpoint: Path) -> Backup | None:
-    """The last move that was not undone."""
-    moves = [backup for backup in every(checkpoint) if backup.stage is not Stage.UNDONE]
+def last_move(checkpoint: Path) -> Backup | None:
+    """Return the backup of the last move that was not undone; None without one."""
+    moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
     return moves[-1] if moves else None
 
 
-def check_whole(job: Job) -> None:
-    """Raise ConfigError, since another attempt would not help, if a move was interrupted."""
-    path = checkpoints.directory(job)
-    found = last(path) if path else None  # only local checkpoints are moved
-    if found and found.stage is not Stage.DONE:
-        what = "the undoing of a" if found.stage is Stage.UNDOING else "a"
+def check_no_interrupted_move(job: Job) -> None:
+    """Raise ConfigError if a move was interrupted: another run would fail in the same way."""
+    path = checkpoints.local_directory(job)
+    move = last_move(path) if path else None  # only local checkpoints can be moved
+    if move and move.stage is not Stage.DONE:
+        what = "the undoing of a" if move.stage is Stage.UNDOING else "a"
         raise ConfigError(
-            f"job {job.name}: {what} kfetch offsets {found.verb} was interrupted, and its "
+            f"job {job.name}: {what} kfetch offsets {move.verb} was interrupted, and its "
             f"checkpoint and table may not fit each other: kfetch offsets undo {job.name} "
             "--execute puts back what was; where that can't be any more, put checkpoint and table "
-            f"right by hand and move {found.path} away"
+            f"right by hand and move {move.path} away"
         )
 
 
-def _home(checkpoint: Path) -> Path:
+def _backups_directory(checkpoint: Path) -> Path:
     return Path(f"{checkpoint}.backups")
 
 
 def _read(path: Path) -> Backup:
     try:
-        told = json.loads((path / _RECORD).read_text())
-        tables = tuple(Table(**table) for table in told.pop("tables"))
-        ranges = tuple(Range(**each) for each in told.pop("ranges", ()))
-        known = {"path": path, "stage": Stage(told["stage"]), "tables": tables, "ranges": ranges}
-        return Backup(**told | known)
+        record = json.loads((path / _RECORD).read_text())
+        tables = tuple(TableVersion(**table) for table in record.pop("tables"))
+        ranges = tuple(OffsetRange(**one) for one in record.pop("ranges", ()))
+        known = {"path": path, "stage": Stage(record["stage"]), "tables": tables, "ranges": ranges}
+        return Backup(**record | known)
     except (OSError, ValueError, KeyError, TypeError) as cause:
         raise JobsError(
             f"{path / _RECORD} can't be used ({cause}): move the directory away if its backup is "

@@ -1,27 +1,40 @@
-"""What a project and its jobs are: ``kfetch.yml``, ``env/*.yml``, ``jobs/*.yml``, strictly checked.
+"""A project's files: ``kfetch.yml``, ``env/*.yml``, ``jobs/*.yml``, with strict checks.
 
     project = load(find(Path.cwd()), environment="prod")
     job = project.job("clicks")
-    job.source_options()      what format("kfetch") gets
+    job.source_options()      the options for format("kfetch")
 
-A key nobody knows and a value that cannot be used are errors with file, line and a suggestion, and
-so are the source's options: all of it is found without a broker and without Spark.
-Running a job is ``run.py``'s, keeping it running ``supervise``'s.
+An unknown key or an unusable value is an error with file, line and a suggestion. The checks cover
+the source's options too, and need neither a broker nor Spark. ``run/`` runs a job, ``supervise/``
+keeps it running.
 
-    yamlfile.py   YAML whose values know their lines, and ``${…}``
-    values.py     durations, options, cron expressions
-    models.py     the keys of the three kinds of file
-    trigger.py    when a job runs
-    mistakes.py   pydantic's findings as sentences
-    ddl.py        fields in Spark's DDL
-    functions.py  whether ``module:function`` exists, without running it
-    sources.py    what the source says of its options
-    whole.py      what only all jobs together can get wrong
-    project.py    the files of a project, read and merged
-    schema.py     JSON Schema for editors
+    yamlfile.py        YAML values with their line numbers, and ``${…}``
+    values.py          types of values: durations, options, cron expressions
+    models.py          the keys of the three kinds of file
+    trigger.py         when a job runs
+    job.py             one job as a value: its file merged with the project's
+    project.py         finds, reads, merges and checks the files
+    mistakes.py        pydantic's errors as sentences
+    ddl.py             checks fields in Spark's DDL
+    functions.py       checks that ``module:function`` exists, without running it
+    source_options.py  checks a job's options with the source's own parser
+    cross_checks.py    checks of all jobs together: ``after``, shared checkpoints
+    schema.py          JSON Schema for editors
+    reference.py       the tables of keys in JOBS.md
+    starter.py         writes a new project
 """
 
+from kfetch_jobs.config.job import Job, TableLocation
 from kfetch_jobs.config.models import JobFile, ProjectFile
-from kfetch_jobs.config.project import PROJECT_FILE, Job, Place, Project, find, load
+from kfetch_jobs.config.project import PROJECT_FILE, Project, find, load
 
-__all__ = ["PROJECT_FILE", "Job", "JobFile", "Place", "Project", "ProjectFile", "find", "load"]
+__all__ = [
+    "PROJECT_FILE",
+    "Job",
+    "JobFile",
+    "Project",
+    "ProjectFile",
+    "TableLocation",
+    "find",
+    "load",
+]

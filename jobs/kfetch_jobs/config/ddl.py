@@ -1,7 +1,7 @@
-"""Fields in Spark's DDL, ``id BIGINT, tags ARRAY<STRING>``, looked at without Spark.
+"""Checks fields in Spark's DDL, ``id BIGINT, tags ARRAY<STRING>``, without Spark.
 
-Only what no Spark takes is a mistake: a word that is no type where a type must be, a name without
-one. At the first form that is not known here the looking ends, and Spark has the last word.
+It reports only what every Spark refuses: an unknown type, or a name without a type. At the first
+form that it does not know, it stops, and Spark decides later.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ TYPES = frozenset(  # a list would have a word a line
     GEOMETRY INT INTEGER INTERVAL LONG MAP NUMERIC REAL SHORT SMALLINT STRING STRUCT TIME TIMESTAMP
     TIMESTAMP_LTZ TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID""".split()  # noqa: SIM905
 )
-"""The words with which a type begins in Spark 4.2, which was asked for each of them."""
+"""The first words of types in Spark 4.2. A test asks Spark for each of them."""
 
 _TOKEN = re.compile(r"--|/\*|\w+|`(?:[^`]|``)+`|'[^'\\]*'|\"[^\"\\]*\"|\S")
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"\w+|`.+`", re.DOTALL)
 _FOREIGN = frozenset(("--", "/*", "`", "'", '"', "<"))
-"""What changes the meaning of all that follows it."""
+"""Signs that change the meaning of everything after them."""
 
 
 def mistake(fields: str) -> str | None:
-    """What is wrong, and what to write; None if nothing is, or if only Spark can tell."""
+    """Return the mistake and a suggestion; None if there is none, or if only Spark can decide."""
     tokens = _Tokens(fields)
     try:
         for name, kind in _fields(tokens):
@@ -42,36 +42,36 @@ def mistake(fields: str) -> str | None:
 
 
 class _UnknownFormError(Exception):
-    """Spark may know what this means."""
+    """Spark may know this form."""
 
 
 class _Tokens:
-    """Names, numbers, texts and signs, one by one."""
+    """The tokens of a text: names, numbers, texts and signs."""
 
     def __init__(self, text: str) -> None:
         self._rest: list[str] = _TOKEN.findall(text)[::-1]
 
     @property
     def next(self) -> str:
-        """Empty at the end."""
+        """The next token; empty at the end."""
         return self._rest[-1] if self._rest else ""
 
     def take(self, pattern: re.Pattern[str] = _TOKEN) -> str:
-        """The next one, which has to be of a form."""
+        """Remove and return the next token. Raises _UnknownFormError if it does not match."""
         if not pattern.fullmatch(self.next):
             raise _UnknownFormError(self.next)
         return self._rest.pop()
 
     def skip(self, sign: str) -> bool:
-        """Pass a sign, if it is next."""
-        found = self.next == sign
-        if found:
+        """Remove a sign if it is next, and return whether it was."""
+        is_next = self.next == sign
+        if is_next:
             self._rest.pop()
-        return found
+        return is_next
 
 
 def _fields(tokens: _Tokens) -> Iterator[tuple[str, str | None]]:
-    """Names with the first word of their type; within types, the name is that of the type."""
+    """Names with the first word of their type. Within a type, the name is the outer field's."""
     while True:
         name = tokens.take(_NAME)
         tokens.skip(":")
@@ -89,7 +89,7 @@ def _type(tokens: _Tokens, name: str) -> Iterator[tuple[str, str | None]]:
         yield from _inside(tokens, word)
         if not tokens.skip(">"):
             raise _UnknownFormError(tokens.next)
-    _pass_rest(tokens)
+    _skip_rest(tokens)
 
 
 def _inside(tokens: _Tokens, word: str) -> Iterator[tuple[str, str | None]]:
@@ -102,8 +102,8 @@ def _inside(tokens: _Tokens, word: str) -> Iterator[tuple[str, str | None]]:
         yield from _type(tokens, word)
 
 
-def _pass_rest(tokens: _Tokens) -> None:
-    """Sizes, NOT NULL, COMMENT and whatever else stands behind a type."""
+def _skip_rest(tokens: _Tokens) -> None:
+    """Skip sizes, NOT NULL, COMMENT and everything else after a type."""
     depth = 0
     while depth or tokens.next not in (",", ">", ""):
         sign = tokens.take()

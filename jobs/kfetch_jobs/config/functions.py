@@ -1,4 +1,4 @@
-"""Whether ``module:function`` of a job exists: its file is read, and never run."""
+"""Checks that ``module:function`` of a job exists. It parses the file and never runs it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from kfetch_jobs.config.yamlfile import display, suggestion
 __all__ = ["code_directories", "mistake"]
 
 
-_OURS = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
+_KFETCH_PACKAGES = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
 
 
 def code_directories(project_file: Path) -> list[Path]:
-    """Where a project's Python is looked for: beside its file, and above ``conf/``."""
+    """Return the directories of a project's Python: beside its file, and above ``conf/``."""
     here = project_file.parent
     return [here, here.parent] if here.name == "conf" else [here]
 
 
 def mistake(name: str, directories: Sequence[Path]) -> str | None:
-    """What is wrong with ``module:function``; None if it is there, or in an installed package."""
+    """Return the mistake in ``module:function``; None if the project or a package has it."""
     module, function = name.split(":")
-    if module.split(".")[0] in _OURS:
+    if module.split(".")[0] in _KFETCH_PACKAGES:
         return f"the name {module} is taken by kfetch's own package: give the module another"
     file = _file(module, directories)
     if file is None:
         if _is_installed(module):
             return None
-        places = " and ".join(map(display, directories))
+        searched = " and ".join(map(display, directories))
         near = difflib.get_close_matches(module, _modules(module, directories), n=1)
-        what = f"did you mean {near[0]}?" if near else f"write {module.replace('.', '/')}.py"
-        return f"there is no module {module} in {places}: {what}"
+        hint = f"did you mean {near[0]}?" if near else f"write {module.replace('.', '/')}.py"
+        return f"there is no module {module} in {searched}: {hint}"
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
     except (OSError, SyntaxError, ValueError) as cause:
@@ -48,14 +48,17 @@ def mistake(name: str, directories: Sequence[Path]) -> str | None:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a package has it. Any directory on Python's path looks like a package without an
-    ``__init__.py``: of such a one only the files count."""
+    """Whether an installed package has the module.
+
+    Python takes any directory on its path for a package without ``__init__.py``. In such a
+    directory only files count.
+    """
     package, _, rest = module.partition(".")
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is not None:
         return spec is not None
-    places = [Path(place) for place in spec.submodule_search_locations or ()]
-    return bool(rest) and _file(rest, places) is not None
+    paths = [Path(path) for path in spec.submodule_search_locations or ()]
+    return bool(rest) and _file(rest, paths) is not None
 
 
 def _file(module: str, directories: Sequence[Path]) -> Path | None:
@@ -68,17 +71,17 @@ def _file(module: str, directories: Sequence[Path]) -> Path | None:
 
 
 def _modules(module: str, directories: Sequence[Path]) -> set[str]:
-    """The modules where one is looked for: those of its package."""
+    """The modules of the same package, for a suggestion."""
     *package, _ = module.split(".")
-    found: set[str] = set()
-    for place in (Path(directory, *package) for directory in directories):
-        files = [*place.glob("*.py"), *(path.parent for path in place.glob("*/__init__.py"))]
-        found.update(".".join((*package, file.stem)) for file in files)
-    return found
+    modules: set[str] = set()
+    for path in (Path(directory, *package) for directory in directories):
+        files = [*path.glob("*.py"), *(init.parent for init in path.glob("*/__init__.py"))]
+        modules.update(".".join((*package, file.stem)) for file in files)
+    return modules
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """What the module's top level defines, assigns or imports."""
+    """The names that the module's top level defines, assigns or imports."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

@@ -1,4 +1,4 @@
-"""From pydantic's findings, and from what nobody foresaw, to sentences with a suggestion."""
+"""Sentences with a suggestion, from pydantic's errors and from unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pydantic import BaseModel, ValidationError
 
 from kfetch_jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["sentences", "unforeseen"]
+__all__ = ["unexpected_mistake", "validation_mistakes"]
 
 log = logging.getLogger("kfetch_jobs.config")
 
 
-def unforeseen(job: str, error: Exception) -> str:
-    """The sentence for what only a bug of ours raises over a job's file; its trace is logged.
+def unexpected_mistake(job: str, error: Exception) -> str:
+    """Return the sentence for an exception that only a bug of kfetch can raise, and log its trace.
 
-    The sentence has no words of the error's, which may quote a secret.
+    The sentence has no words of the exception, because they may quote a secret.
     """
     _log_once(job, "".join(traceback.format_exception(error, limit=-20)))
     return (
@@ -32,22 +32,27 @@ def unforeseen(job: str, error: Exception) -> str:
 
 @lru_cache(maxsize=64)
 def _log_once(job: str, trace: str) -> None:
-    """A page looks every second: the log would hold nothing else."""
+    """Log a trace once. The page reads the files every second, and would fill the log."""
     log.error("job %s cannot be read: %s", job, trace)
 
 
-def sentences(model: type[BaseModel], document: Document, error: ValidationError) -> list[str]:
-    """Each mistake, as it stands in the file."""
-    found = sorted(error.errors(), key=lambda one: _order(document, one))
-    return [f"{document.place(tuple(one['loc']))}: {_told(model, document, one)}" for one in found]
+def validation_mistakes(
+    model: type[BaseModel], document: Document, error: ValidationError
+) -> list[str]:
+    """Return a sentence with file and line for each of pydantic's errors."""
+    errors = sorted(error.errors(), key=lambda one: _order(document, one))
+    return [
+        f"{document.file_line(tuple(one['loc']))}: {_sentence(model, document, one)}"
+        for one in errors
+    ]
 
 
 def _order(document: Document, one: Any) -> tuple[bool, int]:
-    # A key is often missing because it is misspelt, and then that is what to tell.
+    # A key is often missing because it is misspelt. Then the misspelt key comes first.
     return one["type"] == "missing", document.line(tuple(one["loc"]))
 
 
-def _told(model: type[BaseModel], document: Document, one: Any) -> str:
+def _sentence(model: type[BaseModel], document: Document, one: Any) -> str:
     location: Location = tuple(one["loc"])
     name = ".".join(map(str, location))
     if one["type"] == "extra_forbidden":
@@ -59,13 +64,16 @@ def _told(model: type[BaseModel], document: Document, one: Any) -> str:
         choices = [part.strip("' ") for part in one["ctx"]["expected"].split(" or ")]
         return f"{_shown(name, document, one)}: {suggestion(str(one['input']), choices)}"
     problem = one["msg"][:1].lower() + one["msg"][1:]
-    problem = problem.removeprefix("value error, ")  # ours: it may begin with the user's own word
-    return ": ".join(filter(None, (_shown(name, document, one), document.hidden(problem))))
+    # Behind this prefix is a validator's own message. It may begin with the user's word.
+    problem = problem.removeprefix("value error, ")
+    return ": ".join(
+        filter(None, (_shown(name, document, one), document.with_placeholders(problem)))
+    )
 
 
 def _shown(name: str, document: Document, one: Any) -> str:
-    """The value as it was written: what ``${…}`` brought may be a secret."""
-    value = document.written.get(tuple(one["loc"]), one["input"])
+    """The key with its value. A filled value may be a secret, so its placeholder stands there."""
+    value = document.raw_texts.get(tuple(one["loc"]), one["input"])
     if isinstance(value, dict | list | BaseModel):
         return name
     return f"{name} is {value!r}"
@@ -76,14 +84,14 @@ def _keys(model: type[BaseModel] | None) -> Sequence[str]:
 
 
 def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
-    found: Any = model
+    annotation: Any = model
     for name in location:
-        found = _inside(found, str(name))
-    return _model_in(found)
+        annotation = _inside(annotation, str(name))
+    return _model_in(annotation)
 
 
 def _inside(annotation: Any, name: str) -> Any:
-    """The annotation of what stands under a key: of a model's field, or of a dict's values."""
+    """The annotation of the value under a key: of a model's field, or of a dict's values."""
     model = _model_in(annotation)
     if model is not None:
         field = model.model_fields.get(name)

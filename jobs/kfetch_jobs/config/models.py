@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from kfetch.options.catalogue import STRATEGIES
+from kfetch.admin.values import SUBSCRIPTION_OPTIONS
 from kfetch_jobs.config.ddl import mistake as ddl_mistake
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Options, SparkSettings
@@ -39,9 +39,9 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class Model(BaseModel):
-    """A part of a file: no key but the known ones, no change after reading.
+    """A part of a file: unknown keys are mistakes, and values do not change.
 
-    Where a secret may stand is not in the repr.
+    The repr leaves out the keys that may have secrets.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -55,90 +55,92 @@ Names = Annotated[
     list[str],
     BeforeValidator(_listed, json_schema_input_type=str | list[str]),
 ]
-"""One name, or several in a list."""
+"""One name, or a list of names."""
 
 
 class ProjectFile(Model):
-    """``kfetch.yml``: what all jobs share."""
+    """``kfetch.yml``: the settings that all jobs share."""
 
     storage: str
-    """Where jobs keep checkpoints, progress and logs."""
+    """The directory for checkpoints, progress and logs of the jobs."""
     environment: str | None = None
-    """The file of ``env/`` that counts when neither --env nor KFETCH_ENV names another."""
+    """The file of ``env/`` to use if neither --env nor KFETCH_ENV names one."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
     """Spark settings for every job."""
     clusters: dict[str, Options] = Field(repr=False)
     """Kafka clusters: properties of Kafka's consumer."""
     concurrency: int = Field(default=16, ge=1, le=1000)
-    """How many jobs the supervisor runs at once; each is a Spark driver."""
+    """How many jobs the supervisor runs at once. Each is a Spark driver."""
 
 
 class EnvironmentFile(Model):
-    """``env/<name>.yml``: what is different there. It goes over ``kfetch.yml``."""
+    """``env/<name>.yml``: the settings of one environment. They override ``kfetch.yml``."""
 
     storage: str | None = None
-    """In place of the project's."""
+    """Replaces the project's storage."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
-    """Over the project's, one by one; a job's own have the last word."""
+    """Each setting overrides the project's. A job's own settings override both."""
     clusters: dict[str, Options] = Field(default_factory=dict, repr=False)
-    """Properties over the project's, one by one; or more clusters."""
+    """Each property overrides the project's. A new name adds a cluster."""
     concurrency: int | None = Field(default=None, ge=1, le=1000)
-    """In place of the project's."""
+    """Replaces the project's concurrency."""
 
 
 class Decode(Model):
-    """Values as JSON: the view gets their fields as a struct. Without dead letters, a value that
-    is not of the schema fails the job."""
+    """Decodes values as JSON: the view gets a struct with their fields.
+
+    Without dead letters, a value that does not fit the fields fails the job.
+    """
 
     format: Literal["json"] = "json"
-    """Avro and others: with a transform of your own."""
+    """For Avro and other formats, write a transform."""
     fields: str = Field(min_length=1)
-    """Spark's DDL: ``event_id BIGINT, page STRING``."""
+    """Fields in Spark's DDL: ``event_id BIGINT, page STRING``."""
     into: str = Field(default="event", pattern=f"^{_NAME}$")
-    """The struct's column."""
+    """The name of the struct's column."""
     options: Options = Field(default_factory=dict, repr=False)
-    """Of Spark's JSON reader."""
+    """Options of Spark's JSON reader."""
 
     @field_validator("fields")
     @classmethod
     def _can_be_parsed(cls, fields: str) -> str:
-        if wrong := ddl_mistake(fields):
-            raise ValueError(wrong)
+        if sentence := ddl_mistake(fields):
+            raise ValueError(sentence)
         return fields
 
 
 class Source(Model):
-    """Which records: a cluster of the project, and exactly one way to name its topics."""
+    """The records to read: a cluster of the project, and exactly one way to name its topics."""
 
     cluster: str
     """One of the project's ``clusters``."""
     subscribe: str | None = None
-    """Topics, comma-separated; exactly one of the three."""
+    """Topics, comma-separated. Give exactly one of the three keys."""
     subscribePattern: str | None = None
     """Regular expression searched in topic names."""
     assign: str | None = None
     """Partitions, as in ``{"clicks": [0, 1]}``."""
     decode: Decode | None = None
-    """How values are read."""
+    """How to decode values."""
     options: Options = Field(default_factory=dict, repr=False)
     """Any option of ``format("kfetch")``."""
 
     @model_validator(mode="after")
     def _one_strategy(self) -> Self:
         if len(self.strategy()) != 1:
-            raise ValueError(f"exactly one of {', '.join(STRATEGIES)} must be given")
+            raise ValueError(f"exactly one of {', '.join(SUBSCRIPTION_OPTIONS)} must be given")
         return self
 
     def strategy(self) -> Options:
-        """The one of subscribe, subscribePattern and assign that is given."""
-        given = {name: getattr(self, name) for name in STRATEGIES}
-        return {name: text for name, text in given.items() if text is not None}
+        """Return the given one of subscribe, subscribePattern and assign."""
+        values = {name: getattr(self, name) for name in SUBSCRIPTION_OPTIONS}
+        return {name: text for name, text in values.items() if text is not None}
 
 
 class Transform(Model):
-    """What becomes of the records: a query over the view ``source``, or a function of the project.
+    """Changes the records: a query over the view ``source``, or a function of the project.
 
-    The function gets the DataFrame (with several sources: a dict of them) and returns one.
+    The function gets the DataFrame and returns one. With several sources, it gets a dict of them.
     """
 
     sql: str | None = Field(default=None, min_length=1)
@@ -164,7 +166,7 @@ class Transform(Model):
 
 
 class Target(Model):
-    """A Delta table: a path or URI, or the name of a table in Spark's catalog."""
+    """A Delta table, by its path or URI, or by its name in Spark's catalog."""
 
     path: str | None = None
     """A directory or URI."""
@@ -179,29 +181,29 @@ class Target(Model):
 
 
 class DeadLetters(Target):
-    """Where records go whose value cannot be decoded: their place, the error, the raw bytes."""
+    """The table for records that cannot be decoded: topic, partition, offset, error, raw bytes."""
 
 
 class Sink(Target):
-    """Where the rows go."""
+    """The table for the rows."""
 
     format: Literal["delta"] = "delta"
-    """Delta Lake alone so far."""
+    """Only Delta Lake so far."""
     mode: Literal["append", "merge"] = "append"
-    """Add rows, or replace those with the same keys."""
+    """Append rows, or replace rows with the same keys."""
     keys: Names = Field(default_factory=list)
-    """Merge: a row replaces the row with the same values of these columns."""
+    """For merge: a row replaces the row with the same values in these columns."""
     latestBy: Names = Field(default_factory=list)
-    """Merge: of a micro-batch's rows with one key the one that is greatest by these columns counts;
-    ``offset`` if the transform keeps it and nothing is said here."""
+    """For merge: of the rows with one key in a micro-batch, the greatest by these columns counts.
+    The default is ``offset``, if the transform keeps it."""
     deleteWhen: str | None = Field(default=None, min_length=1)
-    """Merge: a row for which this holds (SQL over the row's columns) deletes its key."""
+    """For merge: a row that fulfils this SQL condition deletes its key."""
     partitionBy: Names = Field(default_factory=list)
-    """Columns by which a new table is partitioned."""
+    """The partition columns of a new table."""
     deadLetters: DeadLetters | None = None
-    """The table of records that cannot be decoded."""
+    """The table for records that cannot be decoded."""
     options: Options = Field(default_factory=dict, repr=False)
-    """Of Delta's writer; for a merge only ``mergeSchema``."""
+    """Options of Delta's writer. A merge takes only ``mergeSchema``."""
 
     @model_validator(mode="after")
     def _merge_needs_keys(self) -> Self:
@@ -219,20 +221,20 @@ class Sink(Target):
 
 
 class Restart(Model):
-    """What happens after a failure. Never after mistakes in files, refused log-ins, lost data."""
+    """Restarts after a failure. Mistakes in files, refused log-ins and lost data never restart."""
 
     initial: Duration = 5.0
-    """The first pause after a failure."""
+    """The first back-off after a failure."""
     max: Duration = 300.0
-    """The longest."""
+    """The longest back-off."""
     factor: float = Field(default=2.0, ge=1, le=100)
-    """Each pause is so many times the one before."""
+    """Each back-off is this many times the one before."""
     jitter: float = Field(default=0.2, ge=0, le=1)
-    """A pause is longer by up to this share of it, so that jobs don't come back in step."""
+    """Up to this share is added to a back-off at random, so that jobs don't restart in step."""
     resetAfter: Duration = 600.0
-    """A run that lasted so long makes the failures before it forgotten."""
+    """After a run of this length, the count of failures starts again."""
     attempts: int | None = Field(default=None, ge=0, le=1_000_000)
-    """Restarts in a row until the job is given up; none: no limit."""
+    """Restarts in a row before the supervisor gives the job up. Without it, there is no limit."""
 
     @model_validator(mode="after")
     def _grows(self) -> Self:
@@ -242,15 +244,15 @@ class Restart(Model):
 
 
 class Health(Model):
-    """Beyond these a job counts as unhealthy; none given: it never does while it runs."""
+    """Limits beyond which a running job counts as unhealthy."""
 
     lagRecords: int | None = Field(default=None, ge=0)
-    """Offsets behind the log's end."""
+    """Offsets behind the log end."""
     lagSeconds: float | None = Field(default=None, gt=0)
-    """For so long the next offset has been waiting."""
+    """How long the next offset may wait, in seconds."""
     noProgress: Duration | None = None
-    """The query has neither finished a micro-batch nor said that it is idle: it is also ended and
-    started again, as after a failure."""
+    """How long the query may go without a finished micro-batch or an idle report. Beyond it, the
+    supervisor also restarts the job, as after a failure."""
 
 
 class JobFile(Model):
@@ -259,27 +261,27 @@ class JobFile(Model):
     description: str = ""
     """A line for ``kfetch list``."""
     enabled: bool = True
-    """``false``: the supervisor leaves it alone."""
+    """``false``: the supervisor does not run the job."""
     source: Source | None = None
-    """The stream, as the view ``source``."""
+    """The stream. Its view is named ``source``."""
     sources: dict[str, Source] = Field(default_factory=dict)
-    """Several streams, each a view of its name."""
+    """Several streams, by the names of their views."""
     transform: Transform | None = None
-    """What becomes of the records; nothing: they go as they are."""
+    """Changes the records. Without it, they stay as they are."""
     sink: Sink
     """The Delta table."""
     trigger: Trigger
-    """When it runs."""
+    """When the job runs."""
     after: Names = Field(default_factory=list)
     """The job starts when each of these has finished."""
     checkpoint: str | None = None
-    """A directory or URI; else in the project's storage."""
+    """A directory or URI. The default is in the project's storage."""
     restart: Restart = Field(default_factory=Restart)
-    """What follows a failure."""
+    """Restarts after a failure."""
     health: Health = Field(default_factory=Health)
-    """When it counts as unhealthy."""
+    """When the job counts as unhealthy."""
     stopWithin: Duration = 60.0
-    """The micro-batch in flight may take so long to end when the job is stopped."""
+    """How long a stop waits for the running micro-batch."""
     spark: SparkSettings = Field(default_factory=dict, repr=False)
     """Spark settings of this job."""
 
@@ -304,5 +306,5 @@ class JobFile(Model):
         return self
 
     def views(self) -> dict[str, Source]:
-        """The sources by the names of their views."""
+        """Return the sources by the names of their views."""
         return {"source": self.source} if self.source else dict(self.sources)

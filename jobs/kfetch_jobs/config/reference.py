@@ -1,4 +1,4 @@
-"""The tables of keys in JOBS.md, from the models: ``python -m kfetch_jobs.config.reference``."""
+"""Prints the tables of keys in JOBS.md, from the models: run it with ``python -m``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FILES = {"project": "kfetch.yml", "environment": "env/NAME.yml", "job": "jobs/N
 
 
 def tables() -> str:
-    """A table for each kind of file."""
+    """Return a table for each kind of file."""
     return "\n".join(f"**`{_FILES[kind]}`**\n\n{_table(kind)}" for kind in _FILES)
 
 
 def _table(kind: str) -> str:
-    found = schema(kind)
+    keys = schema(kind)
     lines = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
-    lines += _rows(found, found.get("$defs", {}), "")
+    lines += _rows(keys, keys.get("$defs", {}), "")
     return "\n".join(lines) + "\n"
 
 
@@ -36,11 +36,11 @@ def _rows(model: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator
 
 
 def _inside(field: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any] | None:
-    """The model that stands under a key, if one does."""
+    """The model under a key; None for a plain value."""
     for choice in _choices(field):
         if "$ref" in choice:
-            found = parts[choice["$ref"].rpartition("/")[2]]
-            return next((one for one in _choices(found) if "properties" in one), None)
+            part = parts[choice["$ref"].rpartition("/")[2]]
+            return next((one for one in _choices(part) if "properties" in one), None)
     return None
 
 

@@ -1,4 +1,4 @@
-"""JSON Schema of the three kinds of file: what editors complete and check YAML with."""
+"""JSON Schema of the three kinds of file. Editors complete and check YAML with it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KINDS: dict[str, type[BaseModel]] = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
+    """Return the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
-    said = model.model_json_schema(mode="validation")
+    generated = model.model_json_schema(mode="validation")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kfetch: {kind}",
-        **{key: value for key, value in said.items() if key != "title"},
+        **{key: value for key, value in generated.items() if key != "title"},
     }

@@ -1,4 +1,4 @@
-"""A new project: the files of ``jobs/starter``, with schemas for editors."""
+"""Writes a new project: the files of the folder ``starter``, and schemas for editors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["make", "write_schemas"]
+__all__ = ["create_project", "write_schemas"]
 
 _STARTER = Path(__file__).resolve().parents[1] / "starter"
 
 
-def make(directory: Path) -> list[Path]:
-    """Write a working project; a file that is there already is an error, and nothing is written."""
+def create_project(directory: Path) -> list[Path]:
+    """Write a working project, and return its files.
+
+    Raises ConfigError before it writes anything if one of the files exists.
+    """
     files = {
         directory / _name(path): path.read_text()
         for path in sorted(_STARTER.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    there = [path for path in files if path.exists()]
-    if there:
+    existing = [path for path in files if path.exists()]
+    if existing:
         raise ConfigError(
-            f"{display(there[0])} is there already: name a directory without a project"
+            f"{display(existing[0])} is there already: name a directory without a project"
         )
     for path, text in files.items():
         _write(path, text)
@@ -32,13 +35,13 @@ def make(directory: Path) -> list[Path]:
 
 
 def _name(path: Path) -> Path:
-    # A real .gitignore would count in kfetch's own repository.
+    # A file named .gitignore would take effect in kfetch's own repository.
     inside = path.relative_to(_STARTER)
     return Path(".gitignore") if inside.name == "gitignore" else inside
 
 
 def write_schemas(directory: Path) -> list[Path]:
-    """One file for each kind of YAML file."""
+    """Write a schema for each kind of YAML file, and return their paths."""
     paths = []
     for kind in KINDS:
         path = directory / f"{kind}.json"

@@ -1,9 +1,9 @@
 """When a job runs, and when its micro-batches start.
 
-trigger: availableNow                 one run: all that is in Kafka now, then the end
-trigger: continuous                   for ever, each micro-batch right after the other
-trigger: {processingTime: 10s}        for ever, a micro-batch every 10 seconds
-trigger: {cron: "0 * * * *", timezone: Europe/Berlin}   a run as availableNow at those times
+trigger: availableNow                 one run: reads all that is in Kafka now, then ends
+trigger: continuous                   runs for ever, one micro-batch right after the other
+trigger: {processingTime: 10s}        runs for ever, with a micro-batch every 10 seconds
+trigger: {cron: "0 * * * *", timezone: Europe/Berlin}   runs as availableNow at these times
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Trigger(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     processingTime: SparkDuration | None = None
-    """A micro-batch so often, for ever."""
+    """The job runs for ever, with a micro-batch at this interval."""
     availableNow: Literal[True] | None = None
-    """All that is there now, then the end; ``trigger: availableNow`` in short."""
+    """The job reads all that is in Kafka now, then ends. Short: ``trigger: availableNow``."""
     continuous: Literal[True] | None = None
-    """Micro-batches as fast as they go; not Spark's experimental continuous processing."""
+    """The job runs for ever, without pauses. This is not Spark's continuous processing."""
     cron: Cron | None = None
-    """Minute, hour, day, month, weekday: then a run as with availableNow."""
+    """Minute, hour, day, month, weekday. At each time a run starts, as with availableNow."""
     timezone: TimeZone | None = None
-    """Of the cron expression; UTC if there is none."""
+    """The time zone of the cron expression. The default is UTC."""
     overlap: Literal["skip", "queue"] | None = None
-    """What becomes of a time at which the run before still goes: nothing, or one run after it."""
+    """If a run still goes at a cron time: skip the time, or queue one run after it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -59,11 +59,11 @@ class Trigger(BaseModel):
 
     @property
     def finite(self) -> bool:
-        """Whether its runs end by themselves."""
+        """Whether the job's runs end by themselves."""
         return self.availableNow is not None or self.cron is not None
 
     def arguments(self) -> dict[str, Any]:
-        """What ``DataStreamWriter.trigger`` gets."""
+        """Return the arguments of ``DataStreamWriter.trigger``."""
         if self.finite:
             return {"availableNow": True}
         return {"processingTime": self.processingTime or "0 seconds"}

@@ -1,4 +1,4 @@
-"""The kinds of values in configuration files: text for Spark and Kafka, durations, cron times."""
+"""The types of values in project files: text for Spark and Kafka, durations, cron times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def _option_text(value: Any) -> Any:
-    """Options are text for Spark and Kafka; YAML's true and 5 are meant as ``true`` and ``5``."""
+    """Spark and Kafka take options as text: YAML's true and 5 become ``true`` and ``5``."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -74,7 +74,7 @@ def _spark_duration(text: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, float):  # a default of ours
+    if isinstance(value, float):  # a default in models.py
         return value
     count, unit = _parsed(value)
     if not count:

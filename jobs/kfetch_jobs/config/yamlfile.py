@@ -1,14 +1,14 @@
-"""YAML files for people: every value knows its line, and ``${env:NAME}`` is filled in.
+"""Reads YAML files: values with their line numbers, and with ``${env:NAME}`` filled in.
 
     document = read(Path("kfetch.yml"), os.environ, {})
     document.value                        plain dicts, lists and scalars
-    document.place(("clusters", "local")) "kfetch.yml:14"
+    document.file_line(("clusters", "local")) "kfetch.yml:14"
 
-What ``${…}`` may hold: ``env:NAME``, ``env:NAME:-default``, ``file:PATH`` (from the file's
-directory; its text without the last line's end) and the names that the caller gives.
-What came from elsewhere may be a secret: sentences show the text as it was written.
-A key that stands twice is an error, as is a file that is no mapping. What the keys mean is not
-known here.
+A placeholder ``${…}`` holds ``env:NAME``, ``env:NAME:-default``, ``file:PATH`` or a name that the
+caller defines. A path starts at the file's directory; the file's text counts without its last
+newline. A filled value may be a secret, so error messages show the placeholder, never its value.
+A duplicate key is an error, and so is a file that is not a mapping. This module does not know the
+meaning of the keys.
 """
 
 from __future__ import annotations
@@ -25,99 +25,104 @@ import yaml
 
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["Document", "Location", "display", "hidden", "read", "suggestion"]
+__all__ = ["Document", "Location", "display", "read", "suggestion", "with_placeholders"]
 
 Location = tuple[str | int, ...]
 
-_TELLING = 3
-"""Shorter texts are hidden only where they are quoted: they are parts of any sentence."""
-_TELLING_LINE = 8
+_TEXT_MIN = 3
+"""Shorter texts may be part of any word. Only their quoted form gets a placeholder."""
+_SECRET_LINE_MIN = 8
 _SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?P<path>.+)")
 _FILE_BYTES_MAX = 64 << 10
-"""A secret is short; whoever names a log or a device by mistake is told."""
+"""A secret is short. A longer file is a log or a device that somebody named by mistake."""
 _YAML_BYTES_MAX = 256 << 10
-"""PyYAML needs seconds of CPU for this much of the worst, and looks at nothing before its end."""
+"""PyYAML needs seconds of CPU for a malicious file of this size, and cannot be interrupted."""
 _VALUES_MAX = 20_000
-"""Aliases are written out here: ten lines of them can stand for more than any memory holds."""
+"""Aliases expand here. Ten lines of them can expand to more than any memory holds."""
 _TEXT_MAX = 4 << 20
-"""Characters, for the same reason: what ``${file:…}`` brings can be repeated, too."""
+"""Limit of characters, for the same reason: ``${file:…}`` can be repeated too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's content, and where in the file each part of it stands."""
+    """A file's content, and the line of each part."""
 
     path: Path
     value: dict[str, Any] = field(repr=False)
     lines: dict[Location, int] = field(default_factory=dict)
-    written: dict[Location, str] = field(default_factory=dict)
-    """The text before ``${…}`` was filled in: what may be shown, where a value may be secret."""
-    filled: dict[str, str] = field(default_factory=dict, repr=False)
-    """What ``${…}`` brought, and how it was written."""
+    raw_texts: dict[Location, str] = field(default_factory=dict)
+    """The text with its placeholders, by location: safe to show where the value may be secret."""
+    placeholders: dict[str, str] = field(default_factory=dict, repr=False)
+    """Filled values, with their placeholders."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of these, what came from a file, or stands under a key that sounds like a secret; and each
-    line of what has several, since a log may be read from the middle of it."""
+    """Secret values, with their placeholders: from files, and under keys such as ``password``.
 
-    def hidden(self, sentence: str) -> str:
-        """A sentence about this file, with what ``${…}`` brought as it was written."""
-        return hidden(sentence, self.filled)
+    It has each line of a longer secret too, because a log may be read from its middle.
+    """
+
+    def with_placeholders(self, sentence: str) -> str:
+        """Return a sentence about this file with ``${…}`` in place of every filled value."""
+        return with_placeholders(sentence, self.placeholders)
 
     def line(self, location: Location) -> int:
-        """The line of a part, or of the nearest part around it."""
+        """Return the line of a part, or of the nearest part around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
-    def place(self, location: Location) -> str:
-        """``file:line`` of a part."""
+    def file_line(self, location: Location) -> str:
+        """Return ``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
 
 
-def hidden(sentence: str, written: Mapping[str, str]) -> str:
-    """A sentence in which texts stand as they were written.
+def with_placeholders(sentence: str, placeholders: Mapping[str, str]) -> str:
+    """Return a sentence with each text replaced by its placeholder.
 
-    What stands for a text, as ``${env:NAME:-text}`` does, may hold it, and is not looked into.
+    A placeholder such as ``${env:NAME:-text}`` may contain the text. It stays as it is.
     """
-    known = {one: one for one in written.values()} | dict(written)
+    known = {one: one for one in placeholders.values()} | dict(placeholders)
     parts = [sentence]
     for text in sorted(known, key=len, reverse=True):
-        parts = _apart(parts, repr(text), repr(known[text]))
-        if len(text) >= _TELLING:
-            parts = _apart(parts, text, known[text])
+        parts = _replace(parts, repr(text), repr(known[text]))
+        if len(text) >= _TEXT_MIN:
+            parts = _replace(parts, text, known[text])
     return "".join(parts)
 
 
-def _apart(parts: list[str], text: str, stands: str) -> list[str]:
-    """Every second part is done; the others are cut where the text is, with what stands for it."""
+def _replace(parts: list[str], text: str, placeholder: str) -> list[str]:
+    """Split the parts at the text, and put its placeholder between.
+
+    Every second part is a placeholder already, and stays.
+    """
     if not any(text in part for part in parts[::2]):
         return parts
-    found: list[str] = []
+    result: list[str] = []
     for part, done in zip_longest(parts[::2], parts[1::2]):
         first, *others = part.split(text)
-        found.append(first)
+        result.append(first)
         for other in others:
-            found += (stands, other)
-        found += () if done is None else (done,)
-    return found
+            result += (placeholder, other)
+        result += () if done is None else (done,)
+    return result
 
 
-def _tells(line: str) -> bool:
-    """Whether a line can be hidden by itself: a brace or a number is a part of any log."""
-    return len(line) >= _TELLING_LINE
+def _is_distinctive(line: str) -> bool:
+    """Whether a line of a secret can be replaced by itself: a brace or a number is in any log."""
+    return len(line) >= _SECRET_LINE_MIN
 
 
 def display(path: Path) -> str:
-    """The path as a person would type it here."""
+    """Return the path relative to the working directory, if it lies below it."""
     inside = path.is_relative_to(Path.cwd())
     return str(path.relative_to(Path.cwd()) if inside else path)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What was meant, if a known word is near; else all of them."""
+    """Return a hint with the nearest known word; else with all known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -126,7 +131,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Document:
-    """Parse a file; ``names`` are further references, as ``${storage}``. Raises ConfigError."""
+    """Parse a file. ``names`` are further placeholders, as ``${storage}``. Raises ConfigError."""
     try:
         loader = yaml.SafeLoader(_text(path))
         root = loader.get_single_node()
@@ -168,7 +173,7 @@ def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
 
 
 class _Filler:
-    """From YAML's nodes, which know their lines, to plain values."""
+    """From YAML's nodes, which have line numbers, to plain values."""
 
     def __init__(
         self, document: Document, loader: Any, environ: Mapping[str, str], names: Mapping[str, str]
@@ -182,7 +187,7 @@ class _Filler:
         self._characters = 0
 
     def value(self, node: yaml.Node, at: Location) -> Any:
-        """What a node holds. Raises ConfigError for what it can't hold."""
+        """Return the value of a node. Raises ConfigError for an unusable one."""
         self._values += 1
         self._check_size(self._values, _VALUES_MAX, "values", at)
         if isinstance(node, yaml.ScalarNode):
@@ -200,7 +205,7 @@ class _Filler:
             self._open.discard(node)
 
     def _check_size(self, size: int, most: int, unit: str, at: Location) -> None:
-        """Raise for a file that grows too large, at the outermost key: all within is another's."""
+        """Raise ConfigError for a file that expands too far, with the line of the outermost key."""
         if size > most:
             raise ConfigError(
                 f"{self._named(at[:1])}: with its aliases written out, the file has more than "
@@ -208,18 +213,18 @@ class _Filler:
             )
 
     def _mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
             here = (*at, key)
             self._document.lines.setdefault(here, key_node.start_mark.line + 1)
-            if key in found:
+            if key in mapping:
                 line = key_node.start_mark.line + 1
                 raise ConfigError(
                     f"{display(self._document.path)}:{line}: {key} stands here a second time"
                 )
-            found[key] = self.value(value_node, here)
-        return found
+            mapping[key] = self.value(value_node, here)
+        return mapping
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
@@ -238,14 +243,14 @@ class _Filler:
             )
         try:
             return self._loader.construct_object(node)
-        except Exception as cause:  # whatever Python says of such a text: PyYAML doesn't translate
+        except Exception as cause:  # PyYAML lets Python's own errors through
             raise ConfigError(
                 f"{self._named(at)} is no {node.tag.removeprefix(_TAG)}: correct it, or put it in "
                 "quotes if it is text"
             ) from cause
 
     def _named(self, at: Location) -> str:
-        return f"{self._document.place(at)}: {'.'.join(map(str, at))}"
+        return f"{self._document.file_line(at)}: {'.'.join(map(str, at))}"
 
     def _item(self, node: yaml.Node, at: Location) -> Any:
         self._document.lines[at] = node.start_mark.line + 1
@@ -256,49 +261,51 @@ class _Filler:
         self._characters += len(filled)
         self._check_size(self._characters, _TEXT_MAX, "characters", at)
         if filled != text:
-            self._document.written[at] = text
+            self._document.raw_texts[at] = text
         return filled
 
     def _lookup(self, reference: str, at: Location) -> str:
         if reference in self._names:
             return self._names[reference]
         if variable := _VARIABLE.fullmatch(reference):
-            found = self._variable(reference, variable, at)
+            value = self._variable(reference, variable, at)
         elif file := _FILE.fullmatch(reference):
-            found = self._content(file["path"], at)
+            value = self._content(file["path"], at)
         else:
             name = reference.rpartition(":")[2] or "NAME"
             hint = suggestion(reference, [f"env:{name}", f"file:{name}", *self._names])
-            raise ConfigError(f"{self._document.place(at)}: ${{{reference}}} is unknown: {hint}")
-        if found:
-            self._document.filled[found] = f"${{{reference}}}"
+            raise ConfigError(
+                f"{self._document.file_line(at)}: ${{{reference}}} is unknown: {hint}"
+            )
+        if value:
+            self._document.placeholders[value] = f"${{{reference}}}"
             if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
-                for text in (found, *filter(_tells, map(str.strip, found.splitlines()))):
+                for text in (value, *filter(_is_distinctive, map(str.strip, value.splitlines()))):
                     self._document.secrets[text] = f"${{{reference}}}"
-        return found
+        return value
 
     def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:
-        found: str | None = self._environ.get(variable["name"], variable["default"])
-        if found is None:
+        value: str | None = self._environ.get(variable["name"], variable["default"])
+        if value is None:
             raise ConfigError(
-                f"{self._document.place(at)}: the environment variable {variable['name']} is not "
-                f"set: export it, or write ${{{reference}:-value}}"
+                f"{self._document.file_line(at)}: the environment variable {variable['name']} "
+                f"is not set: export it, or write ${{{reference}:-value}}"
             )
-        return found
+        return value
 
     def _content(self, name: str, at: Location) -> str:
         path = self._document.path.parent / name
-        place = self._document.place(at)
+        line = self._document.file_line(at)
         try:
             with path.open("rb") as file:
                 content = file.read(_FILE_BYTES_MAX + 1)
             text = content.decode()
         except OSError as cause:
-            raise ConfigError(f"{place}: {path} cannot be read: {cause.strerror}") from None
+            raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"{place}: {path} is not UTF-8 text") from None
+            raise ConfigError(f"{line}: {path} is not UTF-8 text") from None
         except ValueError:
-            raise ConfigError(f"{place}: {name!r} cannot name a file: correct it") from None
+            raise ConfigError(f"{line}: {name!r} cannot name a file: correct it") from None
         if len(content) > _FILE_BYTES_MAX:
-            raise ConfigError(f"{place}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
+            raise ConfigError(f"{line}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
         return text.removesuffix("\n").removesuffix("\r")

@@ -1,16 +1,17 @@
-"""``kfetch demo``: click events, a job that is killed midway, and a count of every single one.
+"""``kfetch demo``: a job is killed midway, and the demo counts every click event.
 
-    story.py      what happens, in order
-    settings.py   what can be chosen
+    settings.py   what the caller can choose; which project file holds the job
+    checks.py     what the machine lacks, before the demo starts anything
+    scenario.py   what the demo does, in order
     events.py     click events as Kafka's record batches                    (pure)
-    topic.py      the topic they go to
-    producer.py   a steady stream of them
-    worker.py     the job's process: started, killed, started again
-    count.py      what is in the Delta table
-    summary.py    produced against counted: lost, duplicated, rates          (pure)
-    curve.py      produced, landed and lag over time                         (pure)
+    topic.py      the topic of the events
+    producer.py   a thread that produces events at a steady rate
+    worker.py     the job's process: start, kill, stop
+    count.py      how many rows the Delta table has
+    summary.py    produced events against counted rows: lost, duplicated, rates   (pure)
+    curve.py      produced rows, landed rows and lag over time              (pure)
     chart.py      the curves as a picture     screen.py   the terminal
+    project/      the demo's own job, as a project of kfetch
 
-Nothing of it is in the way of a real job: the job is ``conf/jobs/clicks.yml``, run by
-``kfetch run`` as any other.
+The demo runs its job with ``kfetch run``, as a user runs any other job.
 """

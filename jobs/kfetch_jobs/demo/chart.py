@@ -18,11 +18,11 @@ _KILLED = "#cf1124"
 
 
 def draw(curves: Curves, title: str, path: Path) -> None:
-    """Write the PNG, making its directory if need be."""
+    """Write the curves as a PNG to ``path``, and make its directory if it is missing."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # No pyplot: it would look for a screen, and keep the figure for ever.
+    # No pyplot: pyplot looks for a screen and keeps each figure for ever.
     figure = Figure(figsize=(11, 6.5), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -31,24 +31,24 @@ def draw(curves: Curves, title: str, path: Path) -> None:
     _lag(below, curves)
     for axes in (above, below):
         _crash(axes, curves)
-        _plain(axes)
-    _say_crash(above, curves)
+        _style_axes(axes)
+    _label_crash(above, curves)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
 def _throughput(axes: Any, curves: Curves) -> None:
-    for stretch in curves.landed:
+    for interval in curves.landed:
         axes.fill_between(
-            [stretch.start, stretch.end], stretch.rate, color=_LANDED, alpha=0.75, linewidth=0
+            [interval.start, interval.end], interval.rate, color=_LANDED, alpha=0.75, linewidth=0
         )
-    edges = [curves.produced[0].start, *(stretch.end for stretch in curves.produced)]
-    rates = [stretch.rate for stretch in curves.produced]
+    edges = [curves.produced[0].start, *(interval.end for interval in curves.produced)]
+    rates = [interval.rate for interval in curves.produced]
     axes.stairs(rates, edges, color=_PRODUCED, linewidth=1.8, label="produced to Kafka")
     axes.fill_between([], [], color=_LANDED, alpha=0.75, label="landed in Delta")
     axes.set_ylabel("rows per second")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=2, labelcolor=_INK)
-    axes.set_ylim(0, 1.2 * max([*rates, *(stretch.rate for stretch in curves.landed), 1]))
+    axes.set_ylim(0, 1.2 * max([*rates, *(interval.rate for interval in curves.landed), 1]))
 
 
 def _lag(axes: Any, curves: Curves) -> None:
@@ -66,14 +66,14 @@ def _crash(axes: Any, curves: Curves) -> None:
     axes.axvline(curves.restarted, color=_KILLED, linewidth=1.2, linestyle=(0, (3, 2)))
 
 
-def _say_crash(axes: Any, curves: Curves) -> None:
+def _label_crash(axes: Any, curves: Curves) -> None:
     across = axes.get_xaxis_transform()
     style = {"transform": across, "fontsize": 9, "color": _KILLED, "va": "top"}
     axes.text(curves.killed, 0.97, "SIGKILL ", ha="right", **style)
-    axes.text(curves.restarted, 0.97, " started again", ha="left", **style)
+    axes.text(curves.restarted, 0.97, " restart", ha="left", **style)
 
 
-def _plain(axes: Any) -> None:
+def _style_axes(axes: Any) -> None:
     from matplotlib.ticker import StrMethodFormatter
 
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

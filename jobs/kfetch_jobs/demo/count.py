@@ -1,4 +1,4 @@
-"""What is in the Delta table: counted by Spark, after the job has ended."""
+"""Counts the rows of the Delta table with Spark, after the job has ended."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ FROM {{table}}
 """
 
 
-def count(job: Job, place: Path, *, produced: int, in_log: int) -> Counts:
-    """Compare the job's table with what was produced."""
-    with session(job.spark, name="count", log=place / "count" / "spark.log") as spark:
+def count(job: Job, directory: Path, *, produced: int, in_log: int) -> Counts:
+    """Count the rows of the job's table.
+
+    ``produced`` and ``in_log`` are the numbers of events that the producer and the broker have
+    counted. Spark writes its log into ``directory``.
+    """
+    with session(job.spark, name="count", log=directory / "count" / "spark.log") as spark:
         table = spark.read.format("delta").load(str(job.target))
         row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
         assert row is not None  # an aggregate has one row

@@ -1,8 +1,8 @@
-"""Click events: JSON values in Kafka's record batches, made in bulk.
+"""Click events: JSON values in Kafka's record batches, encoded in bulk.
 
-Every event has the next ``event_id``, counted from 0, and goes to partition ``id % partitions``. So
-a table can be checked for each of them: none missing, none twice.
-A producer library spends 30 µs on a record; here it is 3, which leaves the machine to the job.
+Events have consecutive ``event_id``s from 0 on. An event goes to partition ``id % partitions``.
+The ids show whether a table lacks an event or has one twice.
+This module needs 3 µs for a record. A producer library needs 30 µs, which the job would miss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _USERS = 100_000
 
 
 def value(event_id: int, now_ms: int) -> bytes:
-    """One event. The prime strides spread users and pages without a random generator."""
+    """Returns one event as JSON. ``now_ms`` is its time in milliseconds since 1970.
+
+    Prime strides spread users and pages without a random generator.
+    """
     return b'{"event_id":%d,"user_id":%d,"page":"/products/%d","action":"%s","ts":%d}' % (
         event_id,
         event_id * 7919 % _USERS,
@@ -30,7 +33,7 @@ def value(event_id: int, now_ms: int) -> bytes:
 
 
 def encode(event_ids: range, partitions: int, now_ms: int) -> dict[int, bytes]:
-    """One record batch for each partition that gets any of these events."""
+    """Returns one record batch for each partition that gets any of these events."""
     shares = {
         (event_ids.start + skipped) % partitions: event_ids[skipped::partitions]
         for skipped in range(min(partitions, len(event_ids)))
@@ -46,7 +49,7 @@ def _batch(event_ids: Sequence[int], now_ms: int) -> bytes:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        # Asks whether a record still fits: `encode`'s caller keeps batches far below.
+        # The builder refuses records beyond this size. `encode`'s caller stays far below it.
         batch_size=16 << 20,
     )
     for offset, event_id in enumerate(event_ids):

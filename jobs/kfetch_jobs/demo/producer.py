@@ -1,7 +1,7 @@
-"""A steady stream of click events into one topic, counted as the broker acknowledges them.
+"""Produces click events to one topic at a steady rate, and counts acknowledged events.
 
-One request in flight with a batch for every partition, ``acks=all``, no retries: what was not
-acknowledged is not counted, and an error ends the stream. A request that comes late carries more.
+One request is in flight at a time. It has a record batch for each partition and ``acks=all``.
+There are no retries: an error ends the stream. A late request carries more events.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _TIMEOUT_S = 30
 
 
 class Producer(threading.Thread):
-    """Produces one event per partition, waits for ``go``, then the rest at ``rate`` a second.
+    """Produces one event per partition, waits for ``go``, then produces ``rate`` events per second.
 
-    The first few let the job show that it runs: a steady stream needs somebody to follow it.
+    The first events let the job prove that it runs, before the steady stream starts.
     """
 
     def __init__(self, address: str, topic: str, *, partitions: int, rate: int, total: int) -> None:
@@ -35,33 +35,33 @@ class Producer(threading.Thread):
         self._partitions = partitions
         self._rate = rate
         self._total = total
-        self._going = threading.Event()
-        self._ending = threading.Event()
+        self._go = threading.Event()
+        self._stop_event = threading.Event()
         self.acknowledged = 0
         self.log_ends: dict[int, int] = {}
-        """Each partition's end offset after its latest acknowledged batch."""
+        """Each partition's log end after its latest acknowledged batch."""
         self.curve: list[tuple[float, int]] = []
-        """(seconds since 1970, events acknowledged by then), from ``go`` on"""
+        """Pairs from ``go`` on: seconds since 1970, events acknowledged so far."""
         self.failure: Exception | None = None
 
     def go(self) -> None:
-        """Begin the stream."""
-        self._going.set()
+        """Start the steady stream."""
+        self._go.set()
 
     def stop(self) -> None:
-        """End the stream early, and wait for the request in flight."""
-        self._ending.set()
-        self._going.set()
+        """End the stream, and wait for the request in flight."""
+        self._stop_event.set()
+        self._go.set()
         if self.is_alive():
             self.join(_TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise what ended the stream, if that was an error."""
+        """Raise DemoError if an error has ended the stream."""
         if self.failure is not None:
             raise DemoError(f"the producer failed: {self.failure}") from self.failure
 
     def run(self) -> None:
-        """The thread's work; errors are kept for ``check``."""
+        """Produce all events. ``check`` raises the error, if one ends the thread."""
         try:
             host, port = self._address.rsplit(":", 1)
             with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
@@ -71,30 +71,32 @@ class Producer(threading.Thread):
 
     def _stream(self, connection: socket.socket) -> None:
         self._send(connection, min(self._partitions, self._total))
-        self._going.wait()
+        self._go.wait()
         started = time.monotonic()
         self.curve = [(time.time(), self.acknowledged)]
-        while self.acknowledged < self._total and not self._ending.is_set():
+        while self.acknowledged < self._total and not self._stop_event.is_set():
             due = min(self._total, int((time.monotonic() - started) * self._rate))
             if due > self.acknowledged:
                 self._send(connection, due)
-            self._ending.wait(TICK_S)
+            self._stop_event.wait(TICK_S)
 
     def _send(self, connection: socket.socket, due: int) -> None:
         last = min(due, self.acknowledged + EVENTS_PER_REQUEST_MAX)
-        wanted = range(self.acknowledged, last)
-        batches = events.encode(wanted, self._partitions, int(time.time() * 1000))
+        event_ids = range(self.acknowledged, last)
+        batches = events.encode(event_ids, self._partitions, int(time.time() * 1000))
         for partition, base in _produce(connection, self._topic, batches).items():
-            count = len(
-                range((partition - wanted.start) % self._partitions, len(wanted), self._partitions)
-            )
+            first = (partition - event_ids.start) % self._partitions
+            count = len(range(first, len(event_ids), self._partitions))
             self.log_ends[partition] = base + count
         self.acknowledged = last
         self.curve.append((time.time(), last))
 
 
 def _produce(connection: socket.socket, topic: str, batches: dict[int, bytes]) -> dict[int, int]:
-    """Each partition's base offset, as the broker acknowledges it. Raises for any error code."""
+    """Send one request. Returns the base offset of each partition.
+
+    Raises DemoError if the broker answers with an error code.
+    """
     from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
     topic_data = ProduceRequest.TopicProduceData

@@ -1,9 +1,13 @@
-"""What happens in the demo, in order. Whatever way it ends, every process it started is ended.
+"""What the demo does, in order. At any end it ends every process that it has started.
 
-1. A Kafka broker, and the topic.        5. The job is started again, from its checkpoint.
-2. The job's process: ``kfetch run``.    6. Everything has landed, or nothing moves any more.
-3. A steady stream of click events.      7. The job is stopped, and every event counted.
-4. Midway, in a batch: SIGKILL to all.   8. A table and a picture.
+1. It starts a Kafka broker and makes the topic.
+2. It starts the job: ``kfetch run``.
+3. It produces click events at a steady rate.
+4. Midway, in a micro-batch, it sends SIGKILL to all processes of the job.
+5. It starts the job again, from its checkpoint.
+6. It waits until all events are in the table. It fails if there is no progress.
+7. It stops the job and counts every event.
+8. It prints a table and draws a picture.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import read_stats
+from kfetch.admin import statistics
+from kfetch.admin.values import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo import chart, topic
@@ -30,53 +34,53 @@ from kfetch_jobs.demo.summary import Kill, Summary
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
 
 __all__ = ["play"]
 
 TICK_S = 0.1
 IN_FLIGHT_S = 15
-"""How long to wait for a moment within a batch, which is the worst one to be killed in."""
+"""How long the demo waits for a running micro-batch: in one, a kill does most harm."""
 
 
 def play(settings: Settings, screen: Screen) -> Summary:
-    """The whole demo. Raises JobsError when a part of it fails; lost events are in the summary."""
+    """Run the demo. Returns the summary, which tells lost events too.
+
+    Raises JobsError if a part of the demo fails.
+    """
     began = time.monotonic()
-    with _place(settings) as place, ExitStack() as ends:
+    with _working_directory(settings) as directory, ExitStack() as ends:
         if settings.keep:
-            screen.say(f"everything is kept in {place}")
-        screen.say("starting Kafka …")
-        cluster = ends.enter_context(Cluster.start(place / "kafka"))
-        stage = _Stage(settings, screen, place, cluster.bootstrap_servers)
-        ends.callback(stage.end)
-        kill = stage.run()
-        in_log = topic.length(cluster.bootstrap_servers, stage.topic, settings.partitions)
-        return stage.summary(kill, in_log=in_log, began=began)
+            screen.print_line(f"data and logs stay in {directory}")
+        screen.print_line("starting Kafka …")
+        cluster = ends.enter_context(Cluster.start(directory / "kafka"))
+        scenario = _Scenario(settings, screen, directory, cluster.bootstrap_servers)
+        ends.callback(scenario.end)
+        kill = scenario.run()
+        in_log = topic.length(cluster.bootstrap_servers, scenario.topic, settings.partitions)
+        return scenario.summary(kill, in_log=in_log, began=began)
 
 
 @contextmanager
-def _place(settings: Settings) -> Iterator[Path]:
-    """A directory for everything, gone at the end unless it is kept."""
-    place = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
+def _working_directory(settings: Settings) -> Iterator[Path]:
+    """A directory for data and logs. It is removed at the end unless the user keeps it."""
+    directory = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
     try:
-        yield place
+        yield directory
     finally:
         if not settings.keep:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Stage:
-    """The actors: job, producer, and what they did so far."""
+class _Scenario:
+    """The job and the producer of one demo."""
 
-    def __init__(self, settings: Settings, screen: Screen, place: Path, bootstrap: str) -> None:
+    def __init__(self, settings: Settings, screen: Screen, directory: Path, bootstrap: str) -> None:
         self.settings = settings
         self.screen = screen
-        self.place = place
+        self.directory = directory
         self.bootstrap = bootstrap
-        self._variables = {
-            "KFETCH_BOOTSTRAP": bootstrap,
-            "KFETCH_STORAGE": str(place / "storage"),
-        }
+        self._variables = settings.variables(bootstrap, directory / "storage")
         self.job = self._load()
         self.topic = _topic(self.job)
         self._worker: Worker | None = None
@@ -93,29 +97,31 @@ class _Stage:
         return project.job(self.settings.job)
 
     def end(self) -> None:
-        """End the job and the producer, whatever they are doing."""
+        """End the producer, and kill the job."""
         self.producer.stop()
         if self._worker is not None:
             self._worker.kill()
 
     def run(self) -> Kill:
-        """From the first event to the last row."""
+        """Run the job and the producer until all events are in the table."""
         topic.create(self.bootstrap, self.topic, self.settings.partitions)
         self._start_job("starting the job: kfetch run …")
         self.producer.start()
         self._wait_for(lambda: self._landed() > 0, "the job", self._landed)
-        self.screen.say(f"producing {self.settings.rate:,} events a second to {self.topic} …")
+        self.screen.print_line(
+            f"producing {self.settings.rate:,} events a second to {self.topic} …"
+        )
         self.producer.go()
         self._wait_midway()
         kill = self._kill()
         self._wait_for(lambda: not self.producer.is_alive(), "the producer", self._produced)
         self._wait_for(self._all_landed, "the job", self._landed)
-        self.screen.say("all has landed; stopping the job and counting …")
+        self.screen.print_line("all events are in the table; stopping the job and counting …")
         self._alive().stop()
         return kill
 
     def _start_job(self, line: str) -> None:
-        self.screen.say(line)
+        self.screen.print_line(line)
         self._worker = Worker(self.job, self.settings.project, self._variables)
 
     def _alive(self) -> Worker:
@@ -134,42 +140,47 @@ class _Stage:
         at = time.time()
         processes = self._alive().kill()
         within = "" if batch is None else f" in batch {batch}"
-        self._start_job(f"SIGKILL to the job's {processes} processes{within}; starting it again …")
+        self._start_job(
+            f"SIGKILL to the job's {processes} processes{within}; starting the job again …"
+        )
         return Kill(at=at, restarted=self._alive().started, processes=processes, batch=batch)
 
     def _produced(self) -> int:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read(progress.file_of(self.job.directory))
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
         return self._landed() >= sum(self.producer.log_ends.values())
 
     def _wait_for(self, condition: Callable[[], bool], who: str, count: Callable[[], int]) -> None:
-        """Until the condition holds. ``count`` must go on moving for as long as it doesn't."""
+        """Wait until the condition holds.
+
+        Raises DemoError if ``count``, the progress of ``who``, stays the same for too long.
+        """
         last, moved = count(), time.monotonic()
         while not condition():
             self._tick(TICK_S)
             if (now := count()) != last:
                 last, moved = now, time.monotonic()
-            if time.monotonic() - moved > self.settings.patience_s:
+            if time.monotonic() - moved > (timeout_s := self.settings.stall_timeout_s):
                 raise DemoError(
-                    f"{who} stands still at {last:,} events for {self.settings.patience_s:.0f} s: "
+                    f"{who} has made no progress for {timeout_s:.0f} s, at {last:,} events: "
                     "run the demo with --keep and read the logs"
                 )
 
     def _tick(self, seconds: float) -> None:
         self.producer.check()
         self._alive().check()
-        self.screen.move(self._produced(), self._landed())
+        self.screen.update(self._produced(), self._landed())
         time.sleep(seconds)
 
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
-        """Count, and draw."""
-        counts = count(self.job, self.place, produced=self._produced(), in_log=in_log)
-        batches = progress.read(progress.file_of(self.job.directory))
+        """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
+        counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
+        batches = progress.read_batches(progress.progress_path(self.job.directory))
         drawn = curves(self.producer.curve, batches, kill)
         title = (
             f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "
@@ -185,12 +196,12 @@ class _Stage:
             landing_s=batches[-1].finished - first,
             total_s=time.monotonic() - began,
             picture=str(self.settings.picture),
-            kept=str(self.place) if self.settings.keep else None,
+            kept_directory=str(self.directory) if self.settings.keep else None,
         )
 
 
 def batch_in_flight(checkpoint: Path) -> int | None:
-    """The micro-batch that is planned in the checkpoint, but not committed."""
+    """Returns the micro-batch that the checkpoint has planned but not committed, or None."""
     planned, committed = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and planned != committed else None
 
@@ -207,4 +218,4 @@ def _topic(job: Job) -> str:
 
 def _fetches(job: Job) -> FetchStats:
     directory = job.source_options().get("kfetch.statsDirectory")
-    return read_stats(Path(directory)) if directory else FetchStats()
+    return statistics.totals(Path(directory)) if directory else FetchStats()

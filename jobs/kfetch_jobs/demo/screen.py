@@ -1,6 +1,6 @@
 """What the terminal shows while the demo runs, and the table at its end.
 
-All of it but the table goes to stderr: stdout is for results.
+The table goes to stdout, which is for results. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Screen", "show"]
 
 
 class Screen:
-    """Lines that stay, above two bars that move: events produced, rows in Delta."""
+    """Lines of text above two progress bars: events produced, rows in Delta."""
 
     def __init__(self, total: int) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -46,23 +46,23 @@ class Screen:
     ) -> None:
         self._bars.stop()
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
+    def print_line(self, line: str) -> None:
+        """Print a line above the bars."""
         self._console.print(line)
 
-    def move(self, produced: int, landed: int) -> None:
-        """Where the two bars are."""
-        self._move("produced", produced, "")
-        self._move("in Delta", landed, f"lag {max(0, produced - landed):,}")
+    def update(self, produced: int, landed: int) -> None:
+        """Move the two bars. Both arguments count events."""
+        self._update_bar("produced", produced, "")
+        self._update_bar("in Delta", landed, f"lag {max(0, produced - landed):,}")
 
-    def _move(self, name: str, completed: int, note: str) -> None:
+    def _update_bar(self, name: str, completed: int, note: str) -> None:
         if name not in self._ids:
             self._ids[name] = self._bars.add_task(name, total=self._total, note="")
         self._bars.update(self._ids[name], completed=completed, note=note)
 
 
 def show(summary: Summary) -> None:
-    """The table, on stdout."""
+    """Print the table to stdout."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in summary.rows():
         bad = name in ("lost", "duplicated") and text != "0"
@@ -70,5 +70,5 @@ def show(summary: Summary) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"picture: {summary.picture}", soft_wrap=True)
-    if summary.kept:
-        console.print(f"kept:    {summary.kept}", soft_wrap=True)
+    if summary.kept_directory:
+        console.print(f"kept:    {summary.kept_directory}", soft_wrap=True)

@@ -1,33 +1,62 @@
-"""What can be chosen about a demo, and the limits that can not."""
+"""What the caller of the demo can choose, and the limits that are fixed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Settings"]
+from kfetch_jobs import config
+
+__all__ = ["BUNDLED_PROJECT", "JOB", "Settings", "project_file"]
+
+BUNDLED_PROJECT = Path(__file__).resolve().with_name("project") / "kfetch.yml"
+"""The project that comes with this package. It works from an installed wheel, in any directory."""
+JOB = "clicks"
+
+
+def project_file(project: Path | None, job: str | None, directory: Path) -> Path:
+    """Returns the project file whose job the demo runs.
+
+    Without ``project`` and ``job`` it is the bundled one, also inside a project. ``job`` alone
+    names a job of the project in ``directory`` or above. Raises ConfigError if there is none.
+    """
+    if project is not None:
+        return project.absolute()
+    return BUNDLED_PROJECT if job is None else config.find(directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One demo."""
+    """The choices for one demo."""
 
     project: Path
-    """The project file whose job ``clicks`` is run."""
+    """The project file."""
+    job: str = JOB
+    """The job of that project."""
     seconds: float = 40
-    """How long events are produced."""
+    """How long the producer runs."""
     rate: int = 20_000
-    """Events a second."""
+    """Events per second."""
     keep: bool = False
-    """Leave the broker's data, the table and the logs behind."""
+    """Whether Kafka's data, the table and the logs stay on disk."""
     picture: Path
-    """Where the PNG goes."""
-    job: str = "clicks"
+    """The path of the PNG."""
     partitions: int = 12
-    patience_s: float = 120
-    """Nothing may stand still for longer than this: machines differ, hangs don't."""
+    stall_timeout_s: float = 120
+    """The demo fails if it makes no progress for so long. Machines differ, but a hang must end."""
 
     @property
     def events(self) -> int:
-        """How many events there will be."""
+        """The number of events that the producer sends."""
         return int(self.rate * self.seconds)
+
+    @property
+    def bundled(self) -> bool:
+        """Whether the job is the demo's own."""
+        return self.project == BUNDLED_PROJECT
+
+    def variables(self, bootstrap: str, storage: Path) -> dict[str, str]:
+        """Returns the environment variables that point the job to the demo's Kafka and storage."""
+        variables = {"KFETCH_BOOTSTRAP": bootstrap, "KFETCH_STORAGE": str(storage)}
+        # The bundled project has no environments, whatever the user's shell names.
+        return variables | {"KFETCH_ENV": ""} if self.bundled else variables

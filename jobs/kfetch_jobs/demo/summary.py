@@ -1,23 +1,23 @@
-"""What was produced against what was counted: nothing here looks anything up."""
+"""Compares produced events with counted rows. It only computes."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kfetch.fetch.stats import FetchStats
+from kfetch.admin.values import FetchStats
 
 __all__ = ["Counts", "Kill", "Summary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Events on their way: each a plain count, taken where its name says."""
+    """How many events there are at each place on their way."""
 
     produced: int
-    """Acknowledged by the broker."""
+    """Events that the broker has acknowledged."""
     in_log: int
-    """The sum of the partitions' end offsets, as the broker told them."""
+    """The sum of the partitions' log ends, from the broker."""
     rows: int
     """Rows of the Delta table."""
     positions: int
@@ -27,7 +27,7 @@ class Counts:
 
     @property
     def lost(self) -> int:
-        """Acknowledged and not in the table: by event, or by offset, whichever is worse."""
+        """Acknowledged events that the table lacks, by event or by offset: the larger number."""
         return max(0, self.produced - self.events, self.in_log - self.positions)
 
     @property
@@ -37,58 +37,58 @@ class Counts:
 
     @property
     def exact(self) -> bool:
-        """Every event once."""
+        """Whether the table has each event once."""
         return self.lost == self.duplicated == 0 and self.produced == self.in_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """The crash. Times in seconds since 1970."""
+    """When and where the demo killed the job. Times are seconds since 1970."""
 
     at: float
     restarted: float
     processes: int
     batch: int | None
-    """The micro-batch in flight; None if the job was between two."""
+    """The running micro-batch; None if the job was between two of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The demo's result."""
+    """The result of the demo."""
 
     counts: Counts
     fetches: FetchStats
     kill: Kill
     producing_s: float
     landing_s: float
-    """From the first event produced to the last one in the table, the crash included."""
+    """Time from the first produced event to the last row in the table, the crash included."""
     total_s: float
     picture: str
-    kept: str | None
-    """The directory with everything, if it was kept."""
+    kept_directory: str | None
+    """The directory with data and logs, if the user keeps it."""
 
     @property
     def landed_per_s(self) -> float:
-        """Rows a second over the whole run, the crash included."""
+        """Rows per second over the whole run, the crash included."""
         return self.counts.rows / self.landing_s if self.landing_s else 0.0
 
     @property
     def produced_per_s(self) -> float:
-        """Events acknowledged a second."""
+        """Acknowledged events per second."""
         return self.counts.produced / self.producing_s if self.producing_s else 0.0
 
     @property
     def full_bytes(self) -> float:
-        """Mean size of a full fetch request."""
+        """The mean size of a full fetch request, in bytes."""
         return _mean(self.fetches.full_request_bytes, self.fetches.full_requests)
 
     @property
     def incremental_bytes(self) -> float:
-        """Mean size of an incremental fetch request."""
+        """The mean size of an incremental fetch request, in bytes."""
         return _mean(self.fetches.incremental_request_bytes, self.fetches.incremental_requests)
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object, for scripts."""
+        """Returns one flat object, for scripts."""
         counts = self.counts
         return {
             "produced": counts.produced,
@@ -105,11 +105,11 @@ class Summary:
             "killed_in_batch": self.kill.batch,
             "seconds": round(self.total_s, 1),
             "picture": self.picture,
-            "kept": self.kept,
+            "kept": self.kept_directory,
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """The table for people."""
+        """Returns names and values of the table for people."""
         counts, fetches = self.counts, self.fetches
         during = "between two batches" if self.kill.batch is None else f"in batch {self.kill.batch}"
         return [

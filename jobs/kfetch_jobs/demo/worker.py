@@ -1,7 +1,7 @@
-"""The job's process: ``kfetch run``, started in a session of its own, killed without warning.
+"""The job's process: ``kfetch run`` in a session of its own.
 
-It ends when this process ends, however that happens: it hangs on the same tether as a broker, and
-its JVM and Python workers leave when their parent is gone.
+The process ends when this one ends, even by SIGKILL: it has the same tether as a local broker. Its
+JVM and Python workers end when their parent is gone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import psutil
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import DemoError
-from kfetch_jobs.kafka.process import Launched, find, launch
+from kfetch_jobs.kafka.process import LaunchedProcess, find, launch
 from kfetch_jobs.kafka.ready import wait_until
 
 __all__ = ["Worker"]
 
 
 class Worker:
-    """One life of the job's process."""
+    """One process of the job."""
 
     def __init__(self, job: Job, project: Path, environ: Mapping[str, str]) -> None:
         self._log = job.directory / "run.log"
@@ -36,46 +36,46 @@ class Worker:
             *("--project", str(project)),
         ]
         self.started = time.time()
-        self._launched: Launched | None = launch(command, output=self._log, detached=False)
+        self._launched: LaunchedProcess | None = launch(command, output=self._log, detached=False)
 
     @property
     def _process(self) -> psutil.Process | None:
-        found = self._launched
-        return find(found.pid, found.started) if found else None
+        launched = self._launched
+        return find(launched.pid, launched.started) if launched else None
 
     def check(self) -> None:
-        """Raise if the process ended by itself, with its own last words."""
+        """Raise DemoError with the job's last error line, if the process has ended by itself."""
         if self._process is None:
             lines = self._log.read_text().splitlines() if self._log.exists() else []
-            said = next((line for line in reversed(lines) if line.startswith("kfetch: ")), "")
-            raise DemoError(f"the job's process ended: {said or 'it left no word'}")
+            error = next((line for line in reversed(lines) if line.startswith("kfetch: ")), "")
+            raise DemoError(f"the job's process ended: {error or 'it printed no error'}")
 
     def kill(self) -> int:
-        """SIGKILL the process and all it started; how many that were. A dead one is let be."""
-        found = self._process
+        """Send SIGKILL to the process and its descendants. Returns how many there were."""
+        root = self._process
         tree: list[psutil.Process] = []
-        if found is not None:
+        if root is not None:
             with suppress(psutil.NoSuchProcess):
-                tree = [found, *found.children(recursive=True)]
+                tree = [root, *root.children(recursive=True)]
         for process in tree:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         if self._launched and self._launched.tether:
             self._launched.tether.cut()
-        wait_until(lambda: not any(map(_lives, tree)), time.monotonic() + 10)
+        wait_until(lambda: not any(map(_is_alive, tree)), time.monotonic() + 10)
         return len(tree)
 
     def stop(self, timeout_s: float = 60) -> None:
-        """SIGTERM, which ends the job after its batch; what still lives then is killed."""
-        found = self._process
-        if found is not None:
-            found.send_signal(signal.SIGTERM)
+        """Send SIGTERM: the job ends after its micro-batch. SIGKILL follows after ``timeout_s``."""
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
             wait_until(lambda: self._process is None, time.monotonic() + timeout_s)
         self.kill()
 
 
-def _lives(process: psutil.Process) -> bool:
-    # A zombie is dead; whether its new parent collects it is not our affair.
+def _is_alive(process: psutil.Process) -> bool:
+    # A zombie is dead. Its new parent collects it.
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

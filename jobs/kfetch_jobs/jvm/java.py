@@ -1,4 +1,4 @@
-"""Which Java runs Kafka: $KFETCH_JAVA, else $JAVA_HOME, else ``java`` on the PATH. 17 or later."""
+"""Finds Java 17 or later: $KFETCH_JAVA, else $JAVA_HOME, else ``java`` on the PATH."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADVICE = f"install Java {JAVA_MINIMUM} or later, or point {JAVA_VARIABLE} or JA
 
 
 def find_java() -> str:
-    """The executable of a Java that is new enough."""
+    """Return the executable of a Java that is new enough. Raises JavaError without one."""
     java = _executable()
     version = java_version(java)
     if version < JAVA_MINIMUM:
@@ -29,14 +29,14 @@ def find_java() -> str:
 def _executable() -> str:
     for variable in (JAVA_VARIABLE, "JAVA_HOME"):
         if value := os.environ.get(variable):
-            return _named(variable, Path(value).expanduser())
-    found = shutil.which("java")
-    if found is None:
+            return _java_at(variable, Path(value).expanduser())
+    java = shutil.which("java")
+    if java is None:
         raise JavaError(f"there is no Java on this machine's PATH: {_ADVICE}")
-    return found
+    return java
 
 
-def _named(variable: str, path: Path) -> str:
+def _java_at(variable: str, path: Path) -> str:
     for candidate in (path / "bin" / "java", path):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
@@ -44,12 +44,12 @@ def _named(variable: str, path: Path) -> str:
 
 
 def java_version(java: str) -> int:
-    """The feature release that ``java -version`` names."""
+    """Return the feature release of ``java -version``. Raises JavaError if it does not run."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as cause:
         raise JavaError(f"{java} does not run ({cause}): {_ADVICE}") from cause
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
+    if match is None:
         raise JavaError(f"{java} -version names no version: {_ADVICE}")
-    return int(found[1])
+    return int(match[1])

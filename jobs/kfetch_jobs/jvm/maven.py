@@ -1,9 +1,9 @@
-"""Maven coordinates to jar files, without Maven: the library jgo resolves, we cache the answer.
+"""Downloads jar files by their Maven coordinates, without Maven. jgo resolves, kfetch caches.
 
     jars("org.apache.kafka:kafka_2.13:4.3.1")   ->  [Path(".../kafka_2.13-4.3.1.jar"), ...]
 
 The cache is ``$KFETCH_CACHE``, else ``$XDG_CACHE_HOME/kfetch``, else ``~/.cache/kfetch``. It holds
-paths relative to itself only, so a filled cache may be copied to a machine without a network.
+only relative paths. So you can copy a filled cache to a machine without a network.
 
 Not for: version ranges, snapshots, other repositories than jgo's default.
 """
@@ -21,26 +21,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.errors import MavenError
-from kfetch_jobs.util.files import locked, write_json
+from kfetch_jobs.util.files import wait_for_lock, write_json
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact
 
-__all__ = ["CACHE_VARIABLE", "cache_directory", "cached", "jars"]
+__all__ = ["CACHE_VARIABLE", "cache_directory", "is_cached", "jars"]
 
 CACHE_VARIABLE = "KFETCH_CACHE"
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept, for this user, across projects."""
-    if moved := os.environ.get(CACHE_VARIABLE):
-        return Path(moved).expanduser().absolute()
+    """Return the directory of the downloads of this user, for all projects."""
+    if directory := os.environ.get(CACHE_VARIABLE):
+        return Path(directory).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "kfetch"
 
 
 def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = True) -> list[Path]:
-    """The jars of ``group:artifact:version`` coordinates and of all they need at run time, sorted.
+    """Return the jars of ``group:artifact:version`` coordinates and of their dependencies, sorted.
 
     ``exclude`` leaves out artifacts whose name starts with one of its words.
     ``transitive=False`` takes the named jars alone.
@@ -49,16 +49,16 @@ def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = Tr
     """
     cache = cache_directory()
     listing = _listing(cache, coordinates, transitive)
-    found = _read_listing(cache, listing)
-    if found is None:
-        with locked(cache / "maven" / "lock"):
-            # Another process may have done the work while this one waited.
-            found = _read_listing(cache, listing) or _fill(cache, listing, coordinates, transitive)
-    return [path for path in found if not path.name.startswith(tuple(exclude))]
+    paths = _read_listing(cache, listing)
+    if paths is None:
+        with wait_for_lock(cache / "maven" / "lock"):
+            # Another process may have downloaded them while this one waited.
+            paths = _read_listing(cache, listing) or _fill(cache, listing, coordinates, transitive)
+    return [path for path in paths if not path.name.startswith(tuple(exclude))]
 
 
-def cached(*coordinates: str, transitive: bool = True) -> bool:
-    """Whether ``jars`` would answer without the network."""
+def is_cached(*coordinates: str, transitive: bool = True) -> bool:
+    """Return whether ``jars`` can answer without the network."""
     cache = cache_directory()
     return _read_listing(cache, _listing(cache, coordinates, transitive)) is not None
 
@@ -73,7 +73,7 @@ def _key(coordinates: Sequence[str], transitive: bool) -> str:
 
 
 def _read_listing(cache: Path, listing: Path) -> list[Path] | None:
-    """The jars of an earlier call; None when there was none, or a file is gone or cut short."""
+    """The jars of an earlier call; None without one, or if a file is missing or truncated."""
     try:
         entries = json.loads(listing.read_text())["jars"]
         intact = all((cache / name).stat().st_size == size for name, size in entries)
@@ -92,34 +92,33 @@ def _fill(cache: Path, listing: Path, coordinates: Sequence[str], transitive: bo
 def _download(cache: Path, coordinates: Sequence[str], transitive: bool) -> set[Path]:
     from jgo.maven import MavenContext  # late: it costs 0.3 s, and a warm cache needs none of it
 
-    # A repository of our own. jgo's default is ~/.m2, and there it leaves POMs without jars for
-    # what it only had to look at. Spark's Ivy reads ~/.m2 too, takes such a module for present and
-    # fails on the missing jar (seen with snappy-java).
+    # kfetch's own repository. In its default ~/.m2, jgo leaves POMs without jars. Spark's Ivy reads
+    # ~/.m2 too, takes such a module for present and fails on the missing jar (seen: snappy-java).
     context = MavenContext(
         resolver=_resolver(), repo_cache=cache / "maven" / "repository", timeout=60
     )
     _drop_unfinished(context.repo_cache)
     try:
         artifacts = _artifacts(context, coordinates, transitive)
-        # Each is two small requests on a fresh connection: waiting, not work.
+        # Each jar is two small requests on a new connection: threads wait at the same time.
         with ThreadPoolExecutor(max_workers=8) as pool:
             return set(pool.map(_jar, artifacts))
     except MavenError:
         raise
-    except Exception as cause:  # jgo lets through whatever requests, XML and the disk raise
+    except Exception as cause:  # jgo lets exceptions of requests, XML and the disk through
         raise MavenError(_sentence(" and ".join(coordinates), cause)) from cause
 
 
 def _artifacts(context: Any, coordinates: Sequence[str], transitive: bool) -> list[Artifact]:
     from jgo.parse import Coordinate
 
-    # Raw: else jgo takes each coordinate for a BOM too, which Maven does not. Seen: log4j's POM
-    # manages kafka-clients, and beside it Kafka 4.3.1 got the clients of 3.9.1.
+    # Raw: else jgo takes each coordinate for a BOM too, unlike Maven. Seen: log4j's POM manages
+    # kafka-clients, so Kafka 4.3.1 got the clients of 3.9.1.
     parsed = (Coordinate.parse(name) for name in coordinates)
-    wanted = [context.create_dependency(replace(c, scope="compile", raw=True)) for c in parsed]
+    requested = [context.create_dependency(replace(c, scope="compile", raw=True)) for c in parsed]
     if not transitive:
-        return [dependency.artifact for dependency in wanted]
-    direct, indirect = context.resolver.resolve(wanted)
+        return [dependency.artifact for dependency in requested]
+    direct, indirect = context.resolver.resolve(requested)
     running = [d for d in indirect if d.scope in ("compile", "runtime")]
     return [dependency.artifact for dependency in (*direct, *running)]
 
@@ -147,8 +146,8 @@ def _short(cause: object) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
-# jgo writes a download straight to its final name, so a process that is killed leaves half a file
-# there, which the next call would take for whole. A marker names each file being written.
+# jgo writes a download straight to its final name. A killed process leaves half a file there,
+# and the next call would take it for whole. So a marker names each file during its download.
 _UNFINISHED = "unfinished"
 
 
@@ -162,7 +161,7 @@ def _resolver() -> Any:
     from jgo.maven import PythonResolver
 
     class MarkingResolver(PythonResolver):
-        """Notes which files are being written, until they are whole."""
+        """Marks each file during its download."""
 
         def download(self, artifact: Artifact) -> Any:
             repository, target = artifact.context.repo_cache, artifact.cached_path

@@ -1,10 +1,10 @@
-"""Spark for a job: one session with Delta, in this Python, quiet; local, or on a cluster.
+"""Spark for a job: one quiet session with Delta in this process, local or on a cluster.
 
     with session(settings, log=directory / "spark.log") as spark: ...
 
-Delta's jars come from ``maven.py``. Spark's own way, ``spark.jars.packages``, asks Ivy: it is slow,
-and fails over POM-only modules in a local Maven repository. What the JVM and Spark's Python
-workers say goes to the log file: the terminal is for kfetch's own lines.
+Delta's jars come from ``maven.py``. Spark's own way, ``spark.jars.packages``, uses Ivy. It is slow,
+and fails over POM-only modules in a local Maven repository. The output of the JVM and of Spark's
+Python workers goes to the log file. The terminal shows only kfetch's own lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
-from kfetch_jobs.util.redact import pumped
+from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Spark and Delta are made for clusters: 200 and 50 tasks to sort a handful of rows.
+    # The defaults are for clusters: 200 and 50 tasks to sort a handful of rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -56,27 +56,27 @@ def session(
     code: Sequence[Path] = (),
     redacted: Callable[[str], str] = str,
 ) -> Iterator[SparkSession]:
-    """A Spark session that ends with the block. ``settings`` have the last word.
+    """Yield a Spark session that ends with the block. ``settings`` override kfetch's settings.
 
-    ``code`` is where Spark's Python workers find the modules of a project; ``log`` has what they
-    and the JVM say, as ``redacted`` leaves it.
+    ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
+    gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
     """
     find_java()  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
     _prepare_environment(merged, code)
-    with pumped(log, redacted) as output:
+    with redacted_log(log, redacted) as output:
         try:
             spark = _started(name, merged, log, output)
             try:
                 with _traces_to(output):
                     yield spark
             finally:
-                # A signal to the process group ends the JVM too, perhaps before this.
+                # A signal to the process group may have ended the JVM before.
                 with suppress(Exception):
                     spark.stop()
         finally:
-            _end_jvm()  # there is one after a failed start, too, and it has the log open
+            _end_jvm()  # it runs after a failed start too, and has the log open
 
 
 def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:
@@ -85,7 +85,7 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _output_to(output):  # the JVM inherits it, and from the JVM the Python workers
+    with _output_to(output):  # the JVM inherits it, and the Python workers from the JVM
         try:
             return builder.getOrCreate()
         except Exception as cause:
@@ -96,20 +96,20 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def _merged(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """The user's settings over ours; of the JVM's options, ours and then the user's."""
-    merged = _DEFAULTS | _placed(directory) | _elsewhere(settings) | dict(settings)
+    """kfetch's settings, overridden by the user's. The JVM gets both kinds of options."""
+    merged = _DEFAULTS | _local_settings(directory) | _cluster_settings(settings) | dict(settings)
     java = (_java_options(_temporary(directory)), settings.get(_JAVA_OPTIONS, ""))
     return merged | {_JAVA_OPTIONS: " ".join(java).strip()}
 
 
-def _placed(directory: Path) -> dict[str, str]:
-    """Settings that name files. What a killed Spark leaves behind stays in its directory."""
+def _local_settings(directory: Path) -> dict[str, str]:
+    """Settings that name local files. The files of a killed Spark stay in the job's directory."""
     temporary = _temporary(directory)
     return {
         "spark.jars": ",".join(map(str, delta_jars())),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(temporary),
-        "spark.python.unix.domain.socket.dir": str(_for_sockets(temporary)),
+        "spark.python.unix.domain.socket.dir": str(_socket_directory(temporary)),
     }
 
 
@@ -119,17 +119,17 @@ def _temporary(directory: Path) -> Path:
     return temporary
 
 
-def _for_sockets(directory: Path) -> Path:
-    """The first of three directories in which a socket's path is short enough for the system."""
+def _socket_directory(directory: Path) -> Path:
+    """The first of three directories whose socket paths are short enough for the system."""
     for candidate in (directory, Path(tempfile.gettempdir())):
         if len(os.fsencode(candidate / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX:
             return candidate
-    # Random names, and under the usual umask only their owner can connect to them.
+    # The names are random. With the usual umask, only their owner can connect to the sockets.
     return Path("/tmp")  # noqa: S108
 
 
 _SOCKET_PATH_MAX = 103
-"""bytes on macOS; Linux has 107"""
+"""Bytes on macOS; Linux allows 107."""
 
 
 def _java_options(temporary: Path) -> str:
@@ -138,7 +138,7 @@ def _java_options(temporary: Path) -> str:
 
 
 def delta_jars() -> list[Path]:
-    """Delta's jars without those whose artifact comes with PySpark, in whichever version."""
+    """Return Delta's jars without the artifacts that PySpark ships, in any version."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise JobsError("Spark is not installed: install kfetch[jobs]")
@@ -150,35 +150,37 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.stem)
 
 
-def _elsewhere(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings for executors on other machines, which don't have this one's directories."""
+def _cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings for executors on other machines, which lack the directories of this one."""
     if _is_local(settings):
         return {}
-    found = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108
-    if shipped := _shipped(settings):
-        found["spark.executorEnv.PATH"] = f"./{shipped}/bin:/usr/local/bin:/usr/bin:/bin"
-    return found
+    remote = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108
+    if archive := _archive_directory(settings):
+        remote["spark.executorEnv.PATH"] = f"./{archive}/bin:/usr/local/bin:/usr/bin:/bin"
+    return remote
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:
     return settings.get("spark.master", _DEFAULTS["spark.master"]).startswith("local")
 
 
-def _shipped(settings: Mapping[str, str]) -> str:
-    """The directory into which executors unpack the environment that ``spark.archives`` names
-    first, as ``FILE#DIRECTORY``; empty without one."""
+def _archive_directory(settings: Mapping[str, str]) -> str:
+    """The directory into which executors unpack the first environment of ``spark.archives``.
+
+    The setting has the form ``FILE#DIRECTORY``. Returns an empty text without one.
+    """
     return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
 
 
 def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:
-    """What Spark reads from the environment alone."""
-    if not _is_local(settings) and _shipped(settings):
-        # Spark has one name for Python here and in executors: each finds its own by PATH.
+    """Set the variables that Spark reads only from the environment."""
+    if not _is_local(settings) and _archive_directory(settings):
+        # Spark uses one name for Python here and in executors. Each side finds its own by PATH.
         python = "python3"
         here = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([here, *_directories("PATH")])
     else:
-        python = sys.executable  # else it is whatever python3 is on the PATH, without kfetch
+        python = sys.executable  # Spark's default is the PATH's python3, which may lack kfetch
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *_directories("PYTHONPATH")])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     if _is_local(settings):
@@ -186,30 +188,32 @@ def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> N
 
 
 def _directories(name: str) -> list[str]:
-    """Those that a variable has."""
+    """The directories in an environment variable."""
     return [path for path in os.environ.get(name, "").split(os.pathsep) if path]
 
 
 @contextmanager
 def _output_to(output: int) -> Iterator[None]:
-    """Point the file descriptors 1 and 2 elsewhere, for what is started meanwhile."""
+    """Redirect the file descriptors 1 and 2 during the block, for processes that start in it."""
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = {number: os.dup(number) for number in (1, 2)}
+    saved = {number: os.dup(number) for number in (1, 2)}
     try:
-        for number in kept:
+        for number in saved:
             os.dup2(output, number)
         yield
     finally:
-        for number, before in kept.items():
+        for number, before in saved.items():
             os.dup2(before, number)
             os.close(before)
 
 
 @contextmanager
 def _traces_to(output: int) -> Iterator[None]:
-    """PySpark logs a mistake in a query before it raises it, as JSON with pages of the JVM's trace:
-    write that here, not to the terminal."""
+    """Write PySpark's log of query errors to ``output`` during the block, not to the terminal.
+
+    Before PySpark raises such an error, it logs it as JSON with pages of the JVM's trace.
+    """
     from pyspark.logger import PySparkLogger
 
     handlers = [
@@ -229,7 +233,7 @@ def _traces_to(output: int) -> Iterator[None]:
 
 
 def _end_jvm() -> None:
-    """PySpark would keep its JVM for a next session; here there is none."""
+    """End PySpark's JVM. PySpark would keep it for another session, but there is none."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -237,7 +241,7 @@ def _end_jvm() -> None:
         return
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM's word to leave
+    gateway.proc.stdin.close()  # this tells the JVM to end
     try:
         gateway.proc.wait(timeout=10)
     except subprocess.TimeoutExpired:
@@ -245,32 +249,33 @@ def _end_jvm() -> None:
         gateway.proc.wait()
 
 
-_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+)$", re.MULTILINE)
+# The code at the end is left out: the error that a run ends with shows it.
+_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
 _PYTHON = re.compile(
     r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
     re.MULTILINE,
 )
-# Py4J's own errors have the exception after a colon alone.
+# Py4J's own errors have only a colon before the exception.
 _JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", re.MULTILINE)
 
 
 def text_of(error: BaseException) -> str:
-    """All that an exception says; one of Spark's has its causes in the JVM's trace alone."""
+    """Return the whole text of an exception. Spark's causes are only in the JVM's trace."""
     description = getattr(error, "_desc", None)
-    told = str(error) if description is None else str(description)
-    return f"{told}\n{getattr(error, '_stackTrace', None) or ''}"
+    message = str(error) if description is None else str(description)
+    return f"{message}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
 def cause_of(error: BaseException) -> str:
-    """The sentence in one of Spark's exceptions, which hold whole tracebacks of two languages."""
+    """Return the one sentence of a Spark exception, which holds tracebacks of two languages."""
     text = text_of(error)
     for pattern in (_OURS, _PYTHON, _JAVA):
-        if found := pattern.findall(text):
-            return _clean(found[-1])
+        if sentences := pattern.findall(text):
+            return _clean(sentences[-1])
     lines = (_clean(line) for line in text.splitlines())
     return next(filter(None, lines), type(error).__name__)
 
 
 def _clean(sentence: str) -> str:
-    """Without what Spark puts around a sentence for programs; its log has all of it."""
+    """The sentence without Spark's codes for programs. Spark's log keeps them."""
     return re.sub(r"^\[[A-Z0-9_.]+\] |\.? SQLSTATE: \w{5}", "", sentence.strip())

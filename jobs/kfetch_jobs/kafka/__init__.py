@@ -2,18 +2,18 @@
 
     with Cluster.start(directory, nodes=3) as cluster:
         cluster.bootstrap_servers      "127.0.0.1:23411,127.0.0.1:23412,127.0.0.1:23413"
-        cluster.node(2).kill()         SIGKILL, as a machine that loses power
+        cluster.node(2).kill()         SIGKILL, like a power failure
         cluster.node(2).start()        the same port, the same data
 
-Everything listens on 127.0.0.1 alone. There is no TLS and no password: never put data here that
-other users of the machine must not read.
+All nodes listen on 127.0.0.1 only. There is no TLS and no password: other users of the machine can
+read all data.
 
-    settings.py   what a node is told: server.properties, logging, JVM flags   (pure)
-    state.py      what a directory remembers: nodes, ports, processes
-    java.py       which Java
-    process.py    starting a JVM and signalling it, and never another process
-    ready.py      when a node answers
-    node.py       one node           cluster.py    all of them
+    settings.py   configuration of a node: server.properties, logging, JVM flags   (pure)
+    state.py      the state file of a directory: nodes, ports, processes
+    process.py    starts a JVM and signals it, and never another process
+    ready.py      whether a node answers, and which ports are free
+    port_owner.py which directory's Kafka uses a port
+    node.py       one node           cluster.py    all nodes
     cli.py        kfetch broker
 """
 

@@ -1,4 +1,4 @@
-"""``kfetch broker``: a local Kafka to try things with. Starts, shows and stops; nothing more."""
+"""``kfetch broker``: starts, shows and stops a local Kafka."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DIRECTORY = Path(".kfetch/broker")
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="A real Apache Kafka on this machine, for trying things: no Docker, no installation.",
+    help="Run a real Apache Kafka on this machine, without Docker and without an installation.",
 )
 
 Dir = Annotated[
-    Path, typer.Option("--dir", help="Where the broker keeps everything: data, logs, state.")
+    Path, typer.Option("--dir", help="The directory for the broker's data, logs and state.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -33,29 +33,38 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 @app.command()
 def start(
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=9, help="How many brokers; 1, or what is there.")
+        int | None,
+        typer.Option(min=1, max=9, help="The number of brokers. Default: as in --dir, or 1."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1024, max=65000, help="The first broker's port; the next take the next."),
+        typer.Option(
+            min=1024,
+            max=65000,
+            help="The port of the first broker. The others take the next ports.",
+        ),
     ] = None,
     directory: Dir = DIRECTORY,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="K=V", help="A line for server.properties; repeatable."),
+        typer.Option(
+            "--property", metavar="K=V", help="A line for server.properties. Repeat it for more."
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds until all brokers must answer.")] = 60,
+    timeout: Annotated[
+        float, typer.Option(help="How long to wait for all brokers, in seconds.")
+    ] = 60,
     as_json: Json = False,
 ) -> None:
     """Start Kafka in the background, and print its address once it answers.
 
-    Needs Java 17 or later. Kafka itself is downloaded the first time, and kept. Where a stopped
-    or dead broker left its data, that data is used again, at the same address.
+    This needs Java 17 or later. The first start downloads Kafka to a cache. If the directory has
+    the data of an earlier broker, the new broker uses that data at the same address.
 
     \b
-    Example: a broker that clients find at 127.0.0.1:9092
+    Example: start a broker at 127.0.0.1:9092
       kfetch broker start --port 9092
-    Example: three brokers that keep records for a minute
+    Example: start three brokers that keep records for a minute
       kfetch broker start --nodes 3 --property log.retention.ms=60000
     """
     from kfetch_jobs.kafka.cluster import Cluster
@@ -75,16 +84,16 @@ def start(
         return
     typer.echo(f"Kafka is ready at {status.bootstrap_servers}")
     if cluster.reused:
-        typer.echo(f"with the data of an earlier start (remove {directory} for an empty one)")
+        typer.echo(f"it has the data of an earlier start (remove {directory} for an empty broker)")
     typer.echo(f"stop it with: kfetch broker stop{_dir_option(directory)}")
 
 
 @app.command()
 def status(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
-    """Show which brokers run, and where. Exits with 1 unless all of them do.
+    """Show which brokers run, and their addresses. The command exits with 1 unless all of them run.
 
     \b
-    Example: the address, for a script
+    Example: print the address, for a script
       kfetch broker status --json | jq -r .bootstrap_servers
     """
     from kfetch_jobs.kafka.cluster import Cluster
@@ -105,7 +114,7 @@ def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     """Stop the brokers. Their data stays, and the next start uses it again.
 
     \b
-    Example: stop, and forget all data
+    Example: stop the brokers and remove all data
       kfetch broker stop && rm -r .kfetch/broker
     """
     from kfetch_jobs.kafka.cluster import Cluster
@@ -120,7 +129,7 @@ def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
 
 
 def parse_properties(lines: list[str]) -> dict[str, str]:
-    """``k=v`` lines as a mapping; the value may contain further equals signs."""
+    """Parse ``k=v`` lines. A value may have further equals signs. Raises ConfigError."""
     pairs = [line.partition("=") for line in lines]
     for (key, equals, _), line in zip(pairs, lines, strict=True):
         if not (key.strip() and equals):
@@ -130,11 +139,11 @@ def parse_properties(lines: list[str]) -> dict[str, str]:
 
 def _announce_download() -> None:
     from kfetch_jobs.jvm.java import find_java
-    from kfetch_jobs.jvm.maven import cache_directory, cached
+    from kfetch_jobs.jvm.maven import cache_directory, is_cached
     from kfetch_jobs.kafka.settings import KAFKA
 
-    find_java()  # before the download: without it there is no use in one
-    if not cached(*KAFKA):
+    find_java()  # before the download, which is useless without Java
+    if not is_cached(*KAFKA):
         typer.echo(f"downloading Kafka to {cache_directory()}, once; a minute or two", err=True)
 
 

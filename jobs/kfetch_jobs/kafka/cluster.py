@@ -1,4 +1,4 @@
-"""A cluster of Kafka nodes in one directory: started for a test, or detached for a person."""
+"""A cluster of Kafka nodes in one directory: tied to this process, or detached from it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from types import TracebackType
 
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
-from kfetch_jobs.kafka.node import Machine, Node
-from kfetch_jobs.util.files import locked
+from kfetch_jobs.kafka.node import ClusterContext, Node
+from kfetch_jobs.util.files import wait_for_lock
 
 __all__ = ["Cluster", "NodeStatus", "Status"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """One node, as it is now."""
+    """The present state of a node."""
 
     node_id: int
     address: str
     pid: int | None
-    """None when it does not run"""
+    """None if it does not run"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The cluster, as it is now."""
+    """The present state of the cluster."""
 
     directory: str
     cluster_id: str
@@ -41,21 +41,21 @@ class Status:
 
     @property
     def running(self) -> int:
-        """How many nodes run."""
+        """The number of running nodes."""
         return sum(node.pid is not None for node in self.nodes)
 
 
 class Cluster:
-    """Kafka nodes on 127.0.0.1 whose data lives in one directory.
+    """Kafka nodes on 127.0.0.1 with their data in one directory.
 
-    As a context manager it kills its nodes at the end, unless it is detached. The nodes of a
-    cluster that is not detached die with this process in any case. The data stays.
+    As a context manager, a cluster kills its nodes at the end, unless it is detached. The nodes of
+    a cluster that is not detached also die with this process. The data stays.
     """
 
-    def __init__(self, machine: Machine, *, reused: bool = False) -> None:
-        self._machine = machine
+    def __init__(self, machine: ClusterContext, *, reused: bool = False) -> None:
+        self._context = machine
         self.reused = reused
-        """whether it was started over the data of an earlier one"""
+        """whether it uses the data of an earlier cluster"""
 
     @classmethod
     def start(
@@ -71,36 +71,37 @@ class Cluster:
     ) -> Cluster:
         """Start all nodes and wait until each answers and knows all others.
 
-        A directory with the data of an earlier cluster is started again: same cluster id, same
-        ports, and the same nodes, properties and heap where none are given. ``port`` is the first
-        node's, the next nodes take the ports that follow.
+        If the directory has the data of an earlier cluster, that cluster starts again: with its
+        cluster id and ports, and with its nodes, properties and heap unless the caller gives
+        others. ``port`` is the first node's port; the other nodes take the ports that follow.
+        Raises BrokerToolError if a node does not answer within ``timeout_s`` seconds.
         """
         path = Path(directory).absolute()
         state.claim(path)
-        with locked(path / state.START_LOCK):
+        with wait_for_lock(path / state.START_LOCK):
             old = state.load(path)
-            cluster = cls(Machine(path, detached=detached), reused=old is not None)
+            cluster = cls(ClusterContext(path, detached=detached), reused=old is not None)
             if old is not None:
                 cluster._refuse_running()
-            new = _fitted(path, old, nodes, port) if old else _fresh(nodes or 1, port)
-            for node in new.nodes:  # before anything is written
+            new = _reused_state(path, old, nodes, port) if old else _new_state(nodes or 1, port)
+            for node in new.nodes:  # before it writes anything
                 ready.check_free(node.node_id, node.port, node.controller_port)
-            told = new.properties if properties is None else dict(properties)
-            state.save(path, replace(new, heap=heap or new.heap, properties=told))
+            chosen = new.properties if properties is None else dict(properties)
+            state.save(path, replace(new, heap=heap or new.heap, properties=chosen))
             try:
                 cluster._bring_up(time.monotonic() + timeout_s)
             except BaseException:
-                # The next start must not inherit the port or property that made this one fail.
+                # The next start must not inherit a port or property that made this one fail.
                 state.save(
-                    path, old or replace(_fresh(nodes or 1, None), cluster_id=new.cluster_id)
+                    path, old or replace(_new_state(nodes or 1, None), cluster_id=new.cluster_id)
                 )
                 raise
         return cluster
 
     @classmethod
     def attach(cls, directory: Path | str) -> Cluster:
-        """The cluster that another process started in the directory. Its nodes outlive this one."""
-        machine = Machine(Path(directory).absolute(), detached=True)
+        """Returns the cluster that another process has started. Its nodes outlive this process."""
+        machine = ClusterContext(Path(directory).absolute(), detached=True)
         _ = machine.state  # raises when there is none
         return cls(machine)
 
@@ -114,11 +115,11 @@ class Cluster:
             )
             raise AlreadyRunning(
                 f"{count} already running at {status.bootstrap_servers} in {status.directory}: "
-                f"use it, or end it with kfetch broker stop"
+                f"use it, or stop it with kfetch broker stop"
             )
 
     def _bring_up(self, deadline: float) -> None:
-        _ = self._machine.java  # one clear error, before threads
+        _ = self._context.java  # one clear error, before threads
         with self._dead_on_error(), ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
             list(pool.map(Node.prepare, self.nodes))
             for node in self.nodes:
@@ -136,37 +137,37 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where everything of the cluster is."""
-        return self._machine.directory
+        """The directory of the cluster."""
+        return self._context.directory
 
     @property
     def nodes(self) -> list[Node]:
         """All nodes, running or not."""
-        return [Node(self._machine, node.node_id) for node in self._machine.state.nodes]
+        return [Node(self._context, node.node_id) for node in self._context.state.nodes]
 
     def node(self, node_id: int) -> Node:
-        """The node of this id; ids count from 1."""
-        ids = [node.node_id for node in self._machine.state.nodes]
+        """Returns the node with this id; ids count from 1. Raises NotRunning for other ids."""
+        ids = [node.node_id for node in self._context.state.nodes]
         if node_id not in ids:
             raise NotRunning(f"there is no node {node_id}, only {', '.join(map(str, ids))}")
-        return Node(self._machine, node_id)
+        return Node(self._context, node_id)
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes, as clients want them."""
+        """The addresses of all nodes, in the form of ``bootstrap.servers``."""
         return ",".join(node.address for node in self.nodes)
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's id of the cluster; kept with the data."""
-        return self._machine.state.cluster_id
+        """Kafka's id of the cluster. It stays with the data."""
+        return self._context.state.cluster_id
 
     def cpu_seconds(self) -> float:
-        """CPU time of all running nodes since each started."""
+        """Returns the CPU time of all running nodes since their start, in seconds."""
         return sum(node.cpu_seconds() for node in self.nodes if node.running)
 
     def status(self) -> Status:
-        """Which nodes run, and where."""
+        """Returns the state of all nodes."""
         return Status(
             directory=str(self.directory),
             cluster_id=self.cluster_id,
@@ -178,7 +179,7 @@ class Cluster:
         )
 
     def stop(self, timeout_s: float = 20) -> None:
-        """End all nodes with SIGTERM; what still lives after ``timeout_s`` is killed."""
+        """End all nodes with SIGTERM, and with SIGKILL after ``timeout_s`` seconds."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
             node.terminate()
@@ -199,11 +200,11 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._machine.detached:
+        if not self._context.detached:
             self.kill()
 
 
-def _fresh(count: int, port: int | None) -> state.State:
+def _new_state(count: int, port: int | None) -> state.State:
     if count < 1:
         raise BrokerToolError(f"a cluster has at least one node, not {count}")
     free = ready.free_ports(2 * count)
@@ -218,28 +219,30 @@ def _fresh(count: int, port: int | None) -> state.State:
     return state.State(cluster_id=_new_cluster_id(), nodes=nodes, heap="512m")
 
 
-def _fitted(directory: Path, old: state.State, count: int | None, port: int | None) -> state.State:
+def _reused_state(
+    directory: Path, old: state.State, count: int | None, port: int | None
+) -> state.State:
     have = len(old.nodes)
     if count not in (None, have):
         raise BrokerToolError(
             f"{directory} holds the data of {have} node(s), not {count}: "
             f"start it with --nodes {have}, or name another directory"
         )
-    return replace(old, nodes=tuple(_rehoused(node, port) for node in old.nodes))
+    return replace(old, nodes=tuple(_with_free_ports(node, port) for node in old.nodes))
 
 
-def _rehoused(node: state.NodeState, port: int | None) -> state.NodeState:
-    # Clients know the client port, so that one moves only when asked to. The controllers' ports
-    # are our own affair: while all nodes are down any free one will do.
-    kept = ready.is_free(node.controller_port)
+def _with_free_ports(node: state.NodeState, port: int | None) -> state.NodeState:
+    # Clients know the client port, so it changes only if the caller asks for another. No client
+    # knows the controller port: while all nodes are down, any free port will do.
+    still_free = ready.is_free(node.controller_port)
     return replace(
         node,
         port=node.port if port is None else port + node.node_id - 1,
-        controller_port=node.controller_port if kept else ready.free_ports(1)[0],
+        controller_port=node.controller_port if still_free else ready.free_ports(1)[0],
     )
 
 
 def _new_cluster_id() -> str:
-    """16 random bytes, as Kafka writes them. None starts with a dash: that would be an option."""
+    """Returns 16 random bytes in Kafka's form. No id starts with a dash, as an option does."""
     name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return _new_cluster_id() if name.startswith("-") else name

@@ -1,4 +1,4 @@
-"""One Kafka node: its files, its process, its life and death."""
+"""One Kafka node: its files and its process."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotRea
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.kafka import process, ready, settings, state
 
-__all__ = ["Machine", "Node", "telling_line"]
+__all__ = ["ClusterContext", "Node", "cause_line"]
 
 
-class Machine:
-    """What all nodes of a cluster share: the directory, the Java, the jars, who owns them."""
+class ClusterContext:
+    """What all nodes of a cluster share: directory, Java, jars, tethers."""
 
     def __init__(self, directory: Path, *, detached: bool) -> None:
         self.directory = directory
         self.detached = detached
         self.tethers: dict[int, process.Tether] = {}
         self.log_starts: dict[int, int] = {}
-        """where in each node's log its present life begins, in bytes"""
+        """where the log of each node's present process starts, in bytes"""
 
     @cached_property
     def java(self) -> list[str]:
         """The command that starts a JVM with Kafka's classes."""
         from kfetch_jobs.jvm.maven import jars
 
-        java = find_java()  # first: without it there is no use in a download
+        java = find_java()  # before the download, which is useless without Java
         return [java, "-cp", ":".join(map(str, jars(*settings.KAFKA)))]
 
     @property
     def state(self) -> state.State:
-        """The state as it is now: other processes may change it."""
-        found = state.load(self.directory)
-        if found is None:
+        """The present state. Other processes may change it. Raises NotRunning if there is none."""
+        current = state.load(self.directory)
+        if current is None:
             raise NotRunning(
                 f"{self.directory} holds no broker: start one with kfetch broker start"
             )
-        return found
+        return current
 
 
 class Node:
-    """A broker of the cluster, by its id. All methods may be used from any thread."""
+    """A broker of the cluster. Any thread may call any method."""
 
-    def __init__(self, machine: Machine, node_id: int) -> None:
-        self._machine = machine
+    def __init__(self, machine: ClusterContext, node_id: int) -> None:
+        self._context = machine
         self.node_id = node_id
         self.directory = machine.directory / f"node-{node_id}"
 
@@ -62,11 +62,11 @@ class Node:
 
     @property
     def _state(self) -> state.NodeState:
-        return self._machine.state.node(self.node_id)
+        return self._context.state.node(self.node_id)
 
     @property
     def port(self) -> int:
-        """The client port; kept for the life of the directory."""
+        """The client port. It stays the same for the life of the directory."""
         return self._state.port
 
     @property
@@ -81,9 +81,9 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None when the node does not run."""
-        found = self._process
-        return found.pid if found else None
+        """The process id; None if the node does not run."""
+        process_now = self._process
+        return process_now.pid if process_now else None
 
     @property
     def running(self) -> bool:
@@ -96,16 +96,16 @@ class Node:
         return process.find(now.pid, now.started)
 
     def cpu_seconds(self) -> float:
-        """User and system time that the broker process has used since it started."""
-        found = self._process
-        if found is None:
+        """Returns the user and system time of the broker process since its start, in seconds."""
+        running = self._process
+        if running is None:
             raise NotRunning(f"node {self.node_id} is not running")
-        return process.cpu_seconds(found)
+        return process.cpu_seconds(running)
 
     def kill(self) -> None:
-        """SIGKILL: no controlled shutdown, nothing flushed. Nothing happens to a dead node."""
-        if found := self._process:
-            found.kill()
+        """Send SIGKILL: no controlled shutdown and no flush. A dead node stays as it is."""
+        if running := self._process:
+            running.kill()
             ready.wait_until(self._gone, time.monotonic() + 10)
         self._forget()
 
@@ -114,20 +114,20 @@ class Node:
         return not self.running and ready.is_free(self.port)
 
     def stop(self, timeout_s: float = 30) -> None:
-        """SIGTERM, and wait: the broker hands its leaders over. A node that hangs is killed."""
+        """Send SIGTERM and wait: the broker hands its leaders over. Then send SIGKILL."""
         self.terminate()
         ready.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
         self.kill()
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting."""
-        if found := self._process:
-            found.terminate()
+        """Send SIGTERM, without waiting."""
+        if running := self._process:
+            running.terminate()
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start over the same data on the same ports, and wait until the node answers."""
-        others = [n.node_id for n in self._machine.state.nodes if n.node_id != self.node_id]
-        living = [i for i in others if Node(self._machine, i).running]
+        """Start with the same data on the same ports, and wait until the node answers."""
+        others = [n.node_id for n in self._context.state.nodes if n.node_id != self.node_id]
+        living = [i for i in others if Node(self._context, i).running]
         self.prepare()
         self.launch()
         self.wait_ready({self.node_id, *living}, time.monotonic() + timeout_s)
@@ -147,7 +147,7 @@ class Node:
         return self.directory / "data"
 
     def _configure(self) -> None:
-        now = self._machine.state
+        now = self._context.state
         self.log.parent.mkdir(parents=True, exist_ok=True)
         text = settings.server_properties(self.node_id, now.nodes, self._data, now.properties)
         (self.directory / "server.properties").write_text(text)
@@ -157,21 +157,21 @@ class Node:
         # The C1 compiler alone: this JVM lives for a second.
         flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._logging]
         config = ["--config", str(self.directory / "server.properties"), "--ignore-formatted"]
-        config += ["--cluster-id", self._machine.state.cluster_id]
-        said = subprocess.run(
-            [*self._machine.java, *flags, "kafka.tools.StorageTool", "format", *config],
+        config += ["--cluster-id", self._context.state.cluster_id]
+        result = subprocess.run(
+            [*self._context.java, *flags, "kafka.tools.StorageTool", "format", *config],
             capture_output=True,
             text=True,
         )
-        if said.returncode:
-            reason = telling_line(said.stderr + said.stdout)
+        if result.returncode:
+            reason = cause_line(result.stderr + result.stdout)
             raise BrokerToolError(f"cannot format the data of node {self.node_id}: {reason}")
 
     @property
     def _logging(self) -> list[str]:
         return [
             f"-D{settings.LOGS_PROPERTY}={self.log.parent}",
-            # DEBUG writes every request to requests.log: what tests count sessions with.
+            # DEBUG writes every request to requests.log. Tests count sessions with it.
             f"-Dkfetch.requests={os.environ.get('KFETCH_BROKER_REQUESTS', 'WARN')}",
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}",
         ]
@@ -180,15 +180,15 @@ class Node:
         """Start the process, without waiting for it to answer."""
         self._output.write_text("")
         size = self.log.stat().st_size if self.log.exists() else 0
-        self._machine.log_starts[self.node_id] = size
-        flags = [*settings.jvm_flags(self._machine.state.heap), *self._logging]
-        command = [*self._machine.java, *flags, "kafka.Kafka", "server.properties"]
-        begun = process.launch(command, output=self._output, detached=self._machine.detached)
-        if begun is None:
+        self._context.log_starts[self.node_id] = size
+        flags = [*settings.jvm_flags(self._context.state.heap), *self._logging]
+        command = [*self._context.java, *flags, "kafka.Kafka", "server.properties"]
+        launched = process.launch(command, output=self._output, detached=self._context.detached)
+        if launched is None:
             raise self._died()
-        if begun.tether:
-            self._machine.tethers[self.node_id] = begun.tether
-        self._remember(begun.pid, begun.started)
+        if launched.tether:
+            self._context.tethers[self.node_id] = launched.tether
+        self._remember(launched.pid, launched.started)
 
     @property
     def _output(self) -> Path:
@@ -204,7 +204,7 @@ class Node:
         if not ready.wait_until(ready_or_dead, deadline):
             raise NotReady(
                 f"node {self.node_id} at {self.address} was not ready in time: "
-                f"give it longer with --timeout, or see {self.log}"
+                f"give it more time with --timeout, or see {self.log}"
             )
         if not self.running:
             self._forget()
@@ -212,31 +212,29 @@ class Node:
 
     def _died(self) -> NodeDied:
         text = self._output.read_text(errors="replace") + self._new_log()
-        return NodeDied(
-            f"node {self.node_id} ended at start: {telling_line(text)} (see {self.log})"
-        )
+        return NodeDied(f"node {self.node_id} ended at start: {cause_line(text)} (see {self.log})")
 
     def _new_log(self) -> str:
         try:
             with self.log.open(errors="replace") as file:
-                begin = self._machine.log_starts.get(self.node_id, 0)
-                # Smaller than that: it was rolled over meanwhile, and all of it is new.
+                begin = self._context.log_starts.get(self.node_id, 0)
+                # A smaller file was rolled over meanwhile, and all of it is new.
                 file.seek(begin if self.log.stat().st_size >= begin else 0)
                 return file.read()
         except FileNotFoundError:
             return ""
 
     def _forget(self) -> None:
-        if tether := self._machine.tethers.pop(self.node_id, None):
+        if tether := self._context.tethers.pop(self.node_id, None):
             tether.cut()
         self._remember(None, None)
 
     def _remember(self, pid: int | None, started: float | None) -> None:
         now = replace(self._state, pid=pid, started=started)
-        state.update_node(self._machine.directory, now)
+        state.update_node(self._context.directory, now)
 
 
-_TELLING = (
+_CAUSE_PATTERNS = (
     re.compile(r"^Caused by: (.*)"),
     re.compile(r"^(?:Exception in thread \S+ )?([\w.$]+(?:Exception|Error): .*)"),
     re.compile(r"^(?:\[.*?\] (?:FATAL|ERROR) )(.*)"),
@@ -244,11 +242,14 @@ _TELLING = (
 )
 
 
-def telling_line(log: str) -> str:
-    """The one line of a log that says most about a death: the last cause, exception or error."""
+def cause_line(log: str) -> str:
+    """Returns the line of a log that explains best why a process died.
+
+    This is the last cause, else the last exception, error or line.
+    """
     lines = log.splitlines()
-    for pattern in _TELLING:
-        found = [match[1] for line in lines if (match := pattern.match(line))]
-        if found:
-            return found[-1].strip()[:300]
-    return "it said nothing"
+    for pattern in _CAUSE_PATTERNS:
+        causes = [match[1] for line in lines if (match := pattern.match(line))]
+        if causes:
+            return causes[-1].strip()[:300]
+    return "its log is empty"

@@ -1,4 +1,4 @@
-"""When does a node answer, and on which ports may it listen? Asked of the network, on loopback."""
+"""Asks on loopback whether a node answers, and which ports are free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from kfetch_jobs.errors import PortTaken
-from kfetch_jobs.kafka.neighbours import directory_at
+from kfetch_jobs.kafka.port_owner import directory_using_port
 from kfetch_jobs.kafka.settings import HOST
 
 __all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
@@ -20,20 +20,20 @@ _PORTS = range(20000, 32000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens now."""
-    found: list[int] = []
-    while len(found) < count:
+    """Returns ``count`` ports on which nobody listens now."""
+    ports: list[int] = []
+    while len(ports) < count:
         # Not `random`: two test runs with one seed would choose the same ports.
         port = secrets.choice(_PORTS)
-        if port not in found and is_free(port):
-            found.append(port)
-    return found
+        if port not in ports and is_free(port):
+            ports.append(port)
+    return ports
 
 
 def is_free(port: int) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As a server would: connections in TIME_WAIT do not count.
+        # A server sets this too: connections in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -46,24 +46,24 @@ def check_free(node_id: int, *ports: int) -> None:
     """Raise PortTaken for the first port that is not free."""
     for port in ports:
         if not is_free(port):
-            raise PortTaken(f"node {node_id} needs port {port}, and {_whose(port)}")
+            raise PortTaken(f"node {node_id} needs port {port}, and {_port_owner(port)}")
 
 
-def _whose(port: int) -> str:
-    neighbour = directory_at(port)
-    if neighbour is None:
-        return "another process has it: end that process, or start with another --port"
+def _port_owner(port: int) -> str:
+    directory = directory_using_port(port)
+    if directory is None:
+        return "another process uses it: end that process, or start with another --port"
     return (
-        f"kfetch's broker of {neighbour} has it: use that one, end it with kfetch broker stop "
-        f"--dir {neighbour}, or start with another --port"
+        f"kfetch's broker of {directory} uses it: use that one, stop it with kfetch broker stop "
+        f"--dir {directory}, or start with another --port"
     )
 
 
 def known_brokers(port: int, timeout_s: float) -> set[int]:
-    """The ids of the brokers that the one on ``port`` knows; empty while it does not answer.
+    """Returns the ids of the brokers that the broker on ``port`` knows; none if it does not answer.
 
-    A broker answers its first request only once its own registration is in force, so a full set
-    from every node's own port means a whole cluster.
+    A broker answers its first request only after its own registration. If every broker returns all
+    ids, the cluster is complete.
     """
     from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -90,7 +90,7 @@ def _read(connection: socket.socket, length: int) -> bytes:
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 0.05) -> bool:
-    """Ask until the condition holds; False when the deadline (``time.monotonic``) passes first."""
+    """Wait until the condition holds. Returns False if the deadline (``time.monotonic``) passes."""
     while not condition():
         if time.monotonic() >= deadline:
             return False
@@ -99,5 +99,5 @@ def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 
 
 
 def missing(expected: Collection[int], port: int) -> set[int]:
-    """The brokers that the one on ``port`` does not know yet."""
+    """Returns the expected brokers that the broker on ``port`` does not know yet."""
     return set(expected) - known_brokers(port, timeout_s=2)

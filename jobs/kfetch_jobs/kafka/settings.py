@@ -1,7 +1,7 @@
-"""What a Kafka node is told: its server.properties, its log4j2 configuration, its JVM flags.
+"""The configuration of a Kafka node: server.properties, log4j2 configuration, JVM flags.
 
-Pure: text from values. The defaults are those of a test cluster, where Kafka's own would make it
-slow (waiting for group members that never come) or impossible (three replicas on one node).
+Pure: text from values. The defaults suit a test cluster. With Kafka's own defaults it would be slow
+(it waits for group members that never come) or fail (three replicas on one node).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = [
 
 HOST = "127.0.0.1"
 LOGS_PROPERTY = "kfetch.logs"
-"""Of a node's JVM: the directory of its logs. It tells whose a process is, too."""
+"""JVM property with the directory of a node's logs. It also shows which cluster owns a process."""
 
-# The tools' jar has what `kafka` needs for formatting. Without a binding slf4j drops every line of
-# the broker's log; 2.25.4 is the log4j that Kafka 4.3.1 brings.
+# Formatting needs the tools' jar. Without a binding, slf4j drops every line of the broker's log.
+# Kafka 4.3.1 comes with log4j 2.25.4.
 KAFKA = (
     "org.apache.kafka:kafka_2.13:4.3.1",
     "org.apache.kafka:kafka-tools:4.3.1",
@@ -36,7 +36,7 @@ KAFKA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """Where a node listens."""
+    """The ports of a node."""
 
     node_id: int
     port: int
@@ -46,9 +46,9 @@ class NodePorts:
 
 
 def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:
-    """The nodes that vote: three of three or more, else one.
+    """Returns the nodes that vote: the first three, or one if there are fewer than three.
 
-    Two voters would be worse than one: the death of either would stop the cluster.
+    Two voters are worse than one: without either of them the cluster stops.
     """
     return nodes[:3] if len(nodes) >= 3 else nodes[:1]
 
@@ -56,7 +56,7 @@ def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:
 def server_properties(
     node_id: int, nodes: Sequence[NodePorts], data: Path, extra: Mapping[str, str]
 ) -> str:
-    """The text of one node's server.properties; ``extra`` has the last word."""
+    """Returns the text of one node's server.properties. ``extra`` overrides other values."""
     values = _network(node_id, nodes) | _for_tests(len(nodes)) | {"log.dirs": str(data)}
     lines = [f"{key}={_escaped(value)}" for key, value in (values | dict(extra)).items()]
     return "\n".join(lines) + "\n"
@@ -90,33 +90,33 @@ def _for_tests(nodes: int) -> dict[str, str]:
     return {
         "num.partitions": "1",
         "default.replication.factor": "1",
-        # A mistyped topic must fail, not spring into being.
+        # A mistyped topic name must fail, and create no topic.
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "share.coordinator.state.topic.replication.factor": replicas,
-        # One replica left must still do: nodes get killed here.
+        # One replica must be enough: tests kill nodes.
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.min.isr": "1",
         # 50 partitions each by default: seconds of work at the first commit or transaction.
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
-        # A killed node may register again only when its old session is over: 9 s by default.
+        # A killed node can register again only after its old session: 9 s by default.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
     }
 
 
 def jvm_flags(heap: str) -> list[str]:
-    """Flags for a broker that starts fast on a small machine and is still worth measuring."""
+    """Returns JVM flags for a broker that starts fast, and whose CPU time is worth measuring."""
     return [
         f"-Xmx{heap}",
-        # The heap's full size at once: no collections during start-up only to grow it.
+        # The heap has its full size at once, so the start needs no collections that grow it.
         f"-Xms{heap}",
-        # Serial: at this heap its pauses are milliseconds, and G1's barriers and helper threads
-        # would take CPU from the two cores that the test itself runs on. No TieredStopAtLevel: it
-        # starts faster, but the benchmarks compare broker CPU, and that needs the real compiler.
+        # Serial: with this heap its pauses are milliseconds. G1's barriers and helper threads take
+        # CPU from the two cores on which the test itself runs. No TieredStopAtLevel: it starts
+        # faster, but benchmarks compare the broker's CPU time, which needs the real compiler.
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
@@ -124,8 +124,8 @@ def jvm_flags(heap: str) -> list[str]:
     ]
 
 
-# XML is the one format that log4j reads without a further jar. The broker's stdout keeps what the
-# JVM itself says: a crash, a flag it does not know.
+# log4j reads only XML without a further jar. The JVM's own messages, as of a crash or an unknown
+# flag, go to the broker's stdout.
 LOG4J2 = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="ERROR" shutdownHook="disable">

@@ -1,7 +1,7 @@
-"""What a cluster's directory remembers, in ``kfetch-kafka.json``: the nodes, ports and processes.
+"""The state file of a cluster's directory, ``kfetch-kafka.json``: nodes, ports and processes.
 
-The file is also the mark that says the directory is ours. A directory with content but without
-this file is refused: nothing in it is read, changed or deleted.
+The file also marks the directory as kfetch's. kfetch refuses a directory that has content but no
+such file: it reads, changes and deletes nothing there.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any
 
 from kfetch_jobs.errors import ForeignDirectory, StateDamaged
 from kfetch_jobs.kafka.settings import NodePorts
-from kfetch_jobs.util.files import locked, write_json
+from kfetch_jobs.util.files import wait_for_lock, write_json
 
 __all__ = ["START_LOCK", "STATE_FILE", "NodeState", "State", "claim", "load", "save", "update_node"]
 
 STATE_FILE = "kfetch-kafka.json"
 STATE_LOCK = "state.lock"
-"""held for one change of the file"""
+"""The lock for one change of the file."""
 START_LOCK = "start.lock"
-"""held for a whole start or stop; apart from the other, which is taken inside"""
+"""The lock for a whole start or stop. STATE_LOCK is taken inside it."""
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState(NodePorts):
-    """One node: its ports, and its process while it was last known to run."""
+    """One node: its ports, and its last known process."""
 
     pid: int | None = None
     started: float | None = None
-    """the process' start time: a recycled pid has another one"""
+    """The start time of the process: another process with the same pid has another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that another process needs to find, use and stop the cluster."""
+    """What another process needs to find, use and stop the cluster."""
 
     cluster_id: str
     nodes: tuple[NodeState, ...]
@@ -44,51 +44,54 @@ class State:
     properties: dict[str, str] = field(default_factory=dict)
 
     def node(self, node_id: int) -> NodeState:
-        """The node of this id; KeyError if there is none."""
+        """Returns the node with this id. Raises KeyError if there is none."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
         raise KeyError(node_id)
 
     def with_node(self, node: NodeState) -> State:
-        """The same cluster with one node's entry replaced."""
+        """Returns the same state with one node's entry replaced."""
         nodes = tuple(node if old.node_id == node.node_id else old for old in self.nodes)
         return replace(self, nodes=nodes)
 
 
 def claim(directory: Path) -> None:
-    """Make the directory, or accept an empty one or one of ours; refuse any other."""
+    """Make the directory, or accept an empty one or one of kfetch's.
+
+    Raises ForeignDirectory for any other.
+    """
     if directory.exists() and not directory.is_dir():
         raise ForeignDirectory(f"{directory} is a file: name a directory for the broker's data")
     directory.mkdir(parents=True, exist_ok=True)
-    foreign = [path.name for path in directory.iterdir() if not _ours_before_state(path.name)]
+    foreign = [path.name for path in directory.iterdir() if not _is_start_file(path.name)]
     if foreign and not (directory / STATE_FILE).exists():
         raise ForeignDirectory(
-            f"{directory} holds {min(foreign)}, which no broker of kfetch wrote: "
+            f"{directory} has {min(foreign)}, which no broker of kfetch has written: "
             f"name an empty directory, or one that does not exist"
         )
 
 
-def _ours_before_state(name: str) -> bool:
-    # A start that died early leaves the lock, and perhaps a state file not yet renamed.
+def _is_start_file(name: str) -> bool:
+    # An interrupted start leaves the lock, and perhaps a state file that is not yet renamed.
     return name in (START_LOCK, STATE_LOCK) or name.startswith(f".{STATE_FILE}.")
 
 
 def save(directory: Path, state: State) -> None:
-    """Write the state, whole."""
+    """Write the state in one step."""
     write_json(directory / STATE_FILE, {"version": _VERSION} | asdict(state))
 
 
 def update_node(directory: Path, node: NodeState) -> None:
-    """Replace one node's entry, safe against others who change other nodes."""
-    with locked(directory / STATE_LOCK):
+    """Replace one node's entry. Other processes may change other nodes at the same time."""
+    with wait_for_lock(directory / STATE_LOCK):
         state = load(directory)
         if state is not None:
             save(directory, state.with_node(node))
 
 
 def load(directory: Path) -> State | None:
-    """The directory's state, or None when it has none."""
+    """Returns the directory's state; None if it has none. Raises StateDamaged."""
     path = directory / STATE_FILE
     try:
         text = path.read_text()
@@ -107,10 +110,10 @@ def _parsed(value: dict[str, Any]) -> State:
     if value.pop("version") != _VERSION:
         raise ValueError(f"not version {_VERSION}")
     nodes = tuple(NodeState(**node) for node in value.pop("nodes"))
-    if not nodes or not all(_whole(node) for node in nodes):
+    if not nodes or not all(_has_ports(node) for node in nodes):
         raise ValueError("a node lacks its id or ports")
     return State(nodes=nodes, **value)
 
 
-def _whole(node: NodeState) -> bool:
+def _has_ports(node: NodeState) -> bool:
     return all(isinstance(n, int) for n in (node.node_id, node.port, node.controller_port))

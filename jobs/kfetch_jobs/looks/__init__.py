@@ -1,1 +1,1 @@
-"""Looking at jobs, their checkpoints, clusters and this machine: nothing here changes anything."""
+"""Read-only checks of jobs, their checkpoints, clusters and this machine."""

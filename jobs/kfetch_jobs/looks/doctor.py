@@ -1,7 +1,7 @@
-"""What a job needs of this machine and its clusters, looked at piece by piece.
+"""Checks what a job needs: this machine, the project's storage, its clusters.
 
-Nothing is changed, downloaded, compiled or started, but for ``java -version`` and a nameless file
-in the project's storage, which is gone when it is closed.
+The checks change, download and compile nothing. They start ``java -version``. They write one
+unnamed file in the project's storage, which is gone when it is closed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import resource
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -21,29 +19,27 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from kfetch.errors import KfetchError
-from kfetch.model import Broker
-from kfetch.options import parse
-from kfetch.wire.cluster import Cluster
+from kfetch.admin import brokers
+from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
-from kfetch_jobs.looks.source import PATIENCE_S
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Finding", "State", "examine"]
+__all__ = ["Finding", "State", "examine", "installed_packages", "java"]
 
+LOOKUP_TIMEOUT_S = brokers.WAIT_S
 PYTHON_MINIMUM = (3, 11)
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow", "numba", "kafka-python")
 _FILES_MIN = 4096
-"""A Spark driver with its jars, sockets and shuffle files needs some hundreds; the JVM takes what
-the hard limit gives."""
+"""A Spark driver needs some hundreds, for jars, sockets and shuffle files. The JVM uses the hard
+limit."""
 _FREE_BYTES_MIN = 1 << 30
-"""Less in the storage is soon full of logs and tables."""
+"""With less free space, logs and tables soon fill the disk."""
 
 
 class State(StrEnum):
-    """How one piece is."""
+    """The result of one check."""
 
     OK = "ok"
     WARN = "warn"
@@ -52,19 +48,30 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One piece: what it is, how it is, and what to do if it is not well."""
+    """One check: its subject, its result, and what the user can do."""
 
     state: State
-    what: str
-    told: str
+    subject: str
+    """What was checked."""
+    text: str
     advice: str = ""
+    """What the user can do."""
+
+    def to_json(self) -> dict[str, str]:
+        """Returns the finding for scripts."""
+        return {
+            "state": self.state,
+            "what": self.subject,
+            "told": self.text,
+            "advice": self.advice,
+        }
 
 
 def examine(project: Project | None) -> Iterator[Finding]:
-    """Every piece, one after the other; without a project, those of the machine alone."""
+    """Run all checks, one after the other. Without a project, check the machine alone."""
     yield python(sys.version_info[:2])
     yield java()
-    yield from packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
+    yield from installed_packages()
     yield decoder()
     yield files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     if project is not None:
@@ -75,43 +82,52 @@ def examine(project: Project | None) -> Iterator[Finding]:
 
 
 def python(version: tuple[int, ...]) -> Finding:
-    """The Python that runs this, and with it Spark's workers."""
-    told = f"{version[0]}.{version[1]}, {sys.executable}"
+    """Check the Python that runs this process and Spark's workers."""
+    text = f"{version[0]}.{version[1]}, {sys.executable}"
     if version >= PYTHON_MINIMUM:
-        return Finding(state=State.OK, what="python", told=told)
+        return Finding(state=State.OK, subject="python", text=text)
     advice = f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer, and kfetch into it"
-    return Finding(state=State.FAIL, what="python", told=told, advice=advice)
+    return Finding(state=State.FAIL, subject="python", text=text, advice=advice)
 
 
 def java() -> Finding:
-    """The Java that Spark starts."""
+    """Check the Java that Spark starts."""
     try:
-        found = find_java()
-        return Finding(state=State.OK, what="java", told=f"{java_version(found)}, {found}")
+        path = find_java()
+        return Finding(state=State.OK, subject="java", text=f"{java_version(path)}, {path}")
     except JobsError as cause:
-        sentence, _, advice = str(cause).rpartition(": ")
-        return Finding(state=State.FAIL, what="java", told=sentence, advice=advice)
+        sentence, _, advice = cause.message.rpartition(": ")
+        return Finding(state=State.FAIL, subject="java", text=sentence, advice=advice)
+
+
+def installed_packages() -> Iterator[Finding]:
+    """Check the installed packages against the requirements of kfetch and kfetch-jobs."""
+    return packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
 
 
 def packages(requires: list[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
-    """The packages that have to fit each other, held against what kfetch asks for."""
-    wanted: dict[str, Requirement] = {}
+    """Check the versions of packages that must fit each other.
+
+    ``requires`` are requirements as in package metadata. ``installed`` returns the version of a
+    package, or None.
+    """
+    requirements: dict[str, Requirement] = {}
     for text in requires:
         requirement = Requirement(text)
-        wanted[requirement.name] = requirement
+        requirements[requirement.name] = requirement
     for name in _PACKAGES:
-        if name in wanted:
-            yield _package(name, wanted[name], installed(name))
+        if name in requirements:
+            yield _package(name, requirements[name], installed(name))
 
 
-def _package(name: str, wanted: Requirement, version: str | None) -> Finding:
-    advice = f"pip install '{name}{wanted.specifier}'"
+def _package(name: str, requirement: Requirement, version: str | None) -> Finding:
+    advice = f"pip install '{name}{requirement.specifier}'"
     if version is None:
-        return Finding(state=State.FAIL, what=name, told="is not installed", advice=advice)
-    if not wanted.specifier.contains(version, prereleases=True):
-        told = f"{version}, but kfetch needs {wanted.specifier}"
-        return Finding(state=State.FAIL, what=name, told=told, advice=advice)
-    return Finding(state=State.OK, what=name, told=version)
+        return Finding(state=State.FAIL, subject=name, text="is not installed", advice=advice)
+    if not requirement.specifier.contains(version, prereleases=True):
+        text = f"is {version}, but kfetch needs {requirement.specifier}"
+        return Finding(state=State.FAIL, subject=name, text=text, advice=advice)
+    return Finding(state=State.OK, subject=name, text=version)
 
 
 def _requirements(distribution: str) -> list[str]:
@@ -126,33 +142,32 @@ def _installed(name: str) -> str | None:
 
 
 def decoder() -> Finding:
-    """Whether the record decoder has been compiled for this machine."""
+    """Check whether the record decoder is compiled for this machine."""
     try:
-        from kfetch import decoding
-        from kfetch.compiled import native
+        from kfetch.admin.decoder import state
 
-        if decoding.IMPLEMENTATION != "kernel":
-            told = "KFETCH_RECORDS=reference: the slow decoder in pure Python"
-            advice = "unset KFETCH_RECORDS"
-            return Finding(state=State.WARN, what="decoder", told=told, advice=advice)
-        directory = native.cache_directory()
-    except Exception as cause:  # a broken llvmlite raises whatever it likes
+        ready = state()
+    except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
-        told = f"can't be loaded ({cause})"
-        return Finding(state=State.FAIL, what="decoder", told=told, advice=advice)
-    if directory:
-        return Finding(state=State.OK, what="decoder", told=f"compiled, in {directory}")
-    told = "is not compiled yet: the first read waits for it, some seconds"
-    return Finding(state=State.WARN, what="decoder", told=told, advice="kfetch warm")
+        text = f"can't be loaded ({cause})"
+        return Finding(state=State.FAIL, subject="decoder", text=text, advice=advice)
+    if ready.reference:
+        text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
+        advice = "unset KFETCH_RECORDS"
+        return Finding(state=State.WARN, subject="decoder", text=text, advice=advice)
+    if ready.compiled:
+        return Finding(state=State.OK, subject="decoder", text=f"compiled, in {ready.directory}")
+    text = "is not compiled yet: the first read waits some seconds for it"
+    return Finding(state=State.WARN, subject="decoder", text=text, advice="kfetch warm")
 
 
 def files(soft: int, hard: int) -> Finding:
-    """How many files a process may open. The JVM raises its own limit to the hard one."""
-    told = f"{_limit(soft)} at once, {_limit(hard)} at most"
+    """Check how many files a process may open. The JVM raises its own limit to the hard one."""
+    text = f"{_limit(soft)} at once, {_limit(hard)} at most"
     if hard == resource.RLIM_INFINITY or hard >= _FILES_MIN:
-        return Finding(state=State.OK, what="open files", told=told)
+        return Finding(state=State.OK, subject="open files", text=text)
     advice = f"raise the hard limit (ulimit -Hn) to {_FILES_MIN} or more"
-    return Finding(state=State.WARN, what="open files", told=told, advice=advice)
+    return Finding(state=State.WARN, subject="open files", text=text, advice=advice)
 
 
 def _limit(value: int) -> str:
@@ -160,31 +175,31 @@ def _limit(value: int) -> str:
 
 
 def jobs(project: Project) -> Finding:
-    """Whether the files of the project's jobs are right."""
-    found, mistakes = project.checked()
+    """Check the files of the project's jobs."""
+    names, mistakes = project.jobs_and_mistakes()
     if not mistakes:
-        return Finding(state=State.OK, what="jobs", told=f"{len(found)}, {project.path}")
+        return Finding(state=State.OK, subject="jobs", text=f"{len(names)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    told, advice = f"{mistakes[0]}{more}", "kfetch validate tells all"
-    return Finding(state=State.FAIL, what="jobs", told=told, advice=advice)
+    text, advice = f"{mistakes[0]}{more}", "kfetch validate lists all mistakes"
+    return Finding(state=State.FAIL, subject="jobs", text=text, advice=advice)
 
 
 def storage(directory: Path) -> Finding:
-    """Whether the project's storage, or the nearest directory above that exists, can be written."""
-    place = next(path for path in (directory, *directory.parents) if path.exists())
+    """Check that the project's storage, or the nearest directory above it, can be written."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"kfetch")
             file.flush()
-        free = shutil.disk_usage(place).free
+        free = shutil.disk_usage(existing).free
     except OSError as cause:
-        told = f"{place} can't be written: {cause.strerror}"
+        text = f"{existing} can't be written: {cause.strerror}"
         advice = f"give {_user()} the right to write there, or name another storage in kfetch.yml"
-        return Finding(state=State.FAIL, what="storage", told=told, advice=advice)
-    told = f"{directory}, {free / (1 << 30):,.1f} GiB free"
+        return Finding(state=State.FAIL, subject="storage", text=text, advice=advice)
+    text = f"{directory}, {free / (1 << 30):,.1f} GiB free"
     if free >= _FREE_BYTES_MIN:
-        return Finding(state=State.OK, what="storage", told=told)
-    return Finding(state=State.WARN, what="storage", told=told, advice="make room on that disk")
+        return Finding(state=State.OK, subject="storage", text=text)
+    return Finding(state=State.WARN, subject="storage", text=text, advice="make room on that disk")
 
 
 def _user() -> str:
@@ -192,34 +207,23 @@ def _user() -> str:
 
 
 def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether a cluster answers, and each broker at the address that it gives to clients."""
-    what = f"cluster {name}"
-    kafka = {f"kafka.{key}": value for key, value in properties.items()}
+    """Check that a cluster answers, and each of its brokers at its advertised address."""
+    subject = f"cluster {name}"
     try:
-        # Any topic will do: none is asked for.
-        options = parse(kafka | {"subscribe": "none"})
-    except KfetchError as cause:
-        advice = f"mend clusters.{name} in kfetch.yml or env/"
-        yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
+        options = {f"kafka.{key}": value for key, value in properties.items()}
+        state = brokers.check(options, wait_s=LOOKUP_TIMEOUT_S)
+    except OptionError as cause:
+        advice = f"correct clusters.{name} in kfetch.yml or env/"
+        yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
         return
-    servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
-    with closing(Cluster(options.bootstrap, options.network)) as asked:
-        try:
-            view = asked.view((), time.monotonic() + PATIENCE_S)
-        except KfetchError as cause:
-            advice = f"start the cluster, or mend clusters.{name}.bootstrap.servers in kfetch.yml"
-            yield Finding(state=State.FAIL, what=what, told=cause.message, advice=advice)
-            return
-        told = f"{counted(len(view.brokers), 'broker')}, by {servers}"
-        yield Finding(state=State.OK, what=what, told=told)
-        for broker in view.brokers.values():
-            yield from _broker(what, asked, broker)
-
-
-def _broker(what: str, asked: Cluster, broker: Broker) -> Iterator[Finding]:
-    try:
-        asked.connection(broker, time.monotonic() + PATIENCE_S)
     except KfetchError as cause:
-        advice = "its advertised.listeners must name an address that this machine can reach"
-        told = f"{broker}: {cause.message}"
-        yield Finding(state=State.FAIL, what=what, told=told, advice=advice)
+        advice = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
+        yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
+        return
+    text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
+    yield Finding(state=State.OK, subject=subject, text=text)
+    for each in state.brokers:
+        if each.error:
+            advice = "its advertised.listeners must name an address that this machine can reach"
+            text = f"{each.broker}: {each.error}"
+            yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)

@@ -1,4 +1,4 @@
-"""A job as it stands: its checkpoint, and its sources in Kafka; for ``plan`` and ``lag``."""
+"""Reports on a job: its checkpoint, and its sources in Kafka. ``plan`` and ``lag`` print them."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from kfetch.admin.sources import KafkaReport, query_kafka
+from kfetch.admin.values import Position, SourceOptions, Subscription, parse_options
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch.offsets import Position
-from kfetch.options import SourceOptions, Subscription, parse
-from kfetch_jobs.checkpoints import files as checkpoints
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks.source import Standing, look
-from kfetch_jobs.progress import history as progress
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["JobStanding", "SourceStanding", "every", "matched", "of", "waited_s"]
+__all__ = ["JobReport", "SourceReport", "match_sources", "report", "reports", "waiting_s"]
 
-_AT_ONCE = 8
-"""Jobs that are looked at side by side: one whose brokers are down must not hold up the others."""
+_THREADS = 8
+"""Jobs that are checked in parallel: one whose brokers are down must not delay the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceStanding:
+class SourceReport:
     """One source of a job, by the name of its view."""
 
     view: str
     options: SourceOptions
-    goes_on: bool
-    """From the checkpoint; else it begins at ``startingOffsets``."""
+    has_checkpoint: bool
+    """Whether the next run starts from the checkpoint; else it starts at ``startingOffsets``."""
     known: Mapping[TopicPartition, Position] = field(default_factory=dict)
-    """The checkpoint's positions, from which the next run goes on."""
+    """The checkpoint's positions, at which the next run starts."""
     known_ids: Mapping[str, UUID] = field(default_factory=dict)
-    kafka: Standing
+    kafka: KafkaReport
 
     @property
     def recreated(self) -> frozenset[str]:
-        """Topics of other ids than those that the checkpoint knows."""
+        """Topics whose ids differ from those in the checkpoint."""
         now = self.kafka.topic_ids
         known = self.known_ids.items()
         return frozenset(name for name, id_ in known if now.get(name, id_) != id_)
 
     @property
     def fits(self) -> bool:
-        """Whether the job can go on: nothing is gone, or its options say that it may be."""
+        """Whether the job can go on: no offset is lost, or its options allow losses."""
         return not (self.kafka.losses and self.options.fail_on_data_loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStanding:
-    """A job with all of its sources, or why nothing can be told of it."""
+class JobReport:
+    """A job with all of its sources, or the error that prevents a report."""
 
     name: str
     checkpoint: Checkpoint | None = None
-    sources: tuple[SourceStanding, ...] = ()
-    waited_s: float | None = None
-    """For so long at least the next offset has been waiting; None where nobody can tell."""
+    sources: tuple[SourceReport, ...] = ()
+    waiting_s: float | None = None
+    """How long the next offset has waited at least, in seconds; None if it is unknown."""
     error: str = ""
 
     @property
@@ -73,72 +73,78 @@ class JobStanding:
 
     @property
     def losses(self) -> list[str]:
-        """What of the checkpoint's offsets is gone."""
+        """A sentence for each loss among the checkpoint's offsets."""
         return [loss for source in self.sources for loss in source.kafka.losses]
 
     @property
     def missing(self) -> list[str]:
-        """Sentences: topics or partitions that the job names and that don't exist."""
+        """A sentence for topics or partitions of the job that do not exist."""
         return [source.kafka.missing for source in self.sources if source.kafka.missing]
 
     @property
     def leaderless(self) -> list[str]:
-        """Partitions that can't be read now."""
+        """Partitions without a leader. Nobody can read them now."""
         return [str(tp) for source in self.sources for tp in source.kafka.leaderless]
 
     @property
     def fits(self) -> bool:
-        """Whether a run would begin, as far as offsets tell."""
+        """Whether a run would start, as far as offsets show."""
         return not self.error and all(source.fits for source in self.sources)
 
 
-def of(job: Job, now: float) -> JobStanding:
-    """Look at one job. Raises JobsError: the checkpoint can't be read, brokers not be reached."""
-    checkpoint = checkpoints.of(job)
-    places = matched(job, checkpoint)
-    sources = tuple(_source(job, view, checkpoint, place) for view, place in places.items())
+def report(job: Job, now: float) -> JobReport:
+    """Returns the report on one job. ``now`` is in seconds since 1970.
+
+    Raises JobsError if it can't read the checkpoint or reach the brokers.
+    """
+    checkpoint = checkpoints.job_checkpoint(job)
+    numbers = match_sources(job, checkpoint)
+    sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
-    return JobStanding(
+    return JobReport(
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
-        waited_s=waited_s(progress.last(progress.file_of(job.directory)), checkpoint, behind, now),
+        waiting_s=waiting_s(
+            progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
+        ),
     )
 
 
-def every(project: Project, names: Iterable[str], now: float) -> Iterator[JobStanding]:
-    """Look at several jobs, side by side; what keeps one from being looked at is in its error."""
+def reports(project: Project, names: Iterable[str], now: float) -> Iterator[JobReport]:
+    """Returns reports on several jobs, read in parallel. A report has the error of its job."""
 
-    def one(name: str) -> JobStanding:
+    def one(name: str) -> JobReport:
         try:
-            return of(project.job(name), now)
+            return report(project.job(name), now)
         except JobsError as cause:
-            return JobStanding(name=name, error=str(cause))
+            return JobReport(name=name, error=str(cause))
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         yield from pool.map(one, names)
 
 
-def matched(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
-    """Which of the checkpoint's sources is which view's; None for a view that it doesn't have.
+def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
+    """Returns the number of the checkpoint's source for each view; None if there is no source.
 
-    Spark numbers sources as they come in the query's plan, and names none. So topics tell.
+    Spark numbers sources in the order of the query's plan, without names. The topics show which
+    source belongs to a view. Raises JobsError if they do not.
     """
-    views = {view: parse(job.source_options(view)) for view in job.file.views()}
+    views = {view: parse_options(job.source_options(view)) for view in job.file.views()}
     if len(views) == 1 and checkpoint.sources <= 1:
         return dict.fromkeys(views, 0 if checkpoint.sources else None)
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}
-    found: dict[str, int | None] = {}
+    numbers: dict[str, int | None] = {}
     for view, options in views.items():
-        places = [n for n, names in topics.items() if _any_of(options.subscription, names)]
-        if len(places) > 1 or (places and places[0] in found.values()):
+        matches = [n for n, names in topics.items() if _any_of(options.subscription, names)]
+        if len(matches) > 1 or (matches and matches[0] in numbers.values()):
             raise JobsError(
-                f"job {job.name}: {len(places)} of the checkpoint's sources have topics of {view}, "
-                f"or another view has them too: which offsets are whose can't be told; kfetch "
-                f"offsets show {job.name} prints all of them"
+                f"job {job.name}: {len(matches)} sources of the checkpoint have topics of {view}, "
+                "or another view has them too, so kfetch can't match views and offsets; "
+                f"kfetch offsets show {job.name} prints all of them"
             )
-        found[view] = places[0] if places else None
-    return found
+        numbers[view] = matches[0] if matches else None
+    return numbers
 
 
 def _topics(checkpoint: Checkpoint, source: int) -> set[str]:
@@ -150,35 +156,36 @@ def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
     return any(subscription.includes(topic) for topic in topics)
 
 
-def _source(job: Job, view: str, checkpoint: Checkpoint, place: int | None) -> SourceStanding:
-    options = parse(job.source_options(view))
-    start = None if place is None else checkpoint.start(place)
-    again = checkpoint.end(place) if place is not None and checkpoint.pending else None
+def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> SourceReport:
+    options = parse_options(job.source_options(view))
+    start = None if number is None else checkpoint.start(number)
+    planned = checkpoint.end(number) if number is not None and checkpoint.pending else None
     try:
-        kafka = look(options, start, again)
+        kafka = query_kafka(options, start, planned)
     except KfetchError as cause:
-        told = job.redacted(cause.message)
-        raise JobsError(f"job {job.name}, {_named(job, view)}: {told}") from cause
-    return SourceStanding(
+        message = job.redacted(cause.message)
+        raise JobsError(f"job {job.name}, {_source_name(job, view)}: {message}") from cause
+    return SourceReport(
         view=view,
         options=options,
-        goes_on=start is not None,
+        has_checkpoint=start is not None,
         known=start.positions if start else {},
         known_ids=start.topic_ids if start else {},
         kafka=replace(kafka, missing=job.redacted(kafka.missing)),
     )
 
 
-def _named(job: Job, view: str) -> str:
+def _source_name(job: Job, view: str) -> str:
     source: Mapping[str, str] = job.file.views()[view].strategy()
     return f"source {view} ({', '.join(source.values())})"
 
 
-def waited_s(
-    batch: progress.Batch | None, checkpoint: Checkpoint, behind: int, now: float
-) -> float | None:
-    """For so long at least the next offset has been waiting, as the last micro-batch's progress
-    proves: what was waiting after it waits still, if no other was committed since."""
+def waiting_s(batch: Batch | None, checkpoint: Checkpoint, behind: int, now: float) -> float | None:
+    """Returns how long the next offset has waited at least, in seconds; None if it is unknown.
+
+    The progress of the last committed micro-batch proves it: records that waited after that
+    micro-batch still wait.
+    """
     if behind == 0:
         return 0.0
     if batch is None or batch.batch != checkpoint.committed:

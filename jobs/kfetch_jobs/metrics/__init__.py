@@ -1,11 +1,11 @@
-"""A project's jobs in figures, for Prometheus.
+"""Prometheus metrics of a project's jobs.
 
-table.py      every metric: name, type, labels, meaning; the samples of one look
-growth.py     sums that only grow, of parts that begin anew: pure
-batches.py    micro-batches, followed in the jobs' progress files
-runs.py       runs, followed in the supervisor's database
-fetches.py    what reading Kafka cost, from the agents and from files of statistics
-collect.py    one look at all of it
+table.py      each metric: name, type, labels, meaning; the samples of one collection
+growth.py     sums that only grow, over parts that restart at zero: pure
+batches.py    micro-batches, from the jobs' progress files
+runs.py       runs, from the supervisor's database
+fetches.py    requests, bytes and times of fetching, from agents and from files of statistics
+collect.py    collects all of them
 
-Counters begin with the supervisor: what was before would look like a burst at each of its starts.
+Counters start at zero with the supervisor. Earlier events would look like a burst at each start.
 """

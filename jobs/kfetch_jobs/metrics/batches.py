@@ -1,4 +1,4 @@
-"""Micro-batches that were committed while this looked, from the jobs' progress files."""
+"""Counts the micro-batches that jobs commit, from their progress files."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
-from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.follow import Follower
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.progress.batch import Batch, parse_line
+from kfetch_jobs.progress.follower import Follower
 
-__all__ = ["BOUNDS_S", "Batches"]
+__all__ = ["BOUNDS_S", "BatchMetrics"]
 
 BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Of the histogram of durations: from a quick micro-batch to one that needs a person."""
+"""Bounds of the histogram of durations, in seconds: from a quick micro-batch to a stuck one."""
 _BYTES_MAX = 8 << 20
-"""Read of one file in one look; the rest in the next."""
+"""The most that one update reads of a file. The next update reads the rest."""
 
 
 @dataclass(slots=True)
@@ -36,39 +35,39 @@ class _Sums:
         for phase, seconds in batch.phases.items():
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
-    def tell(self, sheet: Sheet, job: str) -> None:
+    def add_samples(self, samples: SampleSet, job: str) -> None:
         bounds = (*BOUNDS_S, float("inf"))
         counts = accumulate(self.by_bound[bound] for bound in bounds)
         buckets = dict(zip(bounds, counts, strict=True))
-        sheet.put("kfetch_job_rows_total", self.rows, job_name=job)
-        sheet.put("kfetch_job_dead_letters_total", self.dead_letters, job_name=job)
-        sheet.histogram("kfetch_job_batch_duration_seconds", buckets, self.seconds, job_name=job)
+        samples.put("kfetch_job_rows_total", self.rows, job_name=job)
+        samples.put("kfetch_job_dead_letters_total", self.dead_letters, job_name=job)
+        samples.histogram("kfetch_job_batch_duration_seconds", buckets, self.seconds, job_name=job)
         for phase, seconds in sorted(self.phases.items()):
-            sheet.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)
+            samples.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)
 
 
-class Batches:
-    """Follows the progress files of a storage, from what they hold now on."""
+class BatchMetrics:
+    """Follows the progress files of a storage. Lines that exist already do not count."""
 
     def __init__(self, storage: Path) -> None:
         self._files = Follower.from_now_on(storage)
         self._sums: dict[str, _Sums] = {}
         self.damaged = 0
-        """Lines that could not be read."""
+        """Lines that could not be parsed."""
 
-    def look(self) -> None:
-        """Read what was added."""
-        for job, lines in self._files.added(_BYTES_MAX):
+    def update(self) -> None:
+        """Read the lines that jobs have added since the last update."""
+        for job, lines in self._files.read_added(_BYTES_MAX):
             sums = self._sums.setdefault(job, _Sums())
             for line in lines:
                 try:
-                    batch = progress.parsed(line)
+                    batch = parse_line(line)
                 except (ValueError, TypeError, KeyError):
                     self.damaged += 1
                     continue
                 if batch is not None:
                     sums.add(batch)
 
-    def tell(self, sheet: Sheet, job: str) -> None:
-        """The samples of one job; zeros before its first micro-batch."""
-        self._sums.get(job, _Sums()).tell(sheet, job)
+    def add_samples(self, samples: SampleSet, job: str) -> None:
+        """Add the samples of one job; zeros before its first micro-batch."""
+        self._sums.get(job, _Sums()).add_samples(samples, job)

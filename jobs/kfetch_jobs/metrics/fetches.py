@@ -1,8 +1,8 @@
-"""What reading Kafka cost each job: from its agents on this machine, and from files of statistics.
+"""Counts requests, bytes and times of fetching for each job.
 
-An agent tells the totals of each query that it reads for, by Spark's id of the query, which the
-job's pulse has too. Where a job has ``kfetch.statsDirectory`` its files count in place of the
-agents' totals: they also know readers without an agent or on other machines, and the driver.
+Agents on this machine report totals for each query, under Spark's query id. The job's pulse has the
+same id. If a job sets ``kfetch.statsDirectory``, its files count in place of the agents' totals.
+The files also cover readers without an agent, readers on other machines, and the driver.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kfetch.agent.channel import Status
+from kfetch.admin import agents
+from kfetch.admin.agents import Status
 from kfetch.errors import DataLoss
-from kfetch_jobs.looks import agents
-from kfetch_jobs.metrics.growth import Growth
-from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.supervise.view import JobView
+from kfetch_jobs.metrics.growth import GrowingSums
+from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.supervise.status import JobStatus
 
-__all__ = ["Fetches"]
+__all__ = ["FetchMetrics"]
 
-_AGENT_PATIENCE_S = 0.5
-_AGENTS_WITHIN_S = 2.0
-"""Prometheus waits ten seconds for a scrape."""
+_AGENT_TIMEOUT_S = 0.5
+_ALL_AGENTS_TIMEOUT_S = 2.0
+"""The limit for all agents together. Prometheus waits ten seconds for a scrape."""
 _FILES_MAX = 10_000
-"""Looked at in a directory of statistics."""
+"""The most files that it reads in a directory of statistics."""
 _READERS = ("executor", "driver")
 _LOSSES = tuple(error.__name__ for error in DataLoss.__subclasses__())
-"""Told from the start: a counter that begins with 1 has not risen."""
+"""Each has a sample from the start: a counter that starts at 1 shows no increase."""
 
 _TOTALS = (
     ("kfetch_job_fetch_requests_total", "full_requests", {"type": "full"}),
@@ -52,110 +52,119 @@ _TOTALS = (
         for event in ("opened", "lost", "refused", "closed")
     ),
 )
-"""Metric, field of FetchStats, labels beside job and reader."""
+"""Metric, field of FetchStats, further labels beside job and reader."""
 
 
-class Fetches:
-    """Follows agents and files, from what they have told by the first look on."""
+class FetchMetrics:
+    """Follows agents and files. Totals from before the first update do not count."""
 
     def __init__(self) -> None:
-        self._growth = Growth()
-        self._losses = Growth()
+        self._growth = GrowingSums()
+        self._losses = GrowingSums()
         self._changed: dict[str, int] = {}
-        """When each file was changed, as it was last read."""
+        """Each file's time of change when it was last read, in nanoseconds."""
         self._agents: list[Status] = []
 
-    def begin(self) -> None:
-        """Count from here on."""
-        self._growth.begin()
-        self._losses.begin()
+    def reset(self) -> None:
+        """Set all counters to zero."""
+        self._growth.reset()
+        self._losses.reset()
 
-    def look(self, jobs: Sequence[JobView]) -> None:
-        """Ask the agents, and read the files that have changed."""
-        self._agents = agents.find(_AGENT_PATIENCE_S, _AGENTS_WITHIN_S)
+    def update(self, jobs: Sequence[JobStatus]) -> None:
+        """Ask the agents, and read changed files."""
+        self._agents = agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S)
         for job in jobs:
             if not job.statistics:
-                self._see_agents(job)
-        seen: dict[str, int] = {}
+                self._update_from_agents(job)
+        changed: dict[str, int] = {}
         for job in jobs:
             for directory in job.statistics:
-                self._read(job.name, Path(directory), seen)
-        self._changed = seen
+                self._read(job.name, Path(directory), changed)
+        self._changed = changed
 
-    def _see_agents(self, job: JobView) -> None:
+    def _update_from_agents(self, job: JobStatus) -> None:
         for status in self._agents:
             for query in status.queries:
                 if job.query and query.stream == job.query:
                     part = (status.pid, query.name)
-                    self._growth.see(f"{job.name} executor", part, asdict(query.totals))
+                    self._growth.update(f"{job.name} executor", part, asdict(query.totals))
 
-    def _read(self, job: str, directory: Path, seen: dict[str, int]) -> None:
-        for path, told in self._fresh(job, directory, seen):
-            self._growth.see(f"{job} executor", path, _numbers(told))
-        for path, told in self._fresh(job, directory / "driver", seen):
-            self._growth.see(f"{job} driver", path, _numbers(told.get("watch")))
-            self._losses.see(job, path, _numbers(told.get("losses")))
+    def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
+        for path, totals in self._changed_files(job, directory, changed):
+            self._growth.update(f"{job} executor", path, _numbers(totals))
+        for path, content in self._changed_files(job, directory / "driver", changed):
+            self._growth.update(f"{job} driver", path, _numbers(content.get("watch")))
+            self._losses.update(job, path, _numbers(content.get("losses")))
 
-    def _fresh(
-        self, job: str, directory: Path, seen: dict[str, int]
+    def _changed_files(
+        self, job: str, directory: Path, changed: dict[str, int]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Files that have changed since the last look, if they can be read."""
-        for path, changed in _files(directory):
+        """Yields the readable files that have changed since the last update, with their content."""
+        for path, changed_ns in _files(directory):
             key = f"{job} {path}"
-            if self._changed.get(key) != changed:
+            if self._changed.get(key) != changed_ns:
                 with suppress(OSError, ValueError):
-                    told = json.loads(Path(path).read_text())
-                    if isinstance(told, dict):
-                        yield path, told
-            seen[key] = changed
+                    content = json.loads(Path(path).read_text())
+                    if isinstance(content, dict):
+                        yield path, content
+            changed[key] = changed_ns
 
-    def tell(self, sheet: Sheet, job: JobView) -> None:
-        """The samples of one job; what its driver cost only where files tell it."""
+    def add_samples(self, samples: SampleSet, job: JobStatus) -> None:
+        """Add the samples of one job. Those of its driver come from files only."""
         for reader in _READERS[: 2 if job.statistics else 1]:
             sums = self._growth.sums(f"{job.name} {reader}")
             for name, field, labels in _TOTALS:
-                sheet.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
+                samples.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
         if job.statistics:
             losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
             for kind, number in sorted(losses.items()):
-                sheet.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
-        self._tell_agents(sheet, job)
+                samples.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
+        self._add_agent_samples(samples, job)
 
-    def _tell_agents(self, sheet: Sheet, job: JobView) -> None:
-        ours = [
+    def _add_agent_samples(self, samples: SampleSet, job: JobStatus) -> None:
+        agents_of_job = [
             status
             for status in self._agents
             if job.query and any(query.stream == job.query for query in status.queries)
         ]
         for name, values in (
-            ("kfetch_job_agents", [1 for _ in ours]),
-            ("kfetch_job_agent_tasks", [status.workers for status in ours]),
-            ("kfetch_job_agent_memory_used_bytes", [status.memory_used for status in ours]),
-            ("kfetch_job_agent_memory_peak_bytes", [status.memory_peak for status in ours]),
-            ("kfetch_job_agent_memory_limit_bytes", [status.memory_limit for status in ours]),
+            ("kfetch_job_agents", [1 for _ in agents_of_job]),
+            ("kfetch_job_agent_tasks", [status.workers for status in agents_of_job]),
+            (
+                "kfetch_job_agent_memory_used_bytes",
+                [status.memory_used for status in agents_of_job],
+            ),
+            (
+                "kfetch_job_agent_memory_peak_bytes",
+                [status.memory_peak for status in agents_of_job],
+            ),
+            (
+                "kfetch_job_agent_memory_limit_bytes",
+                [status.memory_limit for status in agents_of_job],
+            ),
         ):
-            sheet.put(name, sum(values), job_name=job.name)
-        _tell_sessions(sheet, job, ours)
+            samples.put(name, sum(values), job_name=job.name)
+        _add_session_samples(samples, job, agents_of_job)
 
 
-def _tell_sessions(sheet: Sheet, job: JobView, statuses: Sequence[Status]) -> None:
-    held: Counter[tuple[str, str]] = Counter()
+def _add_session_samples(samples: SampleSet, job: JobStatus, statuses: Sequence[Status]) -> None:
+    sessions: Counter[tuple[str, str]] = Counter()
     partitions: Counter[str] = Counter()
     for status in statuses:
         for query in status.queries:
             for session in query.sessions if query.stream == job.query else ():
-                held[session.broker, session.state.lower()] += 1
+                sessions[session.broker, session.state.lower()] += 1
                 partitions[session.broker] += session.partitions
-    for (broker, state), number in sorted(held.items()):
-        sheet.put(
+    for (broker, state), number in sorted(sessions.items()):
+        samples.put(
             "kfetch_job_fetch_sessions", number, job_name=job.name, broker=broker, state=state
         )
     for broker, number in sorted(partitions.items()):
-        sheet.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
+        samples.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
 
 
 def _files(directory: Path) -> Iterator[tuple[str, int]]:
-    """Path and time of change of each file of JSON."""
+    """Yields path and time of change, in nanoseconds, of each JSON file."""
     try:
         with os.scandir(directory) as entries:
             for entry in islice(entries, _FILES_MAX):
@@ -163,11 +172,11 @@ def _files(directory: Path) -> Iterator[tuple[str, int]]:
                     with suppress(OSError):
                         yield entry.path, entry.stat().st_mtime_ns
     except OSError:
-        return  # no run has made it yet
+        return  # no run has made the directory yet
 
 
-def _numbers(told: object) -> dict[str, float]:
-    """What is a number in an object of JSON."""
-    if not isinstance(told, dict):
+def _numbers(value: object) -> dict[str, float]:
+    """Returns the numbers of a JSON object; nothing for other values."""
+    if not isinstance(value, dict):
         return {}
-    return {str(name): value for name, value in told.items() if isinstance(value, int | float)}
+    return {str(name): number for name, number in value.items() if isinstance(number, int | float)}

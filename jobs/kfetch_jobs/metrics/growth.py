@@ -1,8 +1,8 @@
-"""Sums that only grow, over parts that come, go and begin anew; pure.
+"""Sums that only grow, over parts whose totals restart at zero; pure.
 
-A process's totals end with it, and the next one starts at zero. Prometheus takes a sum that falls
-for a restart of the whole, and counts all of it again; so what each part has added is added up
-here.
+The totals of a process end with it, and the next process starts at zero. Prometheus takes a falling
+sum for a restart, and counts all of it again. This module therefore adds up the increase of each
+part.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 
-__all__ = ["Growth"]
+__all__ = ["GrowingSums"]
 
 _PARTS_MAX = 10_000
-"""Remembered; of more, the one that was seen longest ago is forgotten."""
+"""The most parts that it remembers. It forgets the part with the oldest update first."""
 
 
-class Growth:
-    """What the parts of each group have added."""
+class GrowingSums:
+    """The increase of all parts, by group."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[Hashable, Mapping[str, float]] = OrderedDict()
         self._sums: dict[str, Counter[str]] = {}
 
-    def see(self, group: str, part: Hashable, totals: Mapping[str, float]) -> None:
-        """A part's totals now. If one of them has fallen, the part has begun anew."""
+    def update(self, group: str, part: Hashable, totals: Mapping[str, float]) -> None:
+        """Note a part's totals. If one of them has fallen, the part has restarted at zero."""
         before = self._last.pop((group, part), {})
         if any(value < before.get(name, 0) for name, value in totals.items()):
             before = {}
@@ -35,11 +35,11 @@ class Growth:
         while len(self._last) > _PARTS_MAX:
             self._last.popitem(last=False)
 
-    def begin(self) -> None:
-        """All sums are zero from here on."""
+    def reset(self) -> None:
+        """Set all sums to zero."""
         for sums in self._sums.values():
             sums.clear()
 
     def sums(self, group: str) -> Mapping[str, float]:
-        """What the group's parts have added; 0 for what nobody has told."""
+        """Returns the increase of the group's parts by name; 0 for unknown names."""
         return self._sums.get(group, Counter())

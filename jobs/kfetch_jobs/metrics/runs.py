@@ -1,35 +1,35 @@
-"""Runs that began and ended while this looked, from the supervisor's database.
+"""Counts runs that start and end, from the supervisor's database.
 
-The database forgets old runs, so its rows can't be counted; each is counted once, when it is seen.
+The database deletes old runs, so a count of its rows would fall. This module counts each run once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from kfetch_jobs.metrics.table import Sheet
-from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.store import Run, Store
 
-__all__ = ["Runs"]
+__all__ = ["RunMetrics"]
 
 
-class Runs:
-    """Follows the runs of a store, from those that it has now on."""
+class RunMetrics:
+    """Follows the runs of a store. Runs that it has already do not count as started."""
 
     def __init__(self, store: Store) -> None:
         self._floor = 0
-        """Of this run and those before it nothing is to come."""
+        """This run and all before it are counted in full."""
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._begins: Counter[str] = Counter()
-        self._ends: Counter[tuple[str, Kind]] = Counter()
-        self.look(store)
+        self._ends: Counter[tuple[str, ExitKind]] = Counter()
+        self.update(store)
         self._begins.clear()
         self._ends.clear()
 
-    def look(self, store: Store) -> None:
-        """Count what is new."""
+    def update(self, store: Store) -> None:
+        """Count new starts and ends."""
         runs = store.runs_after(self._floor)
         for run in runs:
             self._count(run)
@@ -47,8 +47,10 @@ class Runs:
             self._ended.add(run.id)
             self._ends[run.job, run.kind] += 1
 
-    def tell(self, sheet: Sheet, job: str) -> None:
-        """The samples of one job. Kinds that have not happened are 0, so that rises are seen."""
-        sheet.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
-        for kind in Kind:
-            sheet.put("kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind)
+    def add_samples(self, samples: SampleSet, job: str) -> None:
+        """Add the samples of one job. A kind without an end is 0, so its first rise shows."""
+        samples.put("kfetch_job_runs_started_total", self._begins[job], job_name=job)
+        for kind in ExitKind:
+            samples.put(
+                "kfetch_job_runs_ended_total", self._ends[job, kind], job_name=job, kind=kind
+            )

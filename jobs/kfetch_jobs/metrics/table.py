@@ -1,7 +1,7 @@
-"""Every metric that there is, and the samples of one look at them.
+"""All metrics, and the samples of one collection.
 
-``python -m kfetch_jobs.metrics.table`` prints the table that JOBS.md shows. Names and units are as
-Prometheus wants them: base units, ``_total`` for counters, times in seconds since 1970.
+``python -m kfetch_jobs.metrics.table`` prints the table that JOBS.md shows. Names and units follow
+Prometheus: base units, ``_total`` for counters, times in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-__all__ = ["METRICS", "Entry", "Sheet", "table"]
+__all__ = ["METRICS", "Entry", "SampleSet", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,66 +48,86 @@ _READER = ("job_name", "reader")
 
 _ENTRIES = (
     Entry("kfetch_supervisor_info", ("version", "environment"), "Always 1."),
-    Entry("kfetch_supervisor_start_time_seconds", (), "When the supervisor came up."),
-    Entry("kfetch_supervisor_last_step_time_seconds", (), "When its loop last went round."),
-    Entry("kfetch_metrics_collected_time_seconds", (), "When these figures were taken."),
-    Entry("kfetch_metrics_collection_duration_seconds", (), "How long that took."),
+    Entry("kfetch_supervisor_start_time_seconds", (), "Time at which the supervisor started."),
+    Entry("kfetch_supervisor_last_step_time_seconds", (), "Time of the last step of its loop."),
+    Entry(
+        "kfetch_metrics_collected_time_seconds", (), "Time at which these values were collected."
+    ),
+    Entry("kfetch_metrics_collection_duration_seconds", (), "How long the collection took."),
     Entry(
         "kfetch_metrics_collection_errors_total",
         ("part",),
-        "Looks at a part (jobs, runs, batches, fetches) that failed; the other parts are there.",
+        "Failed collections of a part (jobs, runs, batches, fetches). The other parts have values.",
     ),
-    Entry("kfetch_job_enabled", _JOB, "0: by its file the supervisor leaves it alone."),
-    Entry("kfetch_job_file_valid", _JOB, "0: its file has a mistake."),
-    Entry("kfetch_job_healthy", _JOB, "0: `kfetch status` says why."),
+    Entry("kfetch_job_enabled", _JOB, "0 if its file disables it."),
+    Entry("kfetch_job_file_valid", _JOB, "0 if its file has a mistake."),
+    Entry("kfetch_job_healthy", _JOB, "0 if it has a problem; `kfetch status` names it."),
+    Entry("kfetch_job_state", ("job_name", "state"), "1 for its present state, 0 for the others."),
+    Entry("kfetch_job_state_start_time_seconds", _JOB, "Time at which that state started."),
     Entry(
-        "kfetch_job_state", ("job_name", "state"), "1 for the state that it is in, 0 for others."
+        "kfetch_job_next_run_time_seconds", _JOB, "Time of its next run, if it waits for a time."
     ),
-    Entry("kfetch_job_state_start_time_seconds", _JOB, "Since when it is in that state."),
-    Entry("kfetch_job_next_run_time_seconds", _JOB, "When it is due, if it waits for a time."),
     Entry("kfetch_job_consecutive_failures", _JOB, "Failures in a row."),
-    Entry("kfetch_job_runs_started_total", _JOB, "Runs started: the first, and each restart."),
+    Entry("kfetch_job_runs_started_total", _JOB, "Started runs: the first one and each restart."),
     Entry(
-        "kfetch_job_runs_ended_total", ("job_name", "kind"), "Runs ended, by how: see `history`."
+        "kfetch_job_runs_ended_total",
+        ("job_name", "kind"),
+        "Ended runs by kind of end, as in `kfetch history`.",
     ),
     Entry(
         "kfetch_job_lag_offsets",
         _JOB,
-        "Offsets behind the log's end at the last micro-batch; absent while nobody knows.",
+        "Offsets behind the log end at the last micro-batch; absent while unknown.",
     ),
-    Entry("kfetch_job_lag_seconds", _JOB, "For so long at least the next offset has been waiting."),
-    Entry("kfetch_job_last_activity_time_seconds", _JOB, "When its query last said anything."),
-    Entry("kfetch_job_last_batch_id", _JOB, "Of the run that goes on."),
-    Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches."),
+    Entry("kfetch_job_lag_seconds", _JOB, "The next offset has waited at least so long."),
+    Entry("kfetch_job_last_activity_time_seconds", _JOB, "Time of its query's last sign of life."),
+    Entry("kfetch_job_last_batch_id", _JOB, "Last micro-batch of the running run."),
+    Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches, dead letters included."),
     Entry(
         "kfetch_job_dead_letters_total",
         _JOB,
-        "Of these, those that could not be decoded and are in the job's dead letters.",
+        "Records that could not be decoded and went to the dead letters.",
     ),
-    Entry("kfetch_job_batch_duration_seconds", _JOB, "Committed micro-batches: number and time."),
+    Entry(
+        "kfetch_job_batch_duration_seconds", _JOB, "Number and duration of committed micro-batches."
+    ),
     Entry(
         "kfetch_job_batch_phase_seconds_total",
         ("job_name", "phase"),
-        "Time by Spark's phases: `latestOffset`, `queryPlanning`, `walCommit`, `addBatch`, …",
+        "Duration of Spark's phases: `latestOffset`, `queryPlanning`, `walCommit`, `addBatch`, …",
     ),
     Entry(
         "kfetch_job_losses_total",
         ("job_name", "kind"),
-        "Losses that the driver has found, by the name of the error.",
+        "Losses that the driver has detected, by the name of the error.",
     ),
     Entry(
         "kfetch_job_fetch_requests_total",
         ("job_name", "reader", "type"),
-        "Fetch requests; `full` ones named every partition, `incremental` ones what changed.",
+        "Fetch requests. A `full` one names all partitions, an `incremental` one changes only.",
     ),
-    Entry("kfetch_job_fetch_request_bytes_total", ("job_name", "reader", "type"), "Their size."),
+    Entry(
+        "kfetch_job_fetch_request_bytes_total",
+        ("job_name", "reader", "type"),
+        "Size of the requests.",
+    ),
     Entry("kfetch_job_fetch_response_bytes_total", _READER, "Size of the replies."),
-    Entry("kfetch_job_fetch_wait_seconds_total", _READER, "Between a request and its reply."),
-    Entry("kfetch_job_fetch_records_total", _READER, "Records decoded."),
-    Entry("kfetch_job_fetch_decode_seconds_total", _READER, "Time that decoding took."),
-    Entry("kfetch_job_fetch_memory_wait_seconds_total", _READER, "Waiting for agent memory."),
-    Entry("kfetch_job_fetch_batches_skipped_total", _READER, "Damaged record batches left out."),
-    Entry("kfetch_job_fetch_connections_opened_total", _READER, "Connections to brokers."),
+    Entry(
+        "kfetch_job_fetch_wait_seconds_total", _READER, "Time between requests and their replies."
+    ),
+    Entry("kfetch_job_fetch_records_total", _READER, "Decoded records."),
+    Entry("kfetch_job_fetch_decode_seconds_total", _READER, "Time for decoding."),
+    Entry(
+        "kfetch_job_fetch_memory_wait_seconds_total",
+        _READER,
+        "Time in which readers waited for agent memory.",
+    ),
+    Entry(
+        "kfetch_job_fetch_batches_skipped_total",
+        _READER,
+        "Damaged record batches that were skipped.",
+    ),
+    Entry("kfetch_job_fetch_connections_opened_total", _READER, "Opened connections to brokers."),
     Entry(
         "kfetch_job_fetch_session_events_total",
         ("job_name", "reader", "event"),
@@ -115,27 +135,39 @@ _ENTRIES = (
         "broker's cache was full), `closed`.",
     ),
     Entry(
-        "kfetch_job_fetch_sessions", ("job_name", "broker", "state"), "Sessions that agents hold."
+        "kfetch_job_fetch_sessions",
+        ("job_name", "broker", "state"),
+        "Fetch sessions that agents hold.",
     ),
-    Entry("kfetch_job_fetch_session_partitions", ("job_name", "broker"), "Partitions in them."),
-    Entry("kfetch_job_agents", _JOB, "Agents on this machine that read for it."),
-    Entry("kfetch_job_agent_tasks", _JOB, "Tasks that read through them now."),
-    Entry("kfetch_job_agent_memory_used_bytes", _JOB, "Their memory in use."),
-    Entry("kfetch_job_agent_memory_peak_bytes", _JOB, "The most that was in use."),
-    Entry("kfetch_job_agent_memory_limit_bytes", _JOB, "`kfetch.agent.memory`, of all of them."),
+    Entry(
+        "kfetch_job_fetch_session_partitions",
+        ("job_name", "broker"),
+        "Partitions in these sessions.",
+    ),
+    Entry("kfetch_job_agents", _JOB, "Agents on this machine that read for the job."),
+    Entry("kfetch_job_agent_tasks", _JOB, "Tasks that read through these agents now."),
+    Entry("kfetch_job_agent_memory_used_bytes", _JOB, "Memory that these agents use."),
+    Entry(
+        "kfetch_job_agent_memory_peak_bytes", _JOB, "The most memory that these agents have used."
+    ),
+    Entry(
+        "kfetch_job_agent_memory_limit_bytes",
+        _JOB,
+        "The sum of `kfetch.agent.memory` over these agents.",
+    ),
 )
 
 METRICS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
-class Sheet:
-    """Samples, family by family. A name or label that is not in the table raises KeyError."""
+class SampleSet:
+    """Samples by metric family. A name or label that is not in the table raises KeyError."""
 
     def __init__(self) -> None:
         self._families: dict[str, Metric] = {}
 
     def put(self, name: str, value: float | None, **labels: str) -> None:
-        """Add a sample; None is what nobody knows, and adds none."""
+        """Add a sample. None stands for an unknown value, and adds nothing."""
         if value is not None:
             family = self._family(name)
             assert isinstance(family, GaugeMetricFamily | CounterMetricFamily)
@@ -144,16 +176,16 @@ class Sheet:
     def histogram(
         self, name: str, buckets: Mapping[float, float], total: float, **labels: str
     ) -> None:
-        """Add a histogram: how many were at most so large, by bound; the last one is infinite."""
+        """Add a histogram. ``buckets`` has the number of values up to each bound, infinity last."""
         family = self._family(name)
         assert isinstance(family, HistogramMetricFamily)
-        told = [
+        samples = [
             ("+Inf" if bound == float("inf") else str(bound), n) for bound, n in buckets.items()
         ]
-        family.add_metric(_values(name, labels), told, total)
+        family.add_metric(_values(name, labels), samples, total)
 
     def families(self) -> list[Metric]:
-        """All that was put, in the order of the table."""
+        """Returns the families with samples, in the order of the table."""
         return [self._families[name] for name in METRICS if name in self._families]
 
     def _family(self, name: str) -> Metric:
@@ -178,12 +210,12 @@ def _values(name: str, labels: Mapping[str, str]) -> list[str]:
 
 
 def _encodable(text: str) -> str:
-    """A file's name may have bytes that are no UTF-8; one such label would break every scrape."""
+    """A file name may have bytes that are not UTF-8. One such label would break every scrape."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def table() -> str:
-    """The table of JOBS.md."""
+    """Returns the table of JOBS.md."""
     rows = [
         f"| `{entry.name}` | {entry.kind} | {', '.join(f'`{name}`' for name in entry.labels)} "
         f"| {entry.meaning} |\n"

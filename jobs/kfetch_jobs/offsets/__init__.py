@@ -1,16 +1,16 @@
-"""Moving a job's offsets: ``kfetch offsets reset``, ``replay`` and ``undo``.
+"""Moves a job's offsets: ``kfetch offsets reset``, ``replay`` and ``undo``.
 
-    target.py      where to: earliest, a time, a file, … (pure)
-    moves.py       from where, to where, what of it comes again or is skipped (pure)
-    plan.py        a plan of it all, from the checkpoint and what Kafka says
-    log.py         the micro-batch in the checkpoint by which a job is moved
-    table.py       the rows of a Delta table that are to come again
-    neighbours.py  other jobs that write the same tables
-    act.py         doing it
-    back.py        undoing it
+    target.py          where to: earliest, a time, a file, … (pure)
+    moves.py           the move of one partition, and its effect (pure)
+    plan.py            the plan of a move, from the checkpoint and Kafka's answers
+    execution.py       carries a plan out
+    undo.py            plans and carries out the undoing of a move
+    checkpoint_log.py  the micro-batch in the checkpoint that moves a job
+    table_rows.py      deletes and restores rows of Delta tables
+    shared_tables.py   other jobs that write the same tables
 
-The checkpoint is copied first (``kfetch_jobs.checkpoints.backup``). A move is a micro-batch of its
-own, without rows, behind the last one in the checkpoint. Batch numbers only ever grow, also when a
-move is undone: Delta passes over a batch whose number it has seen of the query,
-and would do so without a word.
+kfetch copies the checkpoint first (``kfetch_jobs.checkpoints.backup``). A move is a micro-batch of
+its own, without rows, behind the last one in the checkpoint. Batch numbers only grow, even when you
+undo a move. Delta silently skips a batch if it has recorded the same or a higher number of the
+query.
 """

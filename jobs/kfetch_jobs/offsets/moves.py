@@ -1,4 +1,4 @@
-"""What a move changes: partitions from an offset to another, and what that means. Pure."""
+"""The move of a partition from one offset to another, and its effect: pure."""
 
 from __future__ import annotations
 
@@ -9,74 +9,74 @@ from enum import StrEnum
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import Stand, Target
+from kfetch_jobs.offsets.target import PartitionOffsets, Target
 
-__all__ = ["Choice", "Move", "Verb", "chosen", "move"]
+__all__ = ["Move", "TopicChoice", "Verb", "chosen_partitions", "partition_move"]
 
 
 class Verb(StrEnum):
-    """What is asked for."""
+    """The kind of move."""
 
     RESET = "reset"
-    """The job goes on elsewhere, back or ahead. Its table is left alone."""
+    """The job goes on at another offset, back or ahead. Its table does not change."""
     REPLAY = "replay"
-    """Rows come again, and the table has each once: partitions only go back, and what an append
-    has written of them is deleted first."""
+    """The job reads records again, and the table has each once. Partitions only go back, and kfetch
+    first deletes the rows that an append has written of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition. Offsets."""
+    """The move of one partition, in offsets."""
 
     tp: TopicPartition
     before: int
     after: int
     limit: str = ""
-    """Why it is not the offset that was wanted; empty if it is."""
+    """Why ``after`` is not the target offset; empty if it is."""
     again: int
-    """So many come again that the job has read."""
+    """The number of offsets that the job reads again."""
     skipped: int
-    """So many are never read."""
+    """The number of offsets that the job never reads."""
 
     @property
     def moves(self) -> bool:
-        """Whether it changes anything."""
+        """Whether the partition changes its offset."""
         return self.before != self.after
 
 
-def move(verb: Verb, target: Target, stand: Stand) -> Move:
-    """Where one partition goes."""
-    wanted = target(stand)
-    if wanted is None or (verb is Verb.REPLAY and wanted > stand.before):
-        wanted = stand.before
-    after = min(max(wanted, stand.log_start), stand.log_end)
+def partition_move(verb: Verb, target: Target, offsets: PartitionOffsets) -> Move:
+    """Return the move of one partition. It stays within the log."""
+    goal = target(offsets)
+    if goal is None or (verb is Verb.REPLAY and goal > offsets.before):
+        goal = offsets.before
+    after = min(max(goal, offsets.log_start), offsets.log_end)
     return Move(
-        tp=stand.tp,
-        before=stand.before,
+        tp=offsets.tp,
+        before=offsets.before,
         after=after,
-        limit=_limit(wanted, after),
-        again=max(0, min(stand.before, stand.log_end) - after),
-        skipped=max(0, after - max(stand.before, stand.log_start)),
+        limit=_limit(goal, after),
+        again=max(0, min(offsets.before, offsets.log_end) - after),
+        skipped=max(0, after - max(offsets.before, offsets.log_start)),
     )
 
 
-def _limit(wanted: int, after: int) -> str:
-    if wanted == after:
+def _limit(goal: int, after: int) -> str:
+    if goal == after:
         return ""
-    return f"the log {'starts' if wanted < after else 'ends'} there, {wanted} is not in it"
+    return f"the log {'starts' if goal < after else 'ends'} there, {goal} is not in it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A topic, or some of its partitions."""
+class TopicChoice:
+    """A topic, or some of its partitions, as ``--topic`` names them."""
 
     topic: str
     partitions: frozenset[int] = frozenset()
-    """None at all: every one."""
+    """Empty: every partition."""
 
     @classmethod
-    def of(cls, text: str) -> Choice:
-        """``clicks`` or ``clicks:0,3``"""
+    def of(cls, text: str) -> TopicChoice:
+        """Parse ``clicks`` or ``clicks:0,3``. Raises ConfigError for other texts."""
         topic, _, numbers = text.partition(":")
         try:
             return cls(
@@ -88,30 +88,31 @@ class Choice:
             ) from None
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether a partition is meant."""
+        """Return whether the choice includes a partition."""
         return tp.topic == self.topic and (not self.partitions or tp.partition in self.partitions)
 
 
-def chosen(
-    choices: Sequence[Choice], known: Collection[TopicPartition]
+def chosen_partitions(
+    choices: Sequence[TopicChoice], known: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """The partitions that are meant; without a choice all. Raises ConfigError for unknown ones."""
+    """Return the chosen partitions; without a choice all. Raises ConfigError for unknown ones."""
     for choice in choices:
         _check(choice, known)
     return frozenset(tp for tp in known if not choices or _any_has(choices, tp))
 
 
-def _any_has(choices: Iterable[Choice], tp: TopicPartition) -> bool:
+def _any_has(choices: Iterable[TopicChoice], tp: TopicPartition) -> bool:
     return any(choice.has(tp) for choice in choices)
 
 
-def _check(choice: Choice, known: Collection[TopicPartition]) -> None:
+def _check(choice: TopicChoice, known: Collection[TopicPartition]) -> None:
     topics = {tp.topic for tp in known}
     if choice.topic not in topics:
         hint = suggestion(choice.topic, topics)
         raise ConfigError(f"--topic {choice.topic}: the job does not read it: {hint}")
-    there = {tp.partition for tp in known if tp.topic == choice.topic}
-    if missing := sorted(choice.partitions - there):
+    existing = {tp.partition for tp in known if tp.topic == choice.topic}
+    if missing := sorted(choice.partitions - existing):
         raise ConfigError(
-            f"--topic {choice.topic}: it has no partition {missing[0]}, the highest is {max(there)}"
+            f"--topic {choice.topic}: it has no partition {missing[0]}, the highest is "
+            f"{max(existing)}"
         )

@@ -1,73 +1,74 @@
-"""What a reset or a replay would do: from the checkpoint, and what Kafka says now."""
+"""Plans a reset or a replay, from the checkpoint and from Kafka's present offsets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
+from kfetch.admin.sources import LogOffsets, Partition, log_offsets
+from kfetch.admin.values import Offsets, Position
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets, Position
-from kfetch.watch.lookups import OffsetLookup
-from kfetch_jobs.checkpoints.backup import Range
-from kfetch_jobs.checkpoints.files import Checkpoint
+from kfetch_jobs.checkpoints.backup import OffsetRange
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
-from kfetch_jobs.looks.job import JobStanding, SourceStanding
-from kfetch_jobs.looks.source import Partition, impatient
-from kfetch_jobs.offsets.moves import Choice, Move, Verb, chosen, move
-from kfetch_jobs.offsets.table import affected
-from kfetch_jobs.offsets.target import Given, Stand, Target, Timed
+from kfetch_jobs.looks.job import JobReport, SourceReport
+from kfetch_jobs.offsets.moves import Move, TopicChoice, Verb, chosen_partitions, partition_move
+from kfetch_jobs.offsets.table_rows import appended_tables
+from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
 
-__all__ = ["Plan", "planned"]
+__all__ = ["MovePlan", "plan_move"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """All that a reset or a replay would do."""
+class MovePlan:
+    """The plan of a reset or a replay."""
 
     verb: Verb
     job: str
     target: Target
     checkpoint: Checkpoint
     moves: tuple[Move, ...]
-    """Of the partitions that were chosen."""
+    """The moves of the chosen partitions."""
     dropped: tuple[TopicPartition, ...]
-    """They don't exist any more, and the checkpoint forgets them."""
+    """Partitions that don't exist any more. The checkpoint forgets them."""
     sources: tuple[Offsets | None, ...]
-    """Where each of the checkpoint's sources goes on."""
-    ranges: tuple[Range, ...]
-    """What the job will read behind the move, as far as the logs go now."""
+    """The offsets at which each of the checkpoint's sources goes on."""
+    ranges: tuple[OffsetRange, ...]
+    """The offsets that the job reads after the move, up to the present log ends."""
     tables: tuple[str, ...]
-    """Those to which the job appends: what comes again would be there twice."""
+    """The tables to which the job appends. Records that it reads again would be there twice."""
 
     @property
     def again(self) -> int:
-        """Offsets that come again."""
-        return sum(each.again for each in self.moves)
+        """The number of offsets that the job reads again."""
+        return sum(move.again for move in self.moves)
 
     @property
     def skipped(self) -> int:
-        """Offsets that are never read."""
-        return sum(each.skipped for each in self.moves)
+        """The number of offsets that the job never reads."""
+        return sum(move.skipped for move in self.moves)
 
 
-def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> Plan:
-    """Plan it. Raises JobsError for what can't be, ConfigError for what was asked wrongly."""
-    stands = looks.of(job, time.time())
+def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoice]) -> MovePlan:
+    """Return the plan of a move.
+
+    Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
+    """
+    stands = looks.report(job, time.time())
     checkpoint = _movable(job, stands)
-    places = looks.matched(job, checkpoint)
-    there = {each.tp for source in stands.sources for each in source.kafka.partitions}
-    meant = chosen(choices, there)
-    whole = meant == there
-    lasts = [_last(checkpoint, places[each.view]) for each in stands.sources]
+    places = looks.match_sources(job, checkpoint)
+    existing = {one.tp for source in stands.sources for one in source.kafka.partitions}
+    chosen = chosen_partitions(choices, existing)
+    whole = chosen == existing
+    ends_now = [_planned_ends(checkpoint, places[source.view]) for source in stands.sources]
     parts = [
-        _part(job, verb, target, meant, source, last)
-        for source, last in zip(stands.sources, lasts, strict=True)
+        _source_moves(job, verb, target, chosen, source, planned_ends)
+        for source, planned_ends in zip(stands.sources, ends_now, strict=True)
     ]
     ends: list[Offsets | None] = [*checkpoint.planned.sources] if checkpoint.planned else []
     dropped: list[TopicPartition] = []
@@ -81,7 +82,7 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         gone = _gone(checkpoint, place, source) if whole and verb is Verb.RESET else []
         ends[place] = _end(checkpoint, place, source, part, gone)
         dropped += gone
-    return Plan(
+    return MovePlan(
         verb=verb,
         job=job.name,
         target=target,
@@ -89,18 +90,18 @@ def planned(job: Job, verb: Verb, target: Target, choices: Sequence[Choice]) -> 
         moves=tuple(moved for part in parts for moved in part.moves),
         dropped=tuple(sorted(dropped)),
         sources=tuple(ends),
-        ranges=tuple(each for part in parts for each in part.ranges),
-        tables=tuple(str(place) for place in affected(job)),
+        ranges=tuple(one for part in parts for one in part.ranges),
+        tables=tuple(str(table) for table in appended_tables(job)),
     )
 
 
-def _last(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:
-    """Where the last planned micro-batch ends: the table may have all before that."""
+def _planned_ends(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:
+    """The end of the last planned micro-batch: the table may have all records before it."""
     end = None if place is None else checkpoint.end(place)
     return end.positions if end else {}
 
 
-def _movable(job: Job, stands: JobStanding) -> Checkpoint:
+def _movable(job: Job, stands: JobReport) -> Checkpoint:
     checkpoint = stands.checkpoint
     if checkpoint is None or checkpoint.planned is None:
         raise JobsError(
@@ -123,49 +124,52 @@ def _movable(job: Job, stands: JobStanding) -> Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """One source: its moves, and the positions that they make."""
+class _SourceMoves:
+    """The moves of one source, and the resulting positions."""
 
     moves: tuple[Move, ...]
     positions: Mapping[TopicPartition, Position]
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
 
 
-def _part(
+def _source_moves(
     job: Job,
     verb: Verb,
     target: Target,
-    meant: Collection[TopicPartition],
-    source: SourceStanding,
-    last: Mapping[TopicPartition, Position],
-) -> _Part:
-    _check_fits(job, verb, target, meant, source)
+    chosen: Collection[TopicPartition],
+    source: SourceReport,
+    planned_ends: Mapping[TopicPartition, Position],
+) -> _SourceMoves:
+    _check_fits(job, verb, target, chosen, source)
     here = source.kafka.partitions
     try:
-        marks = _Marks.of(source, target, [each.tp for each in here])
+        logs = log_offsets(source.options, [one.tp for one in here], _timestamp_ms(target))
     except KfetchError as cause:
-        told = job.redacted(cause.message)
-        raise JobsError(f"job {job.name}, source {source.view}: {told}") from cause
-    stands = {each.tp: marks.stand(each, source) for each in here}
-    # A replay leaves new partitions to the next run, but a batch without its commit may have begun.
-    moving = {each.tp for each in here if verb is Verb.RESET or not each.new} & {*meant}
-    moves = tuple(move(verb, target, stand) for tp, stand in stands.items() if tp in moving)
-    after = {each.tp: each.after for each in moves}
-    ranges = (_behind(stand, after.get(tp), last.get(tp)) for tp, stand in stands.items())
-    return _Part(
+        reason = job.redacted(cause.message)
+        raise JobsError(f"job {job.name}, source {source.view}: {reason}") from cause
+    offsets = {one.tp: _offsets_of(one, logs, source) for one in here}
+    # A replay leaves new partitions to the next run. An unfinished batch may have begun with them.
+    moving = {one.tp for one in here if verb is Verb.RESET or not one.new} & {*chosen}
+    moves = tuple(partition_move(verb, target, at) for tp, at in offsets.items() if tp in moving)
+    after = {move.tp: move.after for move in moves}
+    ranges = (_reading(at, after.get(tp), planned_ends.get(tp)) for tp, at in offsets.items())
+    return _SourceMoves(
         moves=moves,
-        positions={tp: Position(at, marks.ends[tp].leader_epoch) for tp, at in after.items()},
-        ranges=tuple(each for each in ranges if each.begin < each.end),
+        positions={tp: Position(at, logs.ends[tp].leader_epoch) for tp, at in after.items()},
+        ranges=tuple(one for one in ranges if one.begin < one.end),
     )
 
 
-def _behind(stand: Stand, after: int | None, last: Position | None) -> Range:
-    """What will be read of a partition, and what has been: logs may tell less than was written."""
-    return Range(
-        topic=stand.tp.topic,
-        partition=stand.tp.partition,
-        begin=stand.before if after is None else after,
-        end=max(stand.log_end, stand.before, last.offset if last else 0),
+def _reading(at: PartitionOffsets, after: int | None, planned_end: Position | None) -> OffsetRange:
+    """The offsets that the job reads after the move.
+
+    They include everything that it has read: a log may seem shorter than the table.
+    """
+    return OffsetRange(
+        topic=at.tp.topic,
+        partition=at.tp.partition,
+        begin=at.before if after is None else after,
+        end=max(at.log_end, at.before, planned_end.offset if planned_end else 0),
     )
 
 
@@ -173,8 +177,8 @@ def _check_fits(
     job: Job,
     verb: Verb,
     target: Target,
-    meant: Collection[TopicPartition],
-    source: SourceStanding,
+    chosen: Collection[TopicPartition],
+    source: SourceReport,
 ) -> None:
     if verb is Verb.REPLAY and source.kafka.losses:
         raise JobsError(
@@ -182,12 +186,12 @@ def _check_fits(
             "offsets reset moves a job past a loss"
         )
     for topic in source.recreated:
-        if any(each.tp.topic == topic and each.tp not in meant for each in source.kafka.partitions):
+        if any(one.tp.topic == topic and one.tp not in chosen for one in source.kafka.partitions):
             raise JobsError(
                 f"job {job.name}: topic {topic} was deleted and created again, so none of its "
                 "offsets in the checkpoint is of use: reset all of its partitions"
             )
-    for topic, known in target.topic_ids.items() if isinstance(target, Given) else ():
+    for topic, known in target.topic_ids.items() if isinstance(target, OffsetsFromFile) else ():
         if source.kafka.topic_ids.get(topic, known) != known:
             raise JobsError(
                 f"the offsets of {target} are of another topic {topic}, of id {known.hex}: it was "
@@ -195,73 +199,57 @@ def _check_fits(
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Marks:
-    """What a source's brokers say of its partitions."""
-
-    starts: Mapping[TopicPartition, Position]
-    ends: Mapping[TopicPartition, Position]
-    times: Mapping[TopicPartition, Position]
-
-    @classmethod
-    def of(
-        cls, source: SourceStanding, target: Target, partitions: Sequence[TopicPartition]
-    ) -> _Marks:
-        with closing(OffsetLookup(impatient(source.options))) as log:
-            return cls(
-                starts=log.log_starts(partitions),
-                ends=log.log_ends(partitions),
-                times=log.offsets_at_time(partitions, target.ms)
-                if isinstance(target, Timed)
-                else {},
-            )
-
-    def stand(self, partition: Partition, source: SourceStanding) -> Stand:
-        tp = partition.tp
-        before = source.known.get(tp, Position(partition.position or 0))
-        if tp.topic in source.recreated:
-            before = Position(0)  # the old topic's offset says nothing of this one
-        end = self.ends[tp].offset
-        if not partition.lost:  # an open transaction or a new leader may hide what was read
-            end = max(end, before.offset)
-        return Stand(
-            tp=tp,
-            before=before.offset,
-            log_start=self.starts[tp].offset,
-            log_end=end,
-            timed=self.times[tp].offset if tp in self.times else None,
-        )
+def _timestamp_ms(target: Target) -> int | None:
+    return target.ms if isinstance(target, Timed) else None
 
 
-def _gone(checkpoint: Checkpoint, place: int, source: SourceStanding) -> list[TopicPartition]:
+def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) -> PartitionOffsets:
+    tp = partition.tp
+    before = source.known.get(tp, Position(partition.position or 0))
+    if tp.topic in source.recreated:
+        before = Position(0)  # the old topic's offset does not apply to the new one
+    end = logs.ends[tp].offset
+    if not partition.lost:
+        # An open transaction or a new leader may hide records that the job has read.
+        end = max(end, before.offset)
+    return PartitionOffsets(
+        tp=tp,
+        before=before.offset,
+        log_start=logs.starts[tp].offset,
+        log_end=end,
+        timed=logs.times[tp].offset if tp in logs.times else None,
+    )
+
+
+def _gone(checkpoint: Checkpoint, place: int, source: SourceReport) -> list[TopicPartition]:
     start = checkpoint.start(place)
-    here = {each.tp for each in source.kafka.partitions}
+    here = {one.tp for one in source.kafka.partitions}
     return [tp for tp in start.positions if tp not in here] if start else []
 
 
 def _end(
     checkpoint: Checkpoint,
     place: int,
-    source: SourceStanding,
-    part: _Part,
+    source: SourceReport,
+    part: _SourceMoves,
     gone: Collection[TopicPartition],
 ) -> Offsets:
-    """The checkpoint's positions with those that move; others keep their leader epochs."""
+    """The checkpoint's positions after the move. Unmoved positions keep their leader epochs."""
     start = checkpoint.start(place)
-    kept = {tp: at for tp, at in start.positions.items() if tp not in gone} if start else {}
+    retained = {tp: at for tp, at in start.positions.items() if tp not in gone} if start else {}
     moved = {
         tp: at
         for tp, at in part.positions.items()
-        if tp not in kept or kept[tp].offset != at.offset or tp.topic in source.recreated
+        if tp not in retained or retained[tp].offset != at.offset or tp.topic in source.recreated
     }
-    names = {tp.topic for tp in kept | moved}
+    names = {tp.topic for tp in retained | moved}
     ids = {**(start.topic_ids if start else {}), **_ids(source, moved)}
     return Offsets(
-        positions=kept | moved,
+        positions=retained | moved,
         topic_ids={name: id_ for name, id_ in ids.items() if name in names},
     )
 
 
-def _ids(source: SourceStanding, moved: Collection[TopicPartition]) -> dict[str, UUID]:
+def _ids(source: SourceReport, moved: Collection[TopicPartition]) -> dict[str, UUID]:
     ids = source.kafka.topic_ids
     return {tp.topic: ids[tp.topic] for tp in moved if tp.topic in ids}

@@ -1,4 +1,4 @@
-"""Where a job's partitions are to go on: pure."""
+"""The offset at which each partition of a job goes on: pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,37 @@ from uuid import UUID
 
 from kfetch.model import TopicPartition
 
-__all__ = ["Earliest", "Given", "Latest", "Shifted", "Stand", "Target", "Timed"]
+__all__ = [
+    "Earliest",
+    "Latest",
+    "OffsetsFromFile",
+    "PartitionOffsets",
+    "Shifted",
+    "Target",
+    "Timed",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
-    """A partition as it stands: offsets."""
+class PartitionOffsets:
+    """The present offsets of a partition."""
 
     tp: TopicPartition
     before: int
-    """The next one that the job reads."""
+    """The next offset that the job reads."""
     log_start: int
     log_end: int
     timed: int | None = None
-    """Of the first record at the target's time or later; None if there is none."""
+    """The offset of the first record at the target's time or later; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
     """The start of the log."""
 
-    def __call__(self, stand: Stand) -> int | None:
-        """The offset that is wanted."""
-        return stand.log_start
+    def __call__(self, offsets: PartitionOffsets) -> int | None:
+        """Return the target offset."""
+        return offsets.log_start
 
     def __str__(self) -> str:
         return "the start of the log"
@@ -41,9 +49,9 @@ class Earliest:
 class Latest:
     """The end of the log."""
 
-    def __call__(self, stand: Stand) -> int | None:
-        """The offset that is wanted."""
-        return stand.log_end
+    def __call__(self, offsets: PartitionOffsets) -> int | None:
+        """Return the target offset."""
+        return offsets.log_end
 
     def __str__(self) -> str:
         return "the end of the log"
@@ -51,18 +59,18 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The first record at a time or later; the log's end where there is none."""
+    """The first record at a time or later; the log end if there is none."""
 
     at: datetime
 
     @property
     def ms(self) -> int:
-        """As Kafka counts: milliseconds since 1970."""
+        """The time in milliseconds since 1970."""
         return round(self.at.timestamp() * 1000)
 
-    def __call__(self, stand: Stand) -> int | None:
-        """The offset that is wanted."""
-        return stand.log_end if stand.timed is None else stand.timed
+    def __call__(self, offsets: PartitionOffsets) -> int | None:
+        """Return the target offset."""
+        return offsets.log_end if offsets.timed is None else offsets.timed
 
     def __str__(self) -> str:
         return f"the first record at {self.at.isoformat(sep=' ', timespec='seconds')} or later"
@@ -70,32 +78,32 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """So many offsets further, or back."""
+    """A number of offsets further, or back."""
 
     by: int
 
-    def __call__(self, stand: Stand) -> int | None:
-        """The offset that is wanted."""
-        return stand.before + self.by
+    def __call__(self, offsets: PartitionOffsets) -> int | None:
+        """Return the target offset."""
+        return offsets.before + self.by
 
     def __str__(self) -> str:
         return f"{abs(self.by):,} offsets {'back' if self.by < 0 else 'further'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """The offsets of a file; partitions that it does not name stay where they are."""
+class OffsetsFromFile:
+    """The offsets of a file. Partitions that the file does not name do not move."""
 
     name: str
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
-    def __call__(self, stand: Stand) -> int | None:
-        """The offset that is wanted; None: where it is."""
-        return self.offsets.get(stand.tp)
+    def __call__(self, offsets: PartitionOffsets) -> int | None:
+        """Return the target offset; None if the partition does not move."""
+        return self.offsets.get(offsets.tp)
 
     def __str__(self) -> str:
         return f"the offsets of {self.name}"
 
 
-Target = Earliest | Latest | Timed | Shifted | Given
+Target = Earliest | Latest | Timed | Shifted | OffsetsFromFile

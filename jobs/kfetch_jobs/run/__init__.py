@@ -1,16 +1,20 @@
-"""Runs one job in this process until it ends, fails or is told to stop.
+"""Runs one job in this process until it ends, fails or gets a stop signal.
 
-stream.py        sources, decoding and transform: from a job's description to a DataFrame
-sink.py          the DataFrame into Delta, each micro-batch exactly once
-dead_letters.py  how many records of a micro-batch could not be decoded
-watch.py         what Spark tells of a query, kept in files
-ending.py        why a run ended, for whoever has to decide what comes next
-alone.py         one process at a time for a job
-life.py          the run itself
+runner.py          the run, from its lock to its end
+job_lock.py        one process at a time for a job and its checkpoint
+dataframes.py      from a job's description to a DataFrame: sources, decoding, transform
+delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
+dead_letters.py    counts records that could not be decoded
+query_recorder.py  records Spark's reports in files
+pulse.py           pulse.json: the query's last report
+partition_lags.py  partitions.json: the lag of each partition
+exit_report.py     the report about a run's end, for the supervisor
+exit_kind.py       the ways in which a run ends: pure
+spark_errors.py    kfetch's errors from Spark's exceptions
 """
 
-from kfetch_jobs.run.ending import Ending
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.run.life import Outcome, run
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import ExitReport
+from kfetch_jobs.run.runner import RunResult, run
 
-__all__ = ["Ending", "Kind", "Outcome", "run"]
+__all__ = ["ExitKind", "ExitReport", "RunResult", "run"]

@@ -1,7 +1,8 @@
-"""How many records of each micro-batch went to the dead letters.
+"""Counts the dead letters of each micro-batch, from the query's thread to the listener's.
 
-The thread of the query writes them before the batch is committed; the listener's thread hears of
-the batch later. A batch that comes again after a crash is counted by the run that commits it.
+The query's thread writes the dead letters before Spark commits the batch. The listener's thread
+gets Spark's report of the batch later. If a batch is repeated after a crash, the run that commits
+it counts it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ import threading
 __all__ = ["DeadLetterCounts"]
 
 _BATCHES_MAX = 10_000
-"""Kept for a listener that is behind: Spark's queue of what it has to tell holds as many."""
+"""Limit of counts for a slow listener. Spark's queue of events has the same limit."""
 
 
 class DeadLetterCounts:
-    """Counts by the batch's number, from one thread to another."""
+    """Counts of dead letters by the number of the batch. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[int, int] = {}
 
     def put(self, batch: int, records: int) -> None:
-        """A batch's count; the last word counts."""
+        """Set the count of a batch. A repeated batch replaces its count."""
         with self._lock:
             self._counts[batch] = records
             if len(self._counts) > _BATCHES_MAX:
                 del self._counts[next(iter(self._counts))]
 
     def take(self, batch: int) -> int:
-        """A committed batch's count, once. Those before it are forgotten: nobody tells of them."""
+        """Return and remove the count of a committed batch, and drop those of earlier batches."""
         with self._lock:
-            found = self._counts.get(batch, 0)
+            records = self._counts.get(batch, 0)
             self._counts = {other: n for other, n in self._counts.items() if other > batch}
-            return found
+            return records

@@ -1,10 +1,18 @@
-"""Keeps jobs running as their files say: each a process of its own, through failures and nights.
+"""Keeps jobs running as their files say. Each job runs in a process of its own.
 
-machine.py     what a job does next: pure, all states and moves
-rules.py       a job's file as the machine sees it; cron times: pure
-store.py       states, runs and orders, in SQLite
-processes.py   a run's process and its whole session
-supervisor.py  the loop around them
-control.py     what commands ask of a supervisor, and how they end it
-view.py        how jobs are: for status, and for whatever shows them
+state_machine.py    what a job does next: all phases and moves; pure
+rules.py            the rules for the state machine, and cron times: pure
+job_rules.py        the rules from a job's file
+store.py            states, runs and orders, in SQLite
+processes.py        the processes of a run
+run_process.py      the process of a recorded run, and its exit report
+supervisor.py       the loop around them
+supervisor_lock.py  one supervisor per storage
+supervisor_log.py   the supervisor's log
+background.py       ``kfetch up --detach``
+control.py          orders of commands and of the page; ending a supervisor
+order_reply.py      the supervisor's reply to an order
+status.py           the status of the jobs, as values: pure
+status_reader.py    reads the status
+log_tail.py         the last lines of a log, and new ones
 """

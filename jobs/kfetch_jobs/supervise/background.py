@@ -1,7 +1,8 @@
-"""``kfetch up --detach``: a supervisor in a session of its own, up before the command returns."""
+"""``kfetch up --detach``: starts a supervisor in its own session and waits until it supervises."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -10,41 +11,45 @@ from pathlib import Path
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.supervise.log import log_file
-from kfetch_jobs.supervise.store import Store, directory
-from kfetch_jobs.util.files import private
+from kfetch_jobs.supervise.store import Store, supervisor_directory
+from kfetch_jobs.supervise.supervisor_log import log_file
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["Background", "start_in_background"]
+__all__ = ["BackgroundSupervisor", "start_in_background"]
 
 _UP_WITHIN_S = 60.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
+
+
+_CODE = re.compile(r" \[[A-Z_.]+\]$")
+"""The code of the supervisor's error. The error that this process raises shows it again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
-    """A supervisor that was started here, and supervises."""
+class BackgroundSupervisor:
+    """A supervisor that this process has started."""
 
     child: subprocess.Popen[bytes]
-    first_words: Path
+    startup_log: Path
     log: Path
 
     def check(self) -> None:
-        """Raise what it said, if it has ended."""
+        """Raise the supervisor's own error if it has ended."""
         if self.child.poll() is not None:
-            raise _error(self.child.returncode, self.first_words.read_text(), self.log)
+            raise _error(self.child.returncode, self.startup_log.read_text(), self.log)
 
 
 def start_in_background(
     project: Project, environment: str | None, listen: str | None = None
-) -> Background:
-    """Start it, until it supervises. Raises what it says when it can't."""
-    first_words = directory(project.storage) / "up.log"
-    first_words.parent.mkdir(parents=True, exist_ok=True)
+) -> BackgroundSupervisor:
+    """Start a supervisor and wait until it supervises. Raises its error if it cannot start."""
+    startup_log = supervisor_directory(project.storage) / "up.log"
+    startup_log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "kfetch", "up", "--quiet"]
     command += ["--project", str(project.path)]
     command += ["--env", environment] if environment else []
     command += ["--listen", listen] if listen else []
-    with open(first_words, "wb", opener=private) as output:
+    with open(startup_log, "wb", opener=owner_only) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -52,22 +57,22 @@ def start_in_background(
             stderr=output,
             start_new_session=True,
         )
-    started = Background(child, first_words, log_file(project.storage))
+    supervisor = BackgroundSupervisor(child, startup_log, log_file(project.storage))
     deadline = time.monotonic() + _UP_WITHIN_S
     with Store.of(project.storage) as store:
         while time.monotonic() < deadline:
-            started.check()
-            incumbent = store.incumbent()
-            if incumbent and incumbent.pid == child.pid and incumbent.ended_s is None:
-                return started
-            time.sleep(_LOOK_S)
-    raise _error(None, first_words.read_text(), started.log)
+            supervisor.check()
+            running = store.last_supervisor()
+            if running and running.pid == child.pid and running.ended_s is None:
+                return supervisor
+            time.sleep(_POLL_S)
+    raise _error(None, startup_log.read_text(), supervisor.log)
 
 
-def _error(code: int | None, said: str, log: Path) -> JobsError:
-    """What the child said when it gave up, as if it had been said here."""
-    lines = [line.removeprefix("kfetch: ") for line in said.splitlines() if line]
-    sentence = lines[-1] if lines else "it said nothing"
-    if code == ConfigError.exit_code:
+def _error(exit_code: int | None, output: str, log: Path) -> JobsError:
+    """The error of the supervisor, from its output."""
+    lines = [line.removeprefix("kfetch: ") for line in output.splitlines() if line]
+    sentence = _CODE.sub("", lines[-1]) if lines else "it said nothing"
+    if exit_code == ConfigError.exit_code:
         return ConfigError(sentence)
     return SupervisorError(f"the supervisor did not come up: {sentence} (see {log})")

@@ -1,8 +1,8 @@
-"""A run's process: started in a session of its own, found again, told to end, ended for good.
+"""The processes of a run: start them in their own session, find them again, end them.
 
-The session has the job's Python, its JVM and Spark's Python workers; it survives the supervisor. A
-process is known by pid and start time, a run's by a mark in the environment of all it started:
-so even one whose start could not be noted any more is found.
+The session has the job's Python, its JVM and Spark's Python workers. It survives the supervisor. A
+pid and a start time identify a process. A mark in the environment identifies all processes of a
+run. So the next supervisor finds a run even if this one dies before it records the pid.
 """
 
 from __future__ import annotations
@@ -19,76 +19,82 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.kafka.process import find
-from kfetch_jobs.util.files import private
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["MARK", "Process", "adopt", "launch", "marked"]
+__all__ = ["MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
 
 MARK = "KFETCH_RUN"
 _LOG_BYTES_MAX = 16 << 20
-"""A run's log and Spark's begin anew beyond this, at a run's start; one older is kept of each."""
+"""A run that starts rotates its log and Spark's log beyond this size, and keeps one of each."""
 _GONE_WITHIN_S = 10.0
 
 
 @dataclass(slots=True)
-class Process:
-    """The leader of a run's session."""
+class RunProcess:
+    """The first process of a run, which leads its session."""
 
     pid: int
     started: float
     mark: str
-    """Of the run: all that it started has it in the environment."""
+    """The run's mark, in the environment of all its processes."""
     child: subprocess.Popen[bytes] | None = None
-    """None if another supervisor started it: then init collects it."""
+    """None if another supervisor started the process: then init reaps it."""
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         if self.child is not None:
             return self.child.poll() is None
         return find(self.pid, self.started) is not None
 
     def end(self) -> None:
-        """SIGTERM to the leader: the job ends after its micro-batch."""
+        """Send SIGTERM to the leader: the job ends after its micro-batch."""
         if self.alive:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> bool:
-        """SIGKILL to the whole session; whether all are gone."""
+        """Send SIGKILL to the whole session, and return whether all processes are gone."""
         deadline = time.monotonic() + _GONE_WITHIN_S
-        while left := self._session():
-            for process in left:
+        while living := self._session():
+            for process in living:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             if time.monotonic() > deadline:
                 return False
-            psutil.wait_procs(left, timeout=0.1)
+            psutil.wait_procs(living, timeout=0.1)
         if self.child is not None:
             self.child.wait()
         return True
 
     def _session(self) -> list[psutil.Process]:
-        """Who lives of the session. Its number may be another's by now: the mark is not."""
-        found = []
+        """The living processes of the session.
+
+        The system may reuse the session's number. So the mark decides.
+        """
+        living = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                if os.getsid(process.pid) == self.pid and _has(process, self.mark):
-                    found.append(process)
-        return found
+                if os.getsid(process.pid) == self.pid and _has_mark(process, self.mark):
+                    living.append(process)
+        return living
 
 
-def _has(process: psutil.Process, mark: str) -> bool:
+def _has_mark(process: psutil.Process, mark: str) -> bool:
     return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark
 
 
 def launch(
     command: Sequence[str], *, log: Path, directory: Path, mark: str, environ: Mapping[str, str]
-) -> Process:
-    """Start a run. Raises OSError."""
+) -> RunProcess:
+    """Start the process of a run, and return it. Raises OSError.
+
+    ``log`` gets its output, ``directory`` is its working directory.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     for path in (log, log.with_name("spark.log")):
-        _begin_anew(path)
-    with open(log, "ab", opener=private) as output:
+        _rotate(path)
+    with open(log, "ab", opener=owner_only) as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -102,32 +108,32 @@ def launch(
         started = psutil.Process(child.pid).create_time()
     except psutil.NoSuchProcess:
         started = time.time()
-    return Process(child.pid, started, mark, child)
+    return RunProcess(child.pid, started, mark, child)
 
 
-def _begin_anew(log: Path) -> None:
+def _rotate(log: Path) -> None:
     with suppress(FileNotFoundError):
         if log.stat().st_size > _LOG_BYTES_MAX:
             os.replace(log, log.with_suffix(f".1{log.suffix}"))
 
 
-def adopt(pid: int, started: float, mark: str) -> Process:
-    """A process that another supervisor started, alive or not."""
-    return Process(pid, started, mark)
+def adopt(pid: int, started: float, mark: str) -> RunProcess:
+    """Return a process that another supervisor started, alive or not."""
+    return RunProcess(pid, started, mark)
 
 
-def marked(mark: str) -> Process | None:
-    """The leader of the run with this mark, alive or not, if any of its processes lives."""
-    found = []
+def find_by_mark(mark: str) -> RunProcess | None:
+    """Return the leader of the run with this mark; None if no process of the run lives."""
+    leaders = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            # An agent has a session of its own, and leaves by itself when its JVM is gone.
-            if _has(process, mark) and _AGENT not in process.cmdline():
-                found.append((process.create_time(), os.getsid(process.pid)))
-    if not found:
+            # An agent has its own session, and ends by itself after its JVM.
+            if _has_mark(process, mark) and _AGENT not in process.cmdline():
+                leaders.append((process.create_time(), os.getsid(process.pid)))
+    if not leaders:
         return None
-    started, leader = min(found)
-    return Process(leader, started, mark)
+    started, leader = min(leaders)
+    return RunProcess(leader, started, mark)
 
 
 _AGENT = "kfetch.agent"

@@ -1,4 +1,4 @@
-"""A job's file as the state machine sees it, and times of cron expressions: pure."""
+"""When a job runs, and how the supervisor reacts to a failure; times of cron expressions: pure."""
 
 from __future__ import annotations
 
@@ -8,83 +8,72 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from kfetch_jobs.config.models import JobFile
+__all__ = ["CronTimes", "Rules"]
 
-__all__ = ["Rules", "Times", "rules_of"]
-
-_MARGIN_S = 20.0
-"""Beside the micro-batch's own time: for Spark and its JVM to end."""
 _EXPONENT_MAX = 64
-"""Far beyond every pause; a larger one would overflow."""
+"""No pause grows so often. A larger exponent would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """The times of a cron expression. As in Debian's cron, a daily time that a change of the clocks
-    leaves out comes right after it, and one that comes twice counts once."""
+class CronTimes:
+    """The times of a cron expression, as Debian's cron counts them.
+
+    If a change of the clocks leaves out a daily time, the time comes right after the change. If a
+    time comes twice, it counts once.
+    """
 
     expression: str
     zone: str
 
     def next(self, now: float) -> float:
-        """The first time after ``now``: seconds since 1970."""
+        """Return the first time after ``now``; both in seconds since 1970."""
         start = datetime.fromtimestamp(now, ZoneInfo(self.zone))
         return next(CronSim(self.expression, start)).timestamp()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """When a job runs, and what follows a failure."""
+    """When a job runs, and how the supervisor reacts to a failure."""
 
     finite: bool
-    """Its runs end by themselves."""
-    times: Times | None = None
+    """The job's runs end by themselves."""
+    times: CronTimes | None = None
     queue: bool = False
-    """A time that comes while it runs is kept for one run after it."""
+    """If a cron time comes during a run, one more run follows."""
     after: tuple[str, ...] = ()
+    """The job starts when each of these jobs has finished."""
     initial_s: float = 5.0
+    """The first back-off, in seconds."""
     max_s: float = 300.0
+    """The longest back-off, in seconds, without jitter."""
     factor: float = 2.0
+    """Each back-off is this many times the one before."""
     jitter: float = 0.2
+    """The random part of a back-off, as a share of it."""
     reset_after_s: float = 600.0
+    """After a run of this length, in seconds, the count of failures starts again."""
     attempts: int | None = None
-    """restarts in a row; None: no limit"""
+    """Restarts in a row before the supervisor gives the job up; None: no limit."""
     stop_s: float = 80.0
-    """SIGKILL follows SIGTERM after this."""
+    """The supervisor waits this long, in seconds, between SIGTERM and SIGKILL."""
     no_progress_s: float | None = None
+    """The supervisor restarts a query that is silent for longer than this, in seconds."""
 
     def first_due(self, now: float) -> float | None:
-        """When the first run begins; None: when the jobs before it have finished."""
+        """Return when the first run begins; None if it waits for the jobs in ``after``."""
         if self.times is not None:
             return self.next_time(now)
         return None if self.after else now
 
     def next_time(self, now: float) -> float:
-        """The next time of the cron expression."""
+        """Return the next time of the cron expression, in seconds since 1970."""
         assert self.times is not None
         return self.times.next(now)
 
     def pause_s(self, failures: int, chance: float) -> float:
-        """Between a failure and the next attempt: longer with each failure in a row, up to a limit,
-        and by chance, so that jobs that failed together don't come back together."""
+        """Return the back-off after so many failures in a row, in seconds.
+
+        ``chance`` is a random number from 0 to 1. It spreads restarts of jobs that failed together.
+        """
         grown = self.initial_s * self.factor ** min(failures - 1, _EXPONENT_MAX)
         return min(self.max_s, grown) * (1 + self.jitter * chance)
-
-
-def rules_of(file: JobFile) -> Rules:
-    """From a job's file."""
-    trigger, restart = file.trigger, file.restart
-    return Rules(
-        finite=trigger.finite,
-        times=Times(trigger.cron, trigger.timezone or "UTC") if trigger.cron else None,
-        queue=trigger.overlap == "queue",
-        after=tuple(file.after),
-        initial_s=restart.initial,
-        max_s=restart.max,
-        factor=restart.factor,
-        jitter=restart.jitter,
-        reset_after_s=restart.resetAfter,
-        attempts=restart.attempts,
-        stop_s=file.stopWithin + _MARGIN_S,
-        no_progress_s=file.health.noProgress,
-    )

@@ -1,7 +1,7 @@
-"""What a supervisor remembers, in SQLite: jobs' states, their runs, orders that wait for it.
+"""The supervisor's database, in SQLite: states of jobs, their runs, and orders.
 
-The supervisor writes states and runs; commands write orders and read the rest, whether a supervisor
-runs or not. Times are seconds since 1970. The file is in the project's storage, which is local.
+The supervisor writes states and runs. Commands write orders and read the rest, with or without a
+supervisor. Times are seconds since 1970. The file is in the project's storage, which is local.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.supervise.machine import Order, Phase, State
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 
-__all__ = ["Asked", "Incumbent", "Run", "Store", "directory"]
+__all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
 
 RUNS_MAX = 1000
-"""remembered for each job"""
+"""The database keeps this many runs of each job."""
 _ORDERS_MAX = 1000
-"""waiting for a supervisor; more are a script gone wild"""
+"""Limit of orders that wait for a supervisor. More of them come from a script gone wild."""
 _VERSION = 1
 _BUSY_S = 10.0
 
@@ -64,32 +64,32 @@ CREATE TABLE supervisor (
 """
 
 
-def directory(storage: Path) -> Path:
-    """Where a supervisor keeps its files."""
+def supervisor_directory(storage: Path) -> Path:
+    """Return the directory of a supervisor's files."""
     return storage / ".supervisor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One life of a job's process."""
+    """One run of a job, from its start to its end."""
 
     id: int
     job: str
     started_s: float
     pid: int | None
-    """None for the moment between the decision and the start."""
+    """None between the decision and the start of the process."""
     process_started_s: float | None
-    """As the system tells it: pids are used again."""
+    """The start time by the system: it reuses pids."""
     ended_s: float | None
-    kind: Kind | None
+    kind: ExitKind | None
     sentence: str
     batches: int
     rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """An order that waits."""
+class WaitingOrder:
+    """An order without a reply."""
 
     id: int
     job: str
@@ -97,20 +97,23 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incumbent:
-    """The supervisor of this storage, or the last one."""
+class SupervisorRecord:
+    """The process that supervises a storage, or the last one that did."""
 
     pid: int
     process_started_s: float
     environment: str | None
     started_s: float
     ended_s: float | None
-    """None while it runs, and after a death without a word."""
+    """None while it runs, and after it was killed."""
 
 
 def _make_private(path: Path) -> None:
-    """Nobody else's to read. Never opened here if it is there: closing it would drop the locks that
-    other connections of this process have on it."""
+    """Let only the owner read the file.
+
+    This never opens an existing file: closing it would drop the locks that other connections of
+    this process hold on it.
+    """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -124,7 +127,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        with self._told():
+        with self._errors():
             _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._db.row_factory = sqlite3.Row
@@ -134,8 +137,8 @@ class Store:
 
     @classmethod
     def of(cls, storage: Path) -> Self:
-        """The store of a project's storage."""
-        return cls(directory(storage) / "kfetch.db")
+        """Return the store of a project's storage."""
+        return cls(supervisor_directory(storage) / "kfetch.db")
 
     def __enter__(self) -> Self:
         return self
@@ -144,16 +147,17 @@ class Store:
         self._db.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
+        """Raise SupervisorError for errors of SQLite and of the file system."""
         try:
             yield
         except (sqlite3.Error, OSError) as cause:
             raise SupervisorError(f"{self._path} cannot be used: {cause}") from cause
 
     @contextmanager
-    def _together(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing."""
-        with self._told():
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit the block, or roll it back if it raises."""
+        with self._errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -164,8 +168,8 @@ class Store:
 
     def _prepare(self) -> None:
         if self._db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return  # and no writer is waited for
-        with self._together() as db:
+            return  # without waiting for a writer
+        with self._transaction() as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
                 for statement in filter(str.strip, _SCHEMA.split(";")):
@@ -177,20 +181,20 @@ class Store:
                     "update kfetch, or name another storage"
                 )
 
-    def states(self) -> dict[str, State]:
-        """Every job that a supervisor has seen."""
-        with self._told():
+    def states(self) -> dict[str, JobState]:
+        """Return the states of all jobs that a supervisor has seen, by name."""
+        with self._errors():
             rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
         return {row["name"]: _state(row["state"]) for row in rows}
 
-    def save(self, states: Mapping[str, State]) -> None:
-        """Remember jobs' states."""
-        with self._together() as db:
+    def save(self, states: Mapping[str, JobState]) -> None:
+        """Write the states of jobs."""
+        with self._transaction() as db:
             _put(db, states)
 
-    def begin(self, job: str, state: State, now: float) -> int:
-        """Note a run before its process is started, with the job's state; its id."""
-        with self._together() as db:
+    def begin(self, job: str, state: JobState, now: float) -> int:
+        """Record a run and the job's state before the process starts. Return the run's id."""
+        with self._transaction() as db:
             _put(db, {job: state})
             added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
             db.execute(
@@ -202,8 +206,8 @@ class Store:
             return added.lastrowid
 
     def started(self, run: int, pid: int, process_started_s: float) -> None:
-        """Note a run's process."""
-        with self._together() as db:
+        """Record the process of a run."""
+        with self._transaction() as db:
             db.execute(
                 "UPDATE runs SET pid = ?, process_started_s = ? WHERE id = ?",
                 (pid, process_started_s, run),
@@ -213,15 +217,15 @@ class Store:
         self,
         run: int,
         now: float,
-        kind: Kind,
+        kind: ExitKind,
         sentence: str = "",
         *,
         batches: int = 0,
         rows: int = 0,
-        states: Mapping[str, State] | None = None,
+        states: Mapping[str, JobState] | None = None,
     ) -> None:
-        """Note how a run ended, together with what that made of its job."""
-        with self._together() as db:
+        """Record the end of a run, with the new states of jobs."""
+        with self._transaction() as db:
             _put(db, states or {})
             db.execute(
                 "UPDATE runs SET ended_s = ?, kind = ?, sentence = ?, batches = ?, rows = ? "
@@ -230,27 +234,27 @@ class Store:
             )
 
     def open_runs(self) -> list[Run]:
-        """Runs without an end."""
+        """Return the runs without an end."""
         return self._runs("WHERE ended_s IS NULL ORDER BY id")
 
     def runs_after(self, run: int) -> list[Run]:
-        """Runs that were begun after one, the oldest first."""
+        """Return the runs that began after the run of this id, the oldest first."""
         return self._runs("WHERE id > ? ORDER BY id", run)
 
     def history(self, job: str | None = None, limit: int = 20) -> list[Run]:
-        """The last runs, the newest first."""
+        """Return the last runs of a job, or of all jobs, the newest first."""
         if job is None:
             return self._runs("ORDER BY id DESC LIMIT ?", limit)
         return self._runs("WHERE job = ? ORDER BY id DESC LIMIT ?", job, limit)
 
     def _runs(self, rest: str, *values: object) -> list[Run]:
-        with self._told():
+        with self._errors():
             rows = self._db.execute(f"SELECT * FROM runs {rest}", values).fetchall()  # noqa: S608
         return [_run(row) for row in rows]
 
-    def ask(self, job: str, order: Order, now: float) -> int:
-        """Leave an order for the supervisor; its id."""
-        with self._together() as db:
+    def add_order(self, job: str, order: Order, now: float) -> int:
+        """Add an order for the supervisor, and return its id."""
+        with self._transaction() as db:
             waiting = db.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0]
             if waiting >= _ORDERS_MAX:
                 raise SupervisorError(f"{waiting} orders wait for a supervisor: start kfetch up")
@@ -260,67 +264,70 @@ class Store:
             assert added.lastrowid is not None
             return added.lastrowid
 
-    def asked(self) -> list[Asked]:
-        """Orders that wait, the oldest first."""
-        with self._told():
+    def waiting_orders(self) -> list[WaitingOrder]:
+        """Return the orders without a reply, the oldest first."""
+        with self._errors():
             rows = self._db.execute(
                 "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
-        return [Asked(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows]
+        return [
+            WaitingOrder(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows
+        ]
 
-    def answer(self, order: int, text: str) -> None:
-        """An order has been taken; what became of it. Of old answers some are kept."""
-        with self._together() as db:
+    def record_reply(self, order: int, text: str) -> None:
+        """Record the reply to an order. The database keeps a limited number of old replies."""
+        with self._transaction() as db:
             db.execute("UPDATE orders SET answer = ? WHERE id = ?", (text, order))
             db.execute(
                 "DELETE FROM orders WHERE answer IS NOT NULL AND id < ?", (order - _ORDERS_MAX,)
             )
 
-    def answer_of(self, order: int) -> str | None:
-        """What became of an order; None while it waits."""
-        with self._told():
+    def reply_to(self, order: int) -> str | None:
+        """Return the reply to an order; None while it waits."""
+        with self._errors():
             row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
         return row["answer"] if row else None
 
-    def take_office(self, incumbent: Incumbent) -> None:
-        """A supervisor begins; it has the lock."""
-        with self._together() as db:
+    def record_start(self, supervisor: SupervisorRecord) -> None:
+        """Record the start of a supervisor, which holds the lock."""
+        with self._transaction() as db:
             db.execute(
                 "INSERT OR REPLACE INTO supervisor "
                 "(one, pid, process_started_s, environment, started_s) VALUES (1, ?, ?, ?, ?)",
                 (
-                    incumbent.pid,
-                    incumbent.process_started_s,
-                    incumbent.environment,
-                    incumbent.started_s,
+                    supervisor.pid,
+                    supervisor.process_started_s,
+                    supervisor.environment,
+                    supervisor.started_s,
                 ),
             )
 
-    def leave_office(self, now: float) -> None:
-        """A supervisor has ended everything."""
-        with self._together() as db:
+    def record_end(self, now: float) -> None:
+        """Record the end of a supervisor, after the end of all jobs."""
+        with self._transaction() as db:
             db.execute("UPDATE supervisor SET ended_s = ?", (now,))
 
-    def incumbent(self) -> Incumbent | None:
-        """The supervisor, or the last one; None before the first."""
-        with self._told():
+    def last_supervisor(self) -> SupervisorRecord | None:
+        """Return the running supervisor, or the last one; None before the first."""
+        with self._errors():
             row = self._db.execute("SELECT * FROM supervisor").fetchone()
         if row is None:
             return None
-        return Incumbent(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
+        return SupervisorRecord(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
 
 
-def _put(db: sqlite3.Connection, states: Mapping[str, State]) -> None:
+def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
     rows = [(name, json.dumps(asdict(state))) for name, state in states.items()]
     db.executemany("INSERT OR REPLACE INTO jobs (name, state) VALUES (?, ?)", rows)
 
 
-def _state(text: str) -> State:
-    told: dict[str, Any] = json.loads(text)
-    then = told.pop("then")
-    return State(**told | {"phase": Phase(told["phase"]), "then": Phase(then) if then else None})
+def _state(text: str) -> JobState:
+    fields: dict[str, Any] = json.loads(text)
+    then = fields.pop("then")
+    phases = {"phase": Phase(fields["phase"]), "then": Phase(then) if then else None}
+    return JobState(**fields | phases)
 
 
 def _run(row: sqlite3.Row) -> Run:
-    told = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
-    return Run(**told | {"kind": Kind(told["kind"]) if told["kind"] else None})
+    fields = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+    return Run(**fields | {"kind": ExitKind(fields["kind"]) if fields["kind"] else None})

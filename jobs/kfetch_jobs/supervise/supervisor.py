@@ -1,11 +1,12 @@
-"""Keeps a project's jobs as their files say: the loop around the state machine.
+"""Keeps a project's jobs running as their files say: the loop around the state machine.
 
-    with office(storage), Supervisor.take(project) as supervisor:
-        supervisor.run(stop)      until the event; then ends every job
+    with hold_supervisor_lock(storage), Supervisor.start(project) as supervisor:
+        supervisor.run(stop, hurry)      until ``stop``; then ends every job
 
-Every tick: orders are read, processes looked after, each job's machine asked what to do. A run is
-noted before its process is started, and its end when the process is gone; so whoever comes after a
-supervisor that was killed knows what runs, adopts it, and misses no end of a run.
+Every tick reads the orders, checks the processes, and takes the action of each job's state machine.
+The supervisor records a run before it starts the process, and the run's end after the process has
+ended. So the successor of a killed supervisor knows the runs, adopts their processes, and misses no
+end of a run.
 """
 
 from __future__ import annotations
@@ -23,106 +24,106 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.config import Job, Project
-from kfetch_jobs.config.mistakes import unforeseen
+from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.run import ending
-from kfetch_jobs.run.ending import Ending
-from kfetch_jobs.run.kinds import Kind
-from kfetch_jobs.run.watch import pulse_file, read_pulse
-from kfetch_jobs.supervise import machine
-from kfetch_jobs.supervise.answers import Answer, outdated
-from kfetch_jobs.supervise.machine import Action, Facts, Order, Phase, State
-from kfetch_jobs.supervise.processes import Process, adopt, launch, marked
-from kfetch_jobs.supervise.rules import Rules, rules_of
-from kfetch_jobs.supervise.store import Incumbent, Run, Store
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
+from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise.job_rules import rules_of
+from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
+from kfetch_jobs.supervise.processes import RunProcess, launch
+from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
+from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Command", "Supervisor", "last_word", "process_of"]
+__all__ = ["Command", "Supervisor"]
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
 TICK_S = 0.2
 _AGAIN_S = 2.0
-"""After a tick that failed: the disk may be full, the database locked."""
-_BEGINS = (Order.START, Order.RESTART, Order.RESUME)
-"""The next run takes the file as it is: so its mistakes are told now."""
-_NOBODY = 0
-"""No process that can be looked at has this number."""
-
+"""The pause after a tick that failed: the disk may be full, the database locked."""
+_STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
+"""The next run reads the job's file anew. So the reply to these orders lists its mistakes."""
 Command = Callable[[str, Path], Sequence[str]]
-"""From a job's name and the file for its last word to what is run."""
+"""Returns the command for a run, from the job's name and the path of its exit report."""
 
 
 @dataclass(slots=True)
 class _Supervised:
-    """One job, and its process while there is one."""
+    """One job, and its process during a run."""
 
     job: Job
     rules: Rules
-    state: State
+    state: JobState
     run: int | None = None
-    process: Process | None = None
+    process: RunProcess | None = None
     killed: bool = False
-    """By us, because it did not end in time, or nobody had time."""
+    """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
 
 
 class Supervisor:
-    """The only one of its storage. Not for use by several threads."""
+    """The only supervisor of its storage. Not for use by several threads."""
 
     def __init__(self, project: Project, store: Store, command: Command | None = None) -> None:
         self._project = project
         self._store = store
         self._command = command or _command(project)
         self._jobs: dict[str, _Supervised] = {}
-        self._saved: dict[str, State] = {}
-        self._ending = False
-        self.stepped_s = time.time()
-        """When the last tick was done, in seconds since 1970. Any thread may read it."""
+        self._saved: dict[str, JobState] = {}
+        self._shutting_down = False
+        self.last_tick_s = time.time()
+        """When the last tick ended, in seconds since 1970. Any thread may read it."""
 
     @classmethod
     @contextmanager
-    def take(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
-        """Become the supervisor of a storage, in whose office the caller is. Raises ConfigError for
-        any mistake in the project.
+    def start(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
+        """Become the supervisor of a storage; the caller holds its lock.
 
-        After a supervisor that was killed, a mistake is told and costs its own job alone: at night
-        nobody is there to mend it, and the others have to go on.
+        Raises ConfigError for any mistake in the project. After a killed supervisor, the new one
+        logs the mistakes instead, and supervises the other jobs: at night nobody can correct a
+        file.
         """
-        jobs, mistakes = project.checked()
+        jobs, mistakes = project.jobs_and_mistakes()
         with Store.of(project.storage) as store:
-            last = store.incumbent()
+            last = store.last_supervisor()
             clean = last is None or last.ended_s is not None
             if mistakes and clean:
                 raise ConfigError(*mistakes)
             for mistake in mistakes:
                 log.error("%s", mistake)
             supervisor = cls(project, store, command)
-            supervisor._begin(jobs, clean=clean)
+            supervisor._take_over(jobs, clean=clean)
             yield supervisor
 
-    def _begin(self, jobs: dict[str, Job], *, clean: bool) -> None:
+    def _take_over(self, jobs: dict[str, Job], *, clean: bool) -> None:
         now = time.time()
         states = self._store.states()
         for job in jobs.values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
                 keep = not clean and before is not None
-                state = before if keep and before else machine.initial(rules, now, before)
+                state = (
+                    before if keep and before else state_machine.initial_state(rules, now, before)
+                )
                 self._jobs[job.name] = _Supervised(job, rules, state)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
             elif run.job in jobs or run.job not in self._project.jobs():
-                self._end_nobodys(run, now)
+                self._end_unsupervised(run, now)
         for supervised in self._jobs.values():
-            self._without_process(supervised, now)
-        self._take_office(now)
+            self._reset_without_process(supervised, now)
+        self._record_start(now)
         self._save()
 
-    def _take_office(self, now: float) -> None:
+    def _record_start(self, now: float) -> None:
         me = psutil.Process()
-        self._store.take_office(
-            Incumbent(
+        self._store.record_start(
+            SupervisorRecord(
                 pid=me.pid,
                 process_started_s=me.create_time(),
                 environment=self._project.environment_name,
@@ -134,53 +135,55 @@ class Supervisor:
         log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
 
     def _recover(self, run: Run, supervised: _Supervised, now: float) -> None:
-        """A run without an end: its process lives and is adopted, or has ended meanwhile."""
-        if supervised.run is not None:  # it has a newer one
-            self._end_nobodys(run, now)
+        """Adopt the process of a run without an end. It may have ended meanwhile."""
+        if supervised.run is not None:  # the job has a newer run
+            self._end_unsupervised(run, now)
             return
         supervised.run = run.id
-        supervised.process = process = process_of(self._project.storage, run)
+        supervised.process = process = run_process(self._project.storage, run)
         if not supervised.state.phase.has_process:
-            supervised.state = machine.launched(supervised.rules, supervised.state, run.started_s)
+            supervised.state = state_machine.after_launch(
+                supervised.rules, supervised.state, run.started_s
+            )
         if process.alive:
             self._store.started(run.id, process.pid, process.started)
             log.info("job %s: adopted its process %d", run.job, process.pid)
 
-    def _end_nobodys(self, run: Run, now: float) -> None:
-        """Of a job that is gone or disabled. One whose file has a mistake runs on until then."""
-        process_of(self._project.storage, run).kill()
-        self._store.end(run.id, now, Kind.KILLED, "its job is not supervised any more")
+    def _end_unsupervised(self, run: Run, now: float) -> None:
+        """End a run of a removed or disabled job. A job with an invalid file runs on."""
+        run_process(self._project.storage, run).kill()
+        self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
-    def _without_process(self, supervised: _Supervised, now: float) -> None:
-        """A phase that needs a process, and none is known: begin anew."""
+    def _reset_without_process(self, supervised: _Supervised, now: float) -> None:
+        """Reset a job whose phase needs a process if the job has none."""
         if supervised.state.phase.has_process and supervised.process is None:
-            supervised.state = machine.initial(supervised.rules, now, supervised.state)
+            supervised.state = state_machine.initial_state(supervised.rules, now, supervised.state)
 
     def run(self, stop: Callable[[], bool], hurry: Callable[[], bool]) -> None:
-        """Until ``stop`` says so; then every job is ended, and nothing is left running.
+        """Supervise until ``stop`` returns True; then end every job with all its processes.
 
-        ``hurry`` ends them without waiting for their micro-batches.
+        Once ``hurry`` returns True, jobs end without waiting for their micro-batches.
         """
         while not stop():
-            time.sleep(TICK_S if self._stepped() else _AGAIN_S)
+            time.sleep(TICK_S if self._tick_succeeded() else _AGAIN_S)
         self._end_all(hurry)
 
-    def _stepped(self) -> bool:
-        """One tick; whether it went well. Jobs run on without a disk for our notes."""
+    def _tick_succeeded(self) -> bool:
+        """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
         try:
-            self.step(time.time())
+            self.tick(time.time())
         except (SupervisorError, OSError) as error:
             log.error("%s; trying again", error)
             return False
         return True
 
-    def step(self, now: float) -> None:
-        """One tick."""
+    def tick(self, now: float) -> None:
+        """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
         for supervised in self._jobs.values():
-            self._look_after(supervised, now)
+            self._check(supervised, now)
         self._save()
-        self.stepped_s = now
+        self.last_tick_s = now
 
     def _save(self) -> None:
         states = {name: supervised.state for name, supervised in self._jobs.items()}
@@ -190,30 +193,32 @@ class Supervisor:
             self._saved |= changed
 
     def _take_orders(self, now: float) -> None:
-        for asked in self._store.asked():
-            answer = self._take(asked.job, asked.order, now)
+        for waiting in self._store.waiting_orders():
+            reply = self._carry_out(waiting.job, waiting.order, now)
             self._save()
-            self._store.answer(asked.id, answer.to_text())
+            self._store.record_reply(waiting.id, reply.to_text())
 
-    def _take(self, name: str, order: Order, now: float) -> Answer:
-        """Do what is asked, or say why not."""
-        if order in _BEGINS:
+    def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
+        """Carry an order out, or refuse it with a reason."""
+        if order in _STARTING_ORDERS:
             try:
                 self._reread(name)
             except ConfigError as error:
-                return Answer(said=str(error), exit_code=error.exit_code)
-            except Exception as error:  # the others have to go on
-                return Answer(said=unforeseen(name, error), exit_code=1)
+                return OrderReply(message=error.message, exit_code=error.exit_code)
+            except Exception as error:  # a bug that one job triggers must not stop the others
+                return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
         supervised = self._jobs.get(name)
         if supervised is None:
-            why = f"job {name} is not supervised: it has no file, or enabled: false"
-            return Answer(said=why, exit_code=1)
-        supervised.state = machine.order(supervised.rules, supervised.state, order, now)
+            reason = f"job {name} is not supervised: it has no file, or enabled: false"
+            return OrderReply(message=reason, exit_code=1)
+        supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        return Answer(said=outdated(supervised.job, supervised.state) if order in _BEGINS else "")
+        starting = order in _STARTING_ORDERS
+        notice = outdated_file_notice(supervised.job, supervised.state) if starting else ""
+        return OrderReply(message=notice)
 
     def _reread(self, name: str) -> None:
-        """A job's file may have changed, or be new."""
+        """Read the job's file again: it may have changed, or be new."""
         job = self._project.job(name)
         rules = rules_of(job.file)
         if name in self._jobs:
@@ -221,18 +226,20 @@ class Supervisor:
         elif job.file.enabled:
             now = time.time()
             before = self._store.states().get(name)
-            self._jobs[name] = _Supervised(job, rules, machine.initial(rules, now, before))
+            self._jobs[name] = _Supervised(
+                job, rules, state_machine.initial_state(rules, now, before)
+            )
             for run in self._store.open_runs():
                 if run.job == name:
                     self._recover(run, self._jobs[name], now)
 
-    def _look_after(self, supervised: _Supervised, now: float) -> None:
+    def _check(self, supervised: _Supervised, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
-            self._ended(supervised, now)
-        supervised.state, action = machine.tick(
+            self._process_ended(supervised, now)
+        supervised.state, action = state_machine.tick(
             supervised.rules, supervised.state, self._facts(supervised, now)
         )
-        if action is Action.LAUNCH and not self._ending:
+        if action is Action.LAUNCH and not self._shutting_down:
             self._launch(supervised, now)
         elif action is Action.END and supervised.process is not None:
             log.info("job %s: ends after its micro-batch", supervised.job.name)
@@ -248,58 +255,62 @@ class Supervisor:
         running = sum(other.state.phase.has_process for other in self._jobs.values())
         return Facts(
             now=now,
-            ready=not rules.after or machine.ready(rules, state, others),
-            room=running < self._project.file.concurrency,
+            upstream_finished=state_machine.upstream_finished(rules, state, others),
+            has_room=running < self._project.file.concurrency,
             silent_s=_silent_s(supervised, now) if rules.no_progress_s is not None else 0.0,
         )
 
     def _launch(self, supervised: _Supervised, now: float) -> None:
         job = supervised.job
-        state = machine.launched(supervised.rules, supervised.state, now)
+        state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
-        word = self._word(supervised)
-        word.unlink(missing_ok=True)
+        report_file = self._report_file(supervised)
+        report_file.unlink(missing_ok=True)
         try:
             supervised.process = launch(
-                self._command(job.name, word),
+                self._command(job.name, report_file),
                 log=job.directory / "run.log",
                 directory=self._project.path.parent,
-                mark=_mark(self._project.storage, run),
+                mark=run_mark(self._project.storage, run),
                 environ=os.environ,
             )
         except OSError as cause:
-            self._note_end(supervised, Ending(kind=Kind.FAILED, sentence=f"no start: {cause}"), now)
+            self._record_end(
+                supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
+            )
             return
         self._store.started(run, supervised.process.pid, supervised.process.started)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
-    def _word(self, supervised: _Supervised) -> Path:
+    def _report_file(self, supervised: _Supervised) -> Path:
         assert supervised.run is not None
-        return last_word(self._project.storage, supervised.job.name, supervised.run)
+        return exit_report_file(self._project.storage, supervised.job.name, supervised.run)
 
-    def _ended(self, supervised: _Supervised, now: float) -> None:
+    def _process_ended(self, supervised: _Supervised, now: float) -> None:
         assert supervised.process is not None
         if not supervised.process.kill():
             log.error("job %s: some of its processes do not die", supervised.job.name)
-            return  # a next run beside them is what must not be: look again
-        word = self._word(supervised)
-        self._note_end(supervised, ending.read(word), now)
-        word.unlink(missing_ok=True)
+            return  # no next run may start beside them: the next tick tries again
+        report_file = self._report_file(supervised)
+        self._record_end(supervised, read_exit_report(report_file), now)
+        report_file.unlink(missing_ok=True)
 
-    def _note_end(self, supervised: _Supervised, told: Ending, now: float) -> None:
+    def _record_end(self, supervised: _Supervised, report: ExitReport, now: float) -> None:
         assert supervised.run is not None
-        kind, sentence = _noted_as(supervised, told)
+        kind, sentence = _kind_and_sentence(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
-        state = machine.ended(supervised.rules, state, told.kind, told.sentence, now, chance)
+        state = state_machine.after_exit(
+            supervised.rules, state, report.kind, report.sentence, now, chance
+        )
         self._store.end(
             supervised.run,
             now,
             kind,
             sentence,
-            batches=told.batches,
-            rows=told.rows,
+            batches=report.batches,
+            rows=report.rows,
             states={name: state},
         )
         supervised.state = self._saved[name] = state
@@ -314,12 +325,12 @@ class Supervisor:
             log.info("job %s: %s: %s", name, kind, state.phase)
 
     def _end_all(self, hurry: Callable[[], bool]) -> None:
-        """Every job ends after its micro-batch; the next supervisor begins them anew."""
-        self._ending = True
+        """End every job after its micro-batch. The next supervisor starts them again."""
+        self._shutting_down = True
         now = time.time()
         for supervised in self._jobs.values():
             if supervised.state.phase is Phase.RUNNING:
-                supervised.state = machine.order(
+                supervised.state = state_machine.apply_order(
                     supervised.rules, supervised.state, Order.RESTART, now
                 )
         while running := [one for one in self._jobs.values() if one.process is not None]:
@@ -327,61 +338,43 @@ class Supervisor:
                 if hurry() and supervised.process is not None:
                     supervised.killed = True
                     supervised.process.kill()
-                self._look_after(supervised, time.time())
+                self._check(supervised, time.time())
             self._save()
-            self.stepped_s = time.time()
+            self.last_tick_s = time.time()
             time.sleep(TICK_S / 4)
-        self._store.leave_office(time.time())
+        self._store.record_end(time.time())
         log.info("ended; no job runs")
 
 
-def _noted_as(supervised: _Supervised, told: Ending) -> tuple[Kind, str]:
-    """What the history says of a run's end: also why we ended it, if we did."""
+def _kind_and_sentence(supervised: _Supervised, report: ExitReport) -> tuple[ExitKind, str]:
+    """The history's entry for a run's end; with the supervisor's reason if it ended the run."""
     state = supervised.state
     if state.phase is not Phase.STOPPING:
-        return told.kind, told.sentence
+        return report.kind, report.sentence
     if state.then is Phase.BACKOFF:
-        return Kind.HUNG, state.sentence
-    if told.kind is not Kind.KILLED:
-        return told.kind, told.sentence
+        return ExitKind.HUNG, state.sentence
+    if report.kind is not ExitKind.KILLED:
+        return report.kind, report.sentence
     if supervised.killed:
-        return Kind.KILLED, "it was told to end, and did not end in time"
-    return Kind.STOPPED, "it was told to end before its query had begun"
-
-
-def _mark(storage: Path, run: int) -> str:
-    return f"{storage}#{run}"
-
-
-def last_word(storage: Path, job: str, run: int) -> Path:
-    """Where a run says how it ended."""
-    return storage / job / f"ending-{run}.json"
-
-
-def process_of(storage: Path, run: Run) -> Process:
-    """A run's process, alive or not."""
-    mark = _mark(storage, run.id)
-    if run.pid is None or run.process_started_s is None:
-        # Its supervisor died between the start and the note of it, or before the start.
-        return marked(mark) or adopt(_NOBODY, 0.0, mark)
-    return adopt(run.pid, run.process_started_s, mark)
+        return ExitKind.KILLED, "it was told to end, and did not end in time"
+    return ExitKind.STOPPED, "it was told to end before its query had begun"
 
 
 def _silent_s(supervised: _Supervised, now: float) -> float:
-    pulse = read_pulse(pulse_file(supervised.job))
+    pulse = read_pulse(pulse_path(supervised.job.directory))
     started_s = supervised.state.started_s or now
     return now - max(started_s, pulse.at if pulse else 0.0)
 
 
 def _command(project: Project) -> Command:
-    """``kfetch run``, as this Python and this project run it."""
+    """Return the command ``kfetch run`` with this Python and this project."""
     environment = ["--env", project.environment_name] if project.environment_name else []
 
-    def command(job: str, word: Path) -> list[str]:
+    def command(job: str, report_file: Path) -> list[str]:
         return [
-            # -P: the project's own jobs/ must not pass for the package.
+            # -P: a package of the project must not pass for kfetch's.
             *(sys.executable, "-P", "-m", "kfetch", "run", job),
-            *("--project", str(project.path), "--ending", str(word)),
+            *("--project", str(project.path), "--ending", str(report_file)),
             *environment,
         ]
 

@@ -1,4 +1,4 @@
-"""Files that several processes share: written whole or not at all, and under a lock."""
+"""Files that several processes share: locks, private files, and files that appear whole."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["claimed", "locked", "private", "write_json"]
+__all__ = ["owner_only", "try_lock", "wait_for_lock", "write_json"]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path``; wait for whoever has it.
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path`` for the block. Waits for its present holder.
 
-    The kernel drops the lock when its holder dies, so there is no stale lock. The file stays:
-    deleting it would let two processes hold locks on two files of the same name.
+    The kernel releases the lock when its holder dies, so no lock is stale. The file stays: after a
+    deletion, two processes could hold locks on two files of the same name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -28,10 +28,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Hold the lock file ``path`` unless somebody has it; whether it is ours.
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock file ``path`` for the block if it is free. Yields whether it was.
 
-    Its text is the holder's pid, for a message to whoever comes second.
+    The file's text is the holder's pid, for the message of the second process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -46,16 +46,19 @@ def claimed(path: Path) -> Iterator[bool]:
         yield True
 
 
-def private(path: str, flags: int) -> int:
-    """An ``opener`` for files that only their owner may read, those that were there before too."""
+def owner_only(path: str, flags: int) -> int:
+    """Open a file that only its owner may read; an ``opener`` for ``open``.
+
+    It changes the mode of an existing file too.
+    """
     handle = os.open(path, flags, 0o600)
-    with suppress(OSError):  # another user's, who lets us write; or a file system without modes
+    with suppress(OSError):  # another user's file, or a file system without modes
         os.fchmod(handle, 0o600)
     return handle
 
 
 def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
-    """Write then rename: a reader sees the old file or the new one, never half of one."""
+    """Write a file, then rename it: a reader sees the old file or the new one, never half of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:

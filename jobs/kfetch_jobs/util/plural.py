@@ -1,4 +1,4 @@
-"""How many there are of something, in words."""
+"""A count with its noun: ``1 job``, ``2 jobs``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["counted"]
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """``1 job``, ``2 jobs``; ``many`` where an s does not make it."""
+    """Return ``1 job`` or ``2 jobs``. ``many`` is a plural that does not end in s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

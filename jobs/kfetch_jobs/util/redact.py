@@ -1,7 +1,7 @@
-"""What a process and its children say, without secrets, before it is anywhere.
+"""Removes secrets from the output of a process and its children, before it is written.
 
-Secrets are looked for in whole lines: each line of a secret that has several is one by itself. A
-line too long for that is left out, and said to be.
+The search works on whole lines: each line of a longer secret counts as a secret. A line that is too
+long is left out, and a notice takes its place.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.util.files import private
+from kfetch_jobs.util.files import owner_only
 
-__all__ = ["Lines", "Words", "pumped", "words"]
+__all__ = ["LineRedactor", "RedactedStream", "redacted_log", "redacted_output"]
 
-Redacted = Callable[[str], str]
+Redact = Callable[[str], str]
 _LINE_MAX = 1 << 20
-"""Characters; what is longer is left out."""
+"""The longest line, in characters."""
 _READ_BYTES = 64 << 10
-_LAST_WORDS_WITHIN_S = 5.0
+_LAST_LINES_WITHIN_S = 5.0
 
 
-class Lines:
-    """Redacted lines of text that comes in pieces. Pure."""
+class LineRedactor:
+    """Redacts the lines of a text that arrives in pieces. Pure."""
 
-    def __init__(self, redacted: Redacted, line_max: int = _LINE_MAX) -> None:
-        """A line of more than ``line_max`` characters is left out unless it comes in one piece."""
+    def __init__(self, redacted: Redact, line_max: int = _LINE_MAX) -> None:
+        """``line_max``: longer lines, in characters, are left out unless they come in one piece."""
         self._redacted = redacted
         self._line_max = line_max
         self._part = ""
         self._too_long = False
 
-    def added(self, text: str) -> str:
-        """What can be shown by now: whole lines."""
+    def add(self, text: str) -> str:
+        """Add a piece. Return the redacted lines that are whole now."""
         whole, newline, rest = text.rpartition("\n")
-        shown = self._ended(whole + newline) if newline else ""
+        lines = self._redact(whole + newline) if newline else ""
         if not self._too_long:
             self._part += rest
         if len(self._part) > self._line_max:
             self._part, self._too_long = "", True
-        return shown
+        return lines
 
-    def rest(self) -> str:
-        """What is left when nothing comes any more."""
-        return self._ended("")
+    def finish(self) -> str:
+        """Return the redacted rest, after the last piece."""
+        return self._redact("")
 
-    def _ended(self, text: str) -> str:
-        # Taken out first: a collection of garbage meanwhile may write here, in this thread.
+    def _redact(self, text: str) -> str:
+        # Clear the state first: a garbage collection may write here meanwhile, in this thread.
         part, too_long = self._part, self._too_long
         self._part, self._too_long = "", False
         if too_long:
@@ -65,35 +65,34 @@ class Lines:
         return self._redacted(part + text)
 
 
-class Words:
-    """A text stream over another, which gets redacted lines; else it is as that one."""
+class RedactedStream:
+    """Wraps a text stream, which gets redacted lines. Everything else passes through."""
 
-    def __init__(self, stream: TextIO, redacted: Redacted) -> None:
+    def __init__(self, stream: TextIO, redacted: Redact) -> None:
         self._stream = stream
-        self._lines = Lines(redacted)
-        self._lock = threading.RLock()  # a destructor that complains is in a thread that has it
+        self._lines = LineRedactor(redacted)
+        self._lock = threading.RLock()  # a destructor may write in a thread that holds the lock
 
     def write(self, text: str) -> int:
-        """Take text; its whole lines are written."""
+        """Add text, and write the lines that are whole now."""
         with self._lock:
-            shown = self._lines.added(text)
-            if shown:
-                self._stream.write(shown)
+            if lines := self._lines.add(text):
+                self._stream.write(lines)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Take texts, as ``write`` does."""
+        """Add texts, as ``write`` does."""
         for line in lines:
             self.write(line)
 
     def end(self) -> None:
-        """Write what has no line's end."""
+        """Write the rest, which has no newline."""
         with self._lock:
-            self._stream.write(self._lines.rest())
+            self._stream.write(self._lines.finish())
             self._stream.flush()
 
     def flush(self) -> None:
-        """Whole lines; the part of one stays."""
+        """Flush whole lines. The part of a line stays here."""
         self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -101,29 +100,32 @@ class Words:
 
 
 @contextmanager
-def words(redacted: Redacted) -> Iterator[None]:
-    """What this process's Python says goes through ``redacted``: ``sys.stdout``, ``sys.stderr``,
-    a JobsError that leaves the block, and the traceback of a bug that does, which is told when
-    nothing else has."""
+def redacted_output(redacted: Redact) -> Iterator[None]:
+    """Redact the output of this process's Python during the block.
+
+    This covers ``sys.stdout``, ``sys.stderr``, a JobsError that leaves the block, and the traceback
+    of a bug that does, which Python prints at the end.
+    """
     before = sys.stdout, sys.stderr
-    said = Words(sys.stdout, redacted), Words(sys.stderr, redacted)
-    sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", said)
+    streams = RedactedStream(sys.stdout, redacted), RedactedStream(sys.stderr, redacted)
+    sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", streams)
     try:
         yield
     except JobsError as error:
-        error.args = (redacted(str(error)),)  # it is told outside
+        # The caller prints it.
+        error.what, error.action = redacted(error.what), redacted(error.action)
         raise
     except Exception:
-        sys.excepthook = partial(_told, redacted)
+        sys.excepthook = partial(_print_redacted, redacted)
         raise
     finally:
         sys.stdout, sys.stderr = before
-        for stream in said:
+        for stream in streams:
             stream.end()
 
 
-def _told(
-    redacted: Redacted,
+def _print_redacted(
+    redacted: Redact,
     kind: type[BaseException],
     error: BaseException,
     trace: TracebackType | None,
@@ -132,13 +134,13 @@ def _told(
 
 
 @contextmanager
-def pumped(path: Path, redacted: Redacted) -> Iterator[int]:
-    """A file descriptor to write to, for processes too; redacted lines of it are added to a file.
+def redacted_log(path: Path, redacted: Redact) -> Iterator[int]:
+    """Yield a file descriptor for this process and its children; a file gets its redacted lines.
 
-    A thread does it until the last who has the descriptor is gone, or, a moment after the block,
-    with this process.
+    A thread copies the lines until the last process has closed the descriptor. After the block,
+    this process waits only a few seconds for it.
     """
-    log = private(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = owner_only(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     read, write = os.pipe()
     thread = threading.Thread(target=_pump, args=(read, log, redacted), name="log", daemon=True)
     thread.start()
@@ -146,18 +148,18 @@ def pumped(path: Path, redacted: Redacted) -> Iterator[int]:
         yield write
     finally:
         os.close(write)
-        thread.join(_LAST_WORDS_WITHIN_S)
+        thread.join(_LAST_LINES_WITHIN_S)
 
 
-def _pump(read: int, log: int, redacted: Redacted) -> None:
+def _pump(read: int, log: int, redacted: Redact) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    lines = Lines(redacted)
+    lines = LineRedactor(redacted)
     with os.fdopen(log, "ab", 0) as file, os.fdopen(read, "rb", 0) as pipe:
         while piece := pipe.read(_READ_BYTES):
-            _append(file, lines.added(decoder.decode(piece)))
-        _append(file, lines.added(decoder.decode(b"", final=True)) + lines.rest())
+            _append(file, lines.add(decoder.decode(piece)))
+        _append(file, lines.add(decoder.decode(b"", final=True)) + lines.finish())
 
 
 def _append(file: io.FileIO, text: str) -> None:
-    with suppress(OSError):  # a full disk costs the log; who writes must not be held up
+    with suppress(OSError):  # with a full disk, the log loses lines: the writers must not wait
         file.write(text.encode())

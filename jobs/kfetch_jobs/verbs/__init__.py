@@ -1,4 +1,5 @@
-"""The verbs of the command line: from words to calls, from outcomes to lines.
+"""The verbs of the command line. Each parses its arguments, calls one package, prints the result.
 
-What a verb drives stands elsewhere, and is imported when the verb is used. ``root.py`` mounts them.
+A verb imports that package when it is used, to keep ``kfetch --help`` quick. ``root.py`` mounts all
+verbs.
 """

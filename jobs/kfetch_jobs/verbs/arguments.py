@@ -1,4 +1,4 @@
-"""What several verbs of the command line take: the project, its environment, the form of output."""
+"""Arguments that several verbs share: the project, its environment, the form of the output."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ __all__ = ["Environment", "JobName", "Json", "ProjectFile", "project_of"]
 
 ProjectFile = Annotated[
     Path | None,
-    typer.Option("--project", help="The project file; else kfetch.yml here, in conf/, or above."),
+    typer.Option(
+        "--project", help="The project file. Default: kfetch.yml here, in conf/, or above."
+    ),
 ]
-JobName = Annotated[str, typer.Argument(help="The job's name: its file is jobs/NAME.yml.")]
+JobName = Annotated[str, typer.Argument(help="The name of the job. Its file is jobs/NAME.yml.")]
 Environment = Annotated[
     str | None,
-    typer.Option("--env", help="A file of env/, without .yml; else KFETCH_ENV, else none."),
+    typer.Option("--env", help="A file of env/, without .yml. Default: KFETCH_ENV, or none."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def project_of(project: Path | None, environment: str | None) -> Project:
-    """Read the project that a verb was given, or stands in."""
+    """Read the named project, or the one of this directory. Raises ConfigError for its mistakes."""
     from kfetch_jobs import config
 
     return config.load(project or config.find(Path.cwd()), environment=environment)

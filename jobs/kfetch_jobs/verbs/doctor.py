@@ -1,10 +1,9 @@
-"""``kfetch doctor``: what fits, what does not, and what to do."""
+"""``kfetch doctor``: checks the machine and the project, and says what to do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,41 +21,41 @@ __all__ = ["doctor"]
 def doctor(
     project: ProjectFile = None, environment: Environment = None, as_json: Json = False
 ) -> None:
-    """Look at what jobs need: Python, Java, packages, decoder, file limits, storage, clusters.
+    """Check what jobs need: Python, Java, packages, decoder, file limits, storage, clusters.
 
-    Each line is ok, warn or fail, with what to do. Outside of a project it looks at the machine
-    alone. A broker that answers nobody is waited for, ten seconds. Exits with 1 if something fails.
+    Each line says ok, warn or fail, and what you can do. Outside of a project, kfetch checks the
+    machine alone. It waits up to ten seconds for a silent broker. It exits with 1 if a check fails.
 
     \b
-    Example: in an image, before it is shipped
+    Example: check an image before you ship it
       kfetch doctor || exit 1
     """
     from kfetch_jobs.looks.doctor import State
 
     failed = False
-    found = []
+    findings = []
     for finding in _findings(project, environment):
         failed = failed or finding.state is State.FAIL
         if as_json:
-            found.append(asdict(finding))
+            findings.append(finding.to_json())
         else:
             typer.echo(_line(finding))
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(findings))
     raise typer.Exit(1 if failed else 0)
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
     from kfetch_jobs.looks.doctor import examine
 
-    found, broken = _project(path, environment)
-    yield from examine(found)
-    if broken is not None:
-        yield broken
+    loaded, mistake = _project(path, environment)
+    yield from examine(loaded)
+    if mistake is not None:
+        yield mistake
 
 
 def _project(path: Path | None, environment: str | None) -> tuple[Project | None, Finding | None]:
-    """The project, if there is one; and what is wrong with it."""
+    """Returns the project if it loads, and else a finding that says why it does not."""
     from kfetch_jobs import config
     from kfetch_jobs.errors import ConfigError
     from kfetch_jobs.looks.doctor import Finding, State
@@ -65,16 +64,17 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
         try:
             path = config.find(Path.cwd())
         except ConfigError:
-            told = "there is none here: its storage and clusters were not looked at"
+            text = "there is none here: kfetch checked no storage and no cluster"
             advice = "name its file with --project"
-            return None, Finding(state=State.WARN, what="project", told=told, advice=advice)
+            return None, Finding(state=State.WARN, subject="project", text=text, advice=advice)
     try:
         return project_of(path, environment), None
     except ConfigError as error:
-        advice = "kfetch validate tells all"
-        return None, Finding(state=State.FAIL, what="project", told=str(error), advice=advice)
+        advice = "kfetch validate lists all mistakes"
+        text = error.message
+        return None, Finding(state=State.FAIL, subject="project", text=text, advice=advice)
 
 
 def _line(finding: Finding) -> str:
-    told = f"{finding.state:<5} {finding.what}: {finding.told}"
-    return f"{told}; {finding.advice}" if finding.advice else told
+    line = f"{finding.state:<5} {finding.subject}: {finding.text}"
+    return f"{line}; {finding.advice}" if finding.advice else line

@@ -1,4 +1,4 @@
-"""``kfetch init``, ``validate`` and ``schema``: a project's files, without Kafka or Spark."""
+"""``kfetch init``, ``validate`` and ``schema``: a project's files, without Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -16,50 +16,55 @@ __all__ = ["init", "schema", "validate"]
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where the project goes; made if missing.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The project's directory. kfetch makes it if it is missing.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Make a project that works: a job, a transform, an environment, a README.
+    """Make a working project: a job, a transform, an environment, a README.
 
-    Nothing that is there is overwritten.
+    The command overwrites no file.
 
     \b
-    Example: a project beside a broker to try it with
+    Example: make a project, and start a broker to try it with
       kfetch init shop && cd shop
       kfetch broker start --port 9092
       kfetch up
     """
-    from kfetch_jobs.config.starter import make
+    from kfetch_jobs.config.starter import create_project
 
-    written = make(directory)
+    written = create_project(directory)
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written]}))
         return
     for path in written:
         typer.echo(path)
-    typer.echo(f"next: cd {directory} && kfetch validate (README.md tells the rest)", err=True)
+    typer.echo(f"next: cd {directory} && kfetch validate (README.md has the next steps)", err=True)
 
 
 def validate(
     project: ProjectFile = None, environment: Environment = None, as_json: Json = False
 ) -> None:
-    """Check every file of the project, without Kafka and Spark, and tell all mistakes.
+    """Check every file of the project, without Kafka and Spark, and list all mistakes.
 
-    Exits with 2 if there is one. Options that have no effect are warnings. Variables and secrets
-    that the files name must be there.
+    The command exits with 2 if there is a mistake. It warns of options without effect. The
+    variables and secrets that the files name must exist.
 
     \b
-    Example: in continuous integration, with made-up secrets
+    Example: check files in continuous integration, with invented secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
+    from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
 
     names, warnings = list[str](), list[str]()
     try:
-        found = project_of(project, environment)
-        names = found.jobs()
-        jobs, mistakes = found.checked()
-        warnings = list(dict.fromkeys(told for job in jobs.values() for told in job.warnings()))
+        loaded = project_of(project, environment)
+        names = loaded.jobs()
+        jobs, mistakes = loaded.jobs_and_mistakes()
+        warnings = list(
+            dict.fromkeys(line for job in jobs.values() for line in option_warnings(job))
+        )
     except ConfigError as error:
         mistakes = [*error.mistakes]
     if as_json:
@@ -77,16 +82,16 @@ def validate(
 
 def schema(
     kind: Annotated[
-        Literal["job", "project", "environment"], typer.Argument(help="Which kind of file.")
+        Literal["job", "project", "environment"], typer.Argument(help="The kind of file.")
     ] = "job",
     write: Annotated[
-        Path | None, typer.Option(help="Write all three into this directory instead.")
+        Path | None, typer.Option(help="Write all three schemas into this directory instead.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of a kind of file, for editors that complete and check YAML.
+    """Print the JSON Schema of a kind of file. Editors use it to complete and check YAML.
 
     \b
-    Example: for a project whose files name them in their first lines
+    Example: write the schemas that the first lines of a new project's files name
       kfetch schema --write schema
     """
     if write is None:

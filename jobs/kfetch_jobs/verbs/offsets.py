@@ -1,4 +1,4 @@
-"""``kfetch offsets``: what a job's checkpoint says; ``moving`` has the verbs that change it."""
+"""``kfetch offsets show``: the offsets in a job's checkpoint. ``moves.py`` changes them."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kfetch_jobs.verbs import moving
+from kfetch_jobs.verbs import moves, undo
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from kfetch_jobs.checkpoints.files import Checkpoint
+    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The offsets in a job's checkpoint."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show or move the offsets in a job's checkpoint.",
 )
 
 
-@app.command(short_help="Micro-batches and offsets, as the checkpoint has them.")
+@app.command(short_help="Print the micro-batches and offsets of the checkpoint.")
 def show(
     job: JobName,
     project: ProjectFile = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Print what a job's checkpoint says: micro-batches, offsets, leader epochs, topic ids.
+    """Print a job's checkpoint: micro-batches, offsets, leader epochs, topic ids.
 
-    Reads Spark's files alone: it needs no Kafka, and a running job may go on. An offset is the
-    next one to read.
+    The command reads Spark's files only. It needs no Kafka, and the job may run meanwhile. Each
+    offset is the next one that the job reads.
 
     \b
-    Example: where a job will go on, for a script
+    Example: print the next offsets of a job, for a script
       kfetch offsets show clicks --json | jq '.sources[].partitions'
     """
-    from kfetch_jobs.checkpoints.files import of
+    from kfetch_jobs.checkpoints.checkpoint import job_checkpoint
 
-    checkpoint = of(project_of(project, environment).job(job))
+    checkpoint = job_checkpoint(project_of(project, environment).job(job))
     if as_json:
         typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
     else:
@@ -50,24 +52,23 @@ def show(
 def _show_checkpoint(job: str, checkpoint: Checkpoint) -> None:
     typer.echo(f"{job}: {checkpoint.path}, query {checkpoint.query or 'without an id yet'}")
     if checkpoint.planned is None:
-        typer.echo("no micro-batch was planned yet")
+        typer.echo("Spark has planned no micro-batch yet")
         return
     when = checkpoint.planned.planned_s
     at = time.strftime(" at %Y-%m-%d %H:%M:%S", time.localtime(when)) if when else ""
     committed = "none" if checkpoint.committed is None else str(checkpoint.committed)
     typer.echo(f"last planned: {checkpoint.planned.number}{at}; last committed: {committed}")
-    told = _checkpoint_json(job, checkpoint)
-    for source in told["sources"]:
+    for source in _checkpoint_json(job, checkpoint)["sources"]:
         ids = [f"{name} (id {id_ or 'unknown'})" for name, id_ in source["topics"].items()]
         typer.echo(f"source {source['source']}: {', '.join(ids) or 'no offset yet'}")
         rows = [
             (
-                f"{each['topic']}-{each['partition']}",
-                offset(each["committed"]),
-                offset(each["planned"]),
-                offset(each["leader_epoch"]),
+                f"{row['topic']}-{row['partition']}",
+                offset(row["committed"]),
+                offset(row["planned"]),
+                offset(row["leader_epoch"]),
             )
-            for each in source["partitions"]
+            for row in source["partitions"]
         ]
         table(("partition", "committed", "planned", "leader epoch"), rows)
 
@@ -85,14 +86,14 @@ def _checkpoint_json(job: str, checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _source_json(checkpoint: Checkpoint, number_: int) -> dict[str, Any]:
-    start, end = checkpoint.start(number_), checkpoint.end(number_)
+def _source_json(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
+    start, end = checkpoint.start(index), checkpoint.end(index)
     ends = end.positions if end else {}
     starts = start.positions if start else {}
     ids = end.topic_ids if end else {}
     names = sorted({tp.topic for tp in ends})
     return {
-        "source": number_,
+        "source": index,
         "topics": {name: ids[name].hex if name in ids else None for name in names},
         "partitions": [
             {
@@ -107,4 +108,5 @@ def _source_json(checkpoint: Checkpoint, number_: int) -> dict[str, Any]:
     }
 
 
-moving.add(app)
+moves.add(app)
+undo.add(app)

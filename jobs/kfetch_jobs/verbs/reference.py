@@ -23,8 +23,8 @@ def _helps(command: Any, name: str, parent: Any) -> Iterator[str]:
     )
     lines = (line.rstrip() for line in command.get_help(context).splitlines())
     yield "\n".join([f"$ {context.command_path} --help", *lines])
-    for verb, inner in getattr(command, "commands", {}).items():
-        yield from _helps(inner, verb, context)
+    for verb in command.list_commands(context) if hasattr(command, "commands") else ():
+        yield from _helps(command.commands[verb], verb, context)
 
 
 if __name__ == "__main__":

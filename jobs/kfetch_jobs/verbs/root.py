@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from kfetch_jobs.kafka.cli import app as broker
-from kfetch_jobs.verbs import doctor, files, looking, offsets, running, standing, supervising, tools
+from kfetch_jobs.verbs import doctor, files, offsets, plan, running, status, supervising, tools
 
 __all__ = ["mount"]
 
@@ -21,10 +21,8 @@ def mount(app: typer.Typer) -> None:
     app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
     app.command(short_help="Run one job here.")(running.run)
     supervising.add(app)
-    looking.add(app)
-    standing.add(app)
+    status.add(app)
+    plan.add(app)
     app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
     app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
-    app.command(short_help="The agents of this machine and their sessions.")(tools.agents)
-    app.command(short_help="Compile the record decoder now, for images.")(tools.warm)
     app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")

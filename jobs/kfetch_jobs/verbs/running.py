@@ -1,4 +1,4 @@
-"""``kfetch run``: one job in this process."""
+"""``kfetch run``: runs one job in this process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile,
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
-    from kfetch_jobs.progress.history import Batch
-    from kfetch_jobs.run import Outcome
+    from kfetch_jobs.progress.batch import Batch
+    from kfetch_jobs.run import RunResult
 
 __all__ = ["run"]
 
@@ -28,39 +28,39 @@ def run(
     as_json: Json = False,
     ending: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run one job here, until it ends or is stopped with Ctrl-C or SIGTERM.
+    """Run one job in this process, until it ends or you stop it with Ctrl-C or SIGTERM.
 
-    A stopped job ends its micro-batch first, and goes on from its checkpoint the next time.
-    Its progress, log and checkpoint are in a directory of the project's storage.
+    A stopped job finishes its micro-batch first. The next run starts from its checkpoint. The job
+    keeps its progress, log and checkpoint in a directory of the project's storage.
 
     \b
-    Example: the job of conf/jobs/clicks.yml, on a broker of your own
+    Example: run the job of conf/jobs/clicks.yml on a broker of your own
       kfetch broker start --port 9092
       KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
     """
-    from kfetch_jobs.util.redact import words
+    from kfetch_jobs.util.redact import redacted_output
 
     redacted: Callable[[str], str] = str
     try:
-        found = project_of(project, environment).job(job)
-        redacted = found.redacted
-        with words(redacted):
-            outcome = _run(found)
+        loaded = project_of(project, environment).job(job)
+        redacted = loaded.redacted
+        with redacted_output(redacted):
+            outcome = _run(loaded)
     except Exception as error:
         if ending:
-            _leave_error(ending, error, redacted)
+            _write_error(ending, error, redacted)
         raise
     if ending:
-        _leave(ending, outcome)
+        _write_outcome(ending, outcome)
     if as_json:
         typer.echo(json.dumps(asdict(outcome)))
 
 
-def _run(found: Job) -> Outcome:
+def _run(job: Job) -> RunResult:
     from kfetch_jobs.run import run as run_job
 
-    typer.echo(f"job {found.name}: {found.target} (log: {found.directory / 'spark.log'})", err=True)
-    outcome = run_job(found, _print_batch)
+    typer.echo(f"job {job.name}: {job.target} (log: {job.directory / 'spark.log'})", err=True)
+    outcome = run_job(job, _print_batch)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
         f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind"
@@ -80,21 +80,23 @@ def _print_batch(batch: Batch) -> None:
 
 
 def _dead(letters: int) -> str:
-    """Nothing where there are none."""
+    """Returns an empty text if there are no dead letters."""
     return f", {counted(letters, 'dead letter')}" if letters else ""
 
 
-def _leave(path: Path, outcome: Outcome) -> None:
-    from kfetch_jobs.run.ending import Ending, write
-    from kfetch_jobs.run.kinds import Kind
+def _write_outcome(path: Path, outcome: RunResult) -> None:
+    from kfetch_jobs.run.exit_kind import ExitKind
+    from kfetch_jobs.run.exit_report import ExitReport, write_exit_report
 
-    kind = Kind.STOPPED if outcome.stopped else Kind.FINISHED
-    write(path, Ending(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag))
+    kind = ExitKind.STOPPED if outcome.stopped else ExitKind.FINISHED
+    write_exit_report(
+        path, ExitReport(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag)
+    )
 
 
-def _leave_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
+def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
     from kfetch_jobs.errors import JobsError
-    from kfetch_jobs.run.ending import Ending, kind_of, write
+    from kfetch_jobs.run.exit_report import ExitReport, exit_kind_of, write_exit_report
 
-    told = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
-    write(path, Ending(kind=kind_of(error), sentence=redacted(told)))
+    text = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
+    write_exit_report(path, ExitReport(kind=exit_kind_of(error), sentence=redacted(text)))

@@ -1,4 +1,4 @@
-"""``kfetch up``, ``down`` and what is asked of jobs: ``start``, ``stop``, ``status``, …"""
+"""``kfetch up`` and ``down``, and the orders to jobs: ``start``, ``stop``, ``restart``, …"""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
 __all__ = ["add"]
 
-Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="One job or more.")]
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The names of one job or more.")]
 Listen = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
         envvar="KFETCH_LISTEN",
         show_envvar=False,
-        help="Where the page and /metrics are; else KFETCH_LISTEN, else 127.0.0.1:4747 if that is "
-        "free. none: nowhere.",
+        help="The address of the page and of /metrics. Default: KFETCH_LISTEN, or 127.0.0.1:4747 "
+        "if that is free. With none there is no page.",
     ),
 ]
-_ENDED_WITHIN_S: float = 180
-Timeout = Annotated[float, typer.Option(help="Seconds until a micro-batch must have ended.")]
+_TIMEOUT_S: float = 180
+Timeout = Annotated[
+    float, typer.Option(help="How long to wait for running micro-batches, in seconds.")
+]
 
 
 def add(app: typer.Typer) -> None:
     """Mount the verbs."""
     app.command(short_help="Keep all jobs running.")(up)
-    app.command(short_help="End the supervisor and all jobs.")(down)
+    app.command(short_help="Stop the supervisor and all jobs.")(down)
     app.command(short_help="Run a job now, and keep it running.")(start)
-    app.command(short_help="End a job until it is started.")(stop)
-    app.command(short_help="End a job, and run it again at once.")(restart)
-    app.command(short_help="End a job until it is resumed.")(pause)
-    app.command(short_help="Go on with a paused job.")(resume)
+    app.command(short_help="Stop a job until you start it.")(stop)
+    app.command(short_help="Stop a job, and run it again at once.")(restart)
+    app.command(short_help="Stop a job until you resume it.")(pause)
+    app.command(short_help="Run a paused job again.")(resume)
 
 
 def up(
@@ -52,78 +54,76 @@ def up(
     environment: Environment = None,
     detach: Annotated[
         bool,
-        typer.Option(
-            "--detach", help="Go to the background once it supervises, and tell where the page is."
-        ),
+        typer.Option("--detach", help="Run in the background, and print the address of the page."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log as lines of JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log lines of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file only.")] = False,
     listen: Listen = None,
 ) -> None:
-    """Keep the project's jobs as their files say, until Ctrl-C, SIGTERM or kfetch down.
+    """Start the supervisor. It runs the project's jobs until Ctrl-C, SIGTERM or kfetch down.
 
-    Each job is a process of its own. One that fails is started again after a pause that grows;
-    mistakes in files, refused log-ins and lost data are not tried again. At the end every job
-    ends after its micro-batch; a second Ctrl-C ends them at once. A supervisor that was killed
-    leaves its jobs running, and the next one takes them over.
+    Each job is a process of its own. If a job fails, the supervisor restarts it after a back-off.
+    It does not retry a mistake in a file, a refused log-in or lost data. At the end it waits for
+    each job's micro-batch; a second Ctrl-C stops the jobs at once. If somebody kills the
+    supervisor, its jobs go on, and the next supervisor takes them over.
 
-    A browser finds a page at http://127.0.0.1:4747, on this machine, and Prometheus metrics at
-    /metrics there; for other addresses KFETCH_TOKEN must have a token, with which people log in and
-    which other requests carry as Authorization: Bearer.
+    On this machine a page is at http://127.0.0.1:4747, with Prometheus metrics at /metrics. For
+    any other address, set KFETCH_TOKEN to a token. People log in with it, and other clients send
+    it as Authorization: Bearer.
 
     \b
-    Example: in the background, for production
+    Example: run in the background, for production
       kfetch up --env prod --detach
     """
-    found = project_of(project, environment)
+    loaded = project_of(project, environment)
     if detach:
-        _detach(found, environment, listen)
+        _detach(loaded, environment, listen)
         return
-    from kfetch_jobs.supervise.lock import office
     from kfetch_jobs.supervise.supervisor import Supervisor
-    from kfetch_jobs.util.redact import words
+    from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+    from kfetch_jobs.util.redact import redacted_output
+    from kfetch_jobs.web.address_file import write as write_address
     from kfetch_jobs.web.serve import listening, serving
-    from kfetch_jobs.web.where import leave
 
     with (
-        words(found.redacted),
-        _log(found, as_json, quiet),
+        redacted_output(loaded.redacted),
+        _log(loaded, as_json, quiet),
         _signals() as (stop, hurry),
-        office(found.storage),  # before the address: that is the running supervisor's
-        listening(listen) as (bound, token, closed),
-        Supervisor.take(found) as supervisor,
-        serving(found, bound, token, lambda: supervisor.stepped_s) as address,
+        hold_supervisor_lock(loaded.storage),  # before the address: a running supervisor has both
+        listening(listen) as (listener, token, closed),
+        Supervisor.start(loaded) as supervisor,
+        serving(loaded, listener, token, lambda: supervisor.last_tick_s) as address,
     ):
-        leave(found.storage, address, token=bool(token), closed=closed)
+        write_address(loaded.storage, address, token=bool(token), closed=closed)
         supervisor.run(stop, hurry)
 
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from kfetch_jobs.supervise.background import start_in_background
-    from kfetch_jobs.web.where import forget, page_of
+    from kfetch_jobs.web.address_file import remove, wait_for_page
 
-    forget(project.storage)
+    remove(project.storage)
     started = start_in_background(project, environment, listen)
     pid = started.child.pid
-    page = page_of(project.storage, pid, started.check)
-    typer.echo(f"supervising (process {pid}); end it with: kfetch down\n{page}")
+    page = wait_for_page(project.storage, pid, started.check)
+    typer.echo(f"the supervisor runs (process {pid}); stop it with: kfetch down\n{page}")
 
 
 @contextmanager
 def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
-    """Whether a signal has come, and whether a second one.
+    """Yields two functions: whether a signal has come, and whether a second one has.
 
-    No Event: its lock may be held by the very code that a signal's handler interrupts.
+    It uses no Event: the code that a handler interrupts may hold the Event's lock.
     """
-    seen: list[int] = []
+    signals: list[int] = []
 
-    def asked(number: int, frame: object) -> None:
-        seen.append(number)
+    def record(number: int, frame: object) -> None:
+        signals.append(number)
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, asked) for number in numbers}
+    before = {number: signal.signal(number, record) for number in numbers}
     try:
-        yield (lambda: len(seen) > 0), (lambda: len(seen) > 1)
+        yield (lambda: len(signals) > 0), (lambda: len(signals) > 1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -131,17 +131,17 @@ def _signals() -> Iterator[tuple[Callable[[], bool], Callable[[], bool]]]:
 
 @contextmanager
 def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
-    from kfetch_jobs.supervise.log import handlers
+    from kfetch_jobs.supervise.supervisor_log import log_handlers
 
     logger = logging.getLogger("kfetch_jobs")
     logger.setLevel(logging.INFO)
-    made = handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
-    for handler in made:
+    added = log_handlers(project.storage, project.redacted, as_json=as_json, quiet=quiet)
+    for handler in added:
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for handler in made:
+        for handler in added:
             logger.removeHandler(handler)
             handler.close()
 
@@ -149,22 +149,22 @@ def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
 def down(
     project: ProjectFile = None,
     environment: Environment = None,
-    now: Annotated[bool, typer.Option("--now", help="Don't wait for micro-batches.")] = False,
-    timeout: Timeout = _ENDED_WITHIN_S,
+    now: Annotated[bool, typer.Option("--now", help="Do not wait for micro-batches.")] = False,
+    timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """End the supervisor and every job, also those that a killed supervisor has left running.
+    """Stop the supervisor and every job, including jobs that a killed supervisor has left running.
 
     \b
-    Example: what is left after a kill -9 of the supervisor, at once
+    Example: stop the jobs of a killed supervisor at once
       kfetch down --now
     """
-    from kfetch_jobs.supervise.control import down as end
+    from kfetch_jobs.supervise.control import shut_down as end
     from kfetch_jobs.supervise.store import Store
 
-    found = project_of(project, environment)
-    with Store.of(found.storage) as store:
-        runs = end(found, store, timeout_s=timeout, now=now)
+    loaded = project_of(project, environment)
+    with Store.of(loaded.storage) as store:
+        runs = end(loaded, store, timeout_s=timeout, now=now)
     typer.echo(
         json.dumps({"ended": runs})
         if as_json
@@ -178,80 +178,80 @@ def start(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Run jobs now, whatever their triggers say, and keep them as their files say from then on.
+    """Run jobs now, whatever their triggers say. From then on the supervisor keeps them running.
 
-    Their files are read again, but a job that runs already goes on with the file that it began
-    with: if that has changed since, it is said. A job that was given up is tried anew. Returns
-    when they run, or says that they wait for room beside others. Without a supervisor the order
-    waits for the next kfetch up.
+    The supervisor reads their files again. A running job goes on with the file that it started
+    with; the command says so if that file has changed. The supervisor also retries a job that it
+    has given up. The command returns when the jobs run, or says that they wait for other jobs to
+    end. Without a supervisor the order waits for the next kfetch up.
 
     \b
-    Example: an hourly job, now
+    Example: run an hourly job now
       kfetch start hourly
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
-    _ask(project, environment, jobs, Order.START, as_json)
+    _send_order(project, environment, jobs, Order.START, as_json)
 
 
 def stop(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
-    timeout: Timeout = _ENDED_WITHIN_S,
+    timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """End jobs after their micro-batch; they stay ended until kfetch start.
+    """Stop jobs after their micro-batch. They stay stopped until kfetch start.
 
-    Returns when they have ended.
+    The command returns when the jobs have ended.
 
     \b
-    Example: two jobs
+    Example: stop two jobs
       kfetch stop clicks orders
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
-    _ask(project, environment, jobs, Order.STOP, as_json, timeout)
+    _send_order(project, environment, jobs, Order.STOP, as_json, timeout)
 
 
 def restart(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
-    timeout: Timeout = _ENDED_WITHIN_S,
+    timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """End jobs after their micro-batch, and run them again at once, with their files read again.
+    """Stop jobs after their micro-batch, read their files again, and run them at once.
 
-    Returns when they run again, or says that they wait for room beside others.
+    The command returns when the jobs run again, or says that they wait for other jobs to end.
 
     \b
-    Example: after a change of jobs/clicks.yml
+    Example: apply a change of jobs/clicks.yml
       kfetch restart clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
-    _ask(project, environment, jobs, Order.RESTART, as_json, timeout)
+    _send_order(project, environment, jobs, Order.RESTART, as_json, timeout)
 
 
 def pause(
     jobs: Jobs,
     project: ProjectFile = None,
     environment: Environment = None,
-    timeout: Timeout = _ENDED_WITHIN_S,
+    timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """End jobs after their micro-batch, until kfetch resume. Times of cron pass meanwhile.
+    """Stop jobs after their micro-batch, until kfetch resume. Cron times pass without a run.
 
-    Returns when they have ended.
+    The command returns when the jobs have ended.
 
     \b
-    Example: while a table is being repaired
+    Example: pause a job while you repair its table
       kfetch pause clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
-    _ask(project, environment, jobs, Order.PAUSE, as_json, timeout)
+    _send_order(project, environment, jobs, Order.PAUSE, as_json, timeout)
 
 
 def resume(
@@ -260,41 +260,42 @@ def resume(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Go on where a pause has interrupted: a run that it ended begins again at once.
+    """Run paused jobs again: a run that the pause has interrupted starts at once.
 
-    Their files are read again. Returns when they run, or wait as before.
+    The supervisor reads their files again. The command returns when the jobs run, or wait as
+    before the pause.
 
     \b
-    Example:
+    Example: resume a job
       kfetch resume clicks
     """
-    from kfetch_jobs.supervise.machine import Order
+    from kfetch_jobs.supervise.state_machine import Order
 
-    _ask(project, environment, jobs, Order.RESUME, as_json)
+    _send_order(project, environment, jobs, Order.RESUME, as_json)
 
 
-def _ask(
+def _send_order(
     project: Path | None,
     environment: str | None,
     jobs: list[str],
     order: Order,
     as_json: bool,
-    timeout_s: float = _ENDED_WITHIN_S,
+    timeout_s: float = _TIMEOUT_S,
 ) -> None:
-    from kfetch_jobs.supervise.control import ask, wait
+    from kfetch_jobs.supervise.control import give_order, wait_until_done
     from kfetch_jobs.supervise.store import Store
 
-    found = project_of(project, environment)
-    with Store.of(found.storage) as store:
-        told = ask(found, store, jobs, order)
-        taken = told is not None
-        if taken:
-            wait(store, jobs, order, timeout_s)
+    loaded = project_of(project, environment)
+    with Store.of(loaded.storage) as store:
+        notes = give_order(loaded, store, jobs, order)
+        accepted = notes is not None
+        if accepted:
+            wait_until_done(store, jobs, order, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     if as_json:
-        typer.echo(json.dumps({"taken": taken, "jobs": phases, "notes": list(told or ())}))
-    elif told is not None:
-        typer.echo("\n".join([*(f"{name}: {phase}" for name, phase in phases.items()), *told]))
+        typer.echo(json.dumps({"taken": accepted, "jobs": phases, "notes": list(notes or ())}))
+    elif notes is not None:
+        typer.echo("\n".join([*(f"{name}: {phase}" for name, phase in phases.items()), *notes]))
     else:
-        typer.echo(f"no supervisor runs: kept for the next kfetch up ({order} {' '.join(jobs)})")
+        typer.echo(f"no supervisor runs: the next kfetch up does it ({order} {' '.join(jobs)})")

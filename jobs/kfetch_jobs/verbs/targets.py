@@ -1,4 +1,4 @@
-"""Where a job is to go on, as it is said at the command line: a time, a duration, a file."""
+"""Parses the target of a move from the command line: a time, a duration, a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from pydantic import TypeAdapter, ValidationError
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.values import Duration
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import Given, Timed
+from kfetch_jobs.offsets.target import OffsetsFromFile, Timed
 
 __all__ = ["of_duration", "of_file", "of_time"]
 
 
 def of_time(text: str) -> Timed:
-    """A date or time as ISO 8601 writes it; without a zone it is this machine's."""
+    """Parse an ISO 8601 date or time. Without a zone, this machine's zone counts.
+
+    Raises ConfigError.
+    """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -35,7 +38,7 @@ _SECONDS = TypeAdapter[float](Duration)
 
 
 def of_duration(text: str, now_s: float) -> Timed:
-    """A duration before now."""
+    """Parse a duration before ``now_s``, in seconds since 1970. Raises ConfigError."""
     try:
         seconds = _SECONDS.validate_python(text)
         return Timed(datetime.fromtimestamp(now_s - seconds, UTC).astimezone())
@@ -45,41 +48,48 @@ def of_duration(text: str, now_s: float) -> Timed:
         ) from None
 
 
-def of_file(path: Path) -> Given:
-    """The offsets of a file: what ``offsets show --json`` prints, or ``{"clicks": {"0": 12}}``."""
+def of_file(path: Path) -> OffsetsFromFile:
+    """Read offsets from a file: output of ``offsets show --json``, or ``{"clicks": {"0": 12}}``.
+
+    Raises ConfigError.
+    """
     try:
-        told = json.loads(path.read_text())
-        return _given(path, _shown if "sources" in told else _plain, told)
+        content = json.loads(path.read_text())
+        return _offsets(path, _from_show if "sources" in content else _plain, content)
     except OSError as cause:
         raise ConfigError(f"--from-file {path} can't be read: {cause.strerror}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ConfigError(
-            f"--from-file {path} has no offsets ({type(problem).__name__}: {problem}): write what "
-            'kfetch offsets show --json prints, or {"topic": {"0": 12}}'
+            f"--from-file {path} has no offsets ({type(problem).__name__}: {problem}): write the "
+            'output of kfetch offsets show --json, or {"topic": {"0": 12}}'
         ) from None
 
 
-def _given(path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], told: Any) -> Given:
-    offsets = read(told)
+def _offsets(
+    path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], content: Any
+) -> OffsetsFromFile:
+    offsets = read(content)
     for tp, offset in offsets.items():
         if type(offset) is not int or offset < 0 or tp.partition < 0:
             raise ValueError(f"{offset!r} of {tp} is no offset")
-    sources = told.get("sources", ()) if isinstance(told.get("sources"), list) else ()
-    ids = {name: UUID(hex=id_) for each in sources for name, id_ in each["topics"].items() if id_}
-    return Given(name=str(path), offsets=offsets, topic_ids=ids)
+    sources = content.get("sources", ()) if isinstance(content.get("sources"), list) else ()
+    ids = {
+        name: UUID(hex=id_) for source in sources for name, id_ in source["topics"].items() if id_
+    }
+    return OffsetsFromFile(name=str(path), offsets=offsets, topic_ids=ids)
 
 
-def _shown(told: Any) -> Mapping[TopicPartition, Any]:
+def _from_show(content: Any) -> Mapping[TopicPartition, Any]:
     return {
-        TopicPartition(each["topic"], each["partition"]): each["committed"]
-        for source in told["sources"]
-        for each in source["partitions"]
+        TopicPartition(row["topic"], row["partition"]): row["committed"]
+        for source in content["sources"]
+        for row in source["partitions"]
     }
 
 
-def _plain(told: Any) -> Mapping[TopicPartition, Any]:
+def _plain(content: Any) -> Mapping[TopicPartition, Any]:
     return {
         TopicPartition(topic, int(partition)): offset
-        for topic, partitions in told.items()
+        for topic, partitions in content.items()
         for partition, offset in partitions.items()
     }

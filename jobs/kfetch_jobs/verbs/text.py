@@ -1,4 +1,4 @@
-"""How verbs print for people: tables, numbers, durations."""
+"""Prints tables, numbers and durations for people."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import typer
 if TYPE_CHECKING:  # late: `kfetch --help` needs none of it
     from rich.console import Console
 
-__all__ = ["ago", "console", "number", "offset", "table", "warn"]
+__all__ = ["console", "duration", "number", "offset", "table", "warn"]
 
 _WIDTH = 200
-"""Where there is no terminal: nothing is to be cut that a script might look for."""
+"""The width without a terminal, in columns. It cuts no text that a script may look for."""
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal."""
+    """Returns the console for tables. It is as wide as the terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH
@@ -26,35 +26,35 @@ def console() -> Console:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; what is too wide for the terminal is folded, not cut."""
+    """Print a table. It folds cells that are too wide for the terminal, and cuts none."""
     from rich.table import Table
 
-    drawn = Table(box=None, pad_edge=False)
+    grid = Table(box=None, pad_edge=False)
     for name in names:
-        drawn.add_column(name, overflow="fold")
+        grid.add_column(name, overflow="fold")
     for row in rows:
-        drawn.add_row(*row)
-    console().print(drawn)
+        grid.add_row(*row)
+    console().print(grid)
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Say what is no mistake, and may not be what was meant."""
+    """Print warnings to stderr."""
     for sentence in sentences:
         typer.echo(f"kfetch: warning: {sentence}", err=True)
 
 
 def number(value: int | None) -> str:
-    """With thousands apart; nothing for what nobody knows."""
+    """Returns the number with thousands separators; an empty text for None."""
     return "" if value is None else f"{value:,}"
 
 
 def offset(value: int | None) -> str:
-    """As it is, for scripts and for comparing."""
+    """Returns the offset without separators, which scripts can compare; ``?`` for None."""
     return "?" if value is None else str(value)
 
 
-def ago(seconds: float) -> str:
-    """A duration in its two largest units."""
+def duration(seconds: float) -> str:
+    """Returns a duration in its two largest units."""
     seconds = max(0, int(seconds))
     for size, unit, smaller, smaller_unit in (
         (86_400, "d", 3600, "h"),

@@ -1,4 +1,4 @@
-"""``kfetch demo``, ``agents`` and ``warm``."""
+"""``kfetch demo``."""
 
 from __future__ import annotations
 
@@ -8,108 +8,78 @@ from typing import Annotated
 
 import typer
 
-from kfetch_jobs.verbs.arguments import Json, ProjectFile
+from kfetch_jobs.verbs.arguments import Json
 
-__all__ = ["agents", "demo", "warm"]
+__all__ = ["demo"]
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(min=1, help="How long events are produced.")] = 40,
-    rate: Annotated[int, typer.Option(min=100, help="Events a second.")] = 20_000,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="How long the demo produces events, in seconds.")
+    ] = 40,
+    rate: Annotated[int, typer.Option(min=100, help="The number of events per second.")] = 20_000,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep Kafka's data, the table and all logs.")
     ] = False,
     picture: Annotated[
-        Path, typer.Option(help="Where the picture of throughput and lag goes.")
+        Path, typer.Option(help="The file for the picture of throughput and lag.")
     ] = Path(".kfetch/demo/clicks.png"),
-    project: ProjectFile = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", help="Run a job of this project file instead.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", help="The job to run from your project. It must fill one topic."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Kill a streaming job midway, and count that nothing is lost and nothing twice.
+    """Kill a streaming job midway, and count that no event is lost and none is there twice.
 
-    Starts a Kafka broker, a producer of click events, and the job of conf/jobs/clicks.yml, which
-    writes them to a Delta table. Midway the job's processes get SIGKILL and the job is started
-    again. Exits with 0 only if every event is in the table exactly once.
+    The demo starts a Kafka broker, a producer of click events, and a job that writes the events to
+    a Delta table. Midway it sends SIGKILL to the job's processes, and starts the job again. It
+    exits with 0 only if the table has every event exactly once.
+
+    The demo brings its own job and needs no project. First it checks that Java, Python packages,
+    disk space and the picture's folder are there. With --project or --job it runs a job of your
+    project: one that reads a single topic, from the cluster at ${env:KFETCH_BOOTSTRAP}, into the
+    storage ${env:KFETCH_STORAGE}. The table needs the columns event_id, partition and offset.
 
     \b
-    Example: a short one
+    Example: a short demo
       kfetch demo --seconds 10 --rate 5000
-    Example: look at everything afterwards
+    Example: keep all data and logs
       kfetch demo --keep
     """
     import signal
     import sys
 
-    from kfetch_jobs import config
-    from kfetch_jobs.demo.scenario import play
-    from kfetch_jobs.demo.screen import Screen, show
-    from kfetch_jobs.demo.settings import Settings
+    from kfetch_jobs.demo import checks
+    from kfetch_jobs.demo.settings import JOB, Settings, project_file
+    from kfetch_jobs.errors import ConfigError
 
     # SIGTERM ends Python without cleaning up; this way it ends as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     settings = Settings(
-        project=(project or config.find(Path.cwd())).absolute(),
+        project=project_file(project, job, Path.cwd()),
+        job=job or JOB,
         seconds=seconds,
         rate=rate,
         keep=keep,
         picture=picture,
     )
+    if problems := checks.problems(settings):
+        for sentence in problems:
+            typer.echo(f"kfetch: {sentence}", err=True)
+        raise typer.Exit(ConfigError.exit_code)
+    # After the checks: these modules import the packages that may be missing.
+    from kfetch_jobs.demo.scenario import play
+    from kfetch_jobs.demo.screen import Screen, show
+
     with Screen(settings.events) as screen:
+        checks.download_jars(screen.print_line)
         summary = play(settings, screen)
     if as_json:
         typer.echo(json.dumps(summary.to_json()))
     else:
         show(summary)
     raise typer.Exit(0 if summary.counts.exact else 1)
-
-
-def agents(
-    seconds: Annotated[float, typer.Option(min=0.1, help="Rates are of so many seconds.")] = 1.0,
-    as_json: Json = False,
-) -> None:
-    """List the agents of your Spark executors on this machine, with their fetch sessions.
-
-    There is one for each executor that reads with kfetch.agent=process. An agent leaves with its
-    executor. Queries have the id that Spark gives them in their progress.
-
-    \b
-    Example: what a running query holds, for a script
-      kfetch agents --json
-    """
-    from kfetch_jobs.looks.agents import describe, to_json, watch
-
-    found = watch(seconds)
-    if as_json:
-        typer.echo(json.dumps([to_json(*agent) for agent in found]))
-    elif not found:
-        typer.echo("no agent runs here: queries with kfetch.agent=process start them")
-    for agent in () if as_json else found:
-        typer.echo(describe(*agent))
-
-
-def warm(
-    pyspark: Annotated[
-        bool, typer.Option("--pyspark", help="Put bytecode into Spark's pyspark.zip, too.")
-    ] = False,
-) -> None:
-    """Compile the record decoder and keep it, so that no executor has to.
-
-    Set KFETCH_CACHE to the same directory now and where Spark runs; another user may only read it
-    there if root owns it. What is compiled fits this kind of CPU; with NUMBA_CPU_NAME=generic, set
-    in both places too, it fits all.
-
-    Before a query's first micro-batch five Python processes of Spark's compile pyspark anew, for
-    half a second each, because pyspark.zip comes without bytecode. --pyspark puts this Python's in.
-
-    \b
-    Example: in a Dockerfile
-      ENV KFETCH_CACHE=/opt/kfetch-cache
-      RUN kfetch warm --pyspark
-    """
-    from kfetch.decoder_loading import describe, load_decoder
-    from kfetch_jobs.jvm import bytecode
-
-    typer.echo(describe(load_decoder()))
-    if pyspark:
-        archive = bytecode.pyspark_archive()
-        typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")

@@ -1,6 +1,13 @@
-"""What a supervisor tells over HTTP.
+"""The supervisor's HTTP server: a page for people, and /metrics for Prometheus.
 
-address.py    where it listens, and who may ask: pure
-app.py        the pages: /metrics
-serve.py      the server beside the supervisor's loop
+address.py          the address to listen on, and which requests are refused: pure
+address_file.py     the file through which other processes find the page
+serve.py            the server, in a thread beside the supervisor's loop
+app.py              the application: its routes and error pages
+guard.py            checks before every request, and security headers
+login.py forms.py   cookies, and forms
+pages.py html.py    requests for pages, and their templates
+snapshot.py         the state of all jobs at one moment
+template_values.py  the values for the templates
+job_status.py curve.py drawing.py units.py   how a page shows jobs, times and numbers: pure
 """

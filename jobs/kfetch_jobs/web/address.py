@@ -1,8 +1,8 @@
-"""Where a supervisor listens, and who may ask it; pure.
+"""The address on which a supervisor listens, and the requests that it refuses; pure.
 
-On loopback anyone on the machine may ask, but no web page of somebody else's: a browser that was
-led here under another name says so in Host. Elsewhere a token is a must, or the cookie that a
-browser gets for it, and TLS is a proxy's business.
+On loopback every user of the machine may send requests, but no foreign web page may: the Host
+header shows the name that a browser used. On other addresses each request needs a token, or the
+cookie for it. A proxy must add TLS.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ _TOKEN_LENGTH_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; port 0 is any that is free."""
+    """A host and a port. Port 0 stands for any free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str, token: str = "") -> Address:
-        """From ``HOST:PORT``, ``[IPV6]:PORT``. Raises ConfigError, also if a token is missing."""
+        """Parse ``HOST:PORT`` or ``[IPV6]:PORT``.
+
+        Raises ConfigError for other texts, and for a missing or short token.
+        """
         try:
             parts = urlsplit(f"//{text}")
             host, port = parts.hostname, parts.port
@@ -38,18 +41,18 @@ class Address:
             host, port = None, None
         if not host or port is None or parts.netloc != text or "@" in text:
             raise ConfigError(f"--listen {text}: must be HOST:PORT, as in {DEFAULT}, or none")
-        made = cls(host, port)
-        if not made.local and not token:
+        address = cls(host, port)
+        if not address.local and not token:
             raise ConfigError(
-                f"--listen {text}: others than this machine reach it, so it needs a token: put one "
-                f"into the environment variable {TOKEN_VARIABLE}, or listen on 127.0.0.1"
+                f"--listen {text}: other machines can reach it, so it needs a token: set the "
+                f"environment variable {TOKEN_VARIABLE}, or listen on 127.0.0.1"
             )
         if token and (len(token) < _TOKEN_LENGTH_MIN or not token.isascii()):
             raise ConfigError(
                 f"{TOKEN_VARIABLE} must have at least {_TOKEN_LENGTH_MIN} characters, all ASCII: "
                 "openssl rand -hex 16 makes one"
             )
-        return made
+        return address
 
     @property
     def local(self) -> bool:
@@ -70,17 +73,23 @@ def _is_local(host: str) -> bool:
 def refusal(
     logins: Logins, now: float, *, host: str, authorization: str, cookie: str
 ) -> tuple[int, str] | None:
-    """The status and sentence that a request gets by its headers; None: it may pass."""
+    """Returns status and sentence for a refused request; None if its headers are all right.
+
+    ``now`` is in seconds since 1970.
+    """
     if logins.token:
-        scheme, _, given = authorization.partition(" ")
-        bearer = scheme.lower() == "bearer" and logins.right(given.strip())
+        scheme, _, credentials = authorization.partition(" ")
+        bearer = scheme.lower() == "bearer" and logins.matches_token(credentials.strip())
         if bearer or logins.valid(cookie, now):
             return None
-        return 401, f"this needs the header Authorization: Bearer, with what is in {TOKEN_VARIABLE}"
+        return (
+            401,
+            f"this needs the header Authorization: Bearer with the token of {TOKEN_VARIABLE}",
+        )
     try:
-        asked = urlsplit(f"//{host}").hostname or ""
+        name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        asked = ""
-    if _is_local(asked):
+        name = ""
+    if _is_local(name):
         return None
-    return 421, "this is asked under a name that is not this machine's: use 127.0.0.1"
+    return 421, "the request names another host than this machine: use 127.0.0.1"

@@ -1,4 +1,4 @@
-"""A supervisor's HTTP as a Starlette application: the pages, what they load, and ``/metrics``."""
+"""The Starlette application of a supervisor: pages, static files and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.metrics.collect import Look
-from kfetch_jobs.util.newest import Newest
+from kfetch_jobs.metrics.collect import MetricsCollector
+from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.guard import Guard
 from kfetch_jobs.web.html import page
@@ -35,17 +35,18 @@ log = logging.getLogger("kfetch_jobs.web")
 
 
 def application(project: Project, token: str, stepped_s: Callable[[], float]) -> Starlette:
-    """All of it, behind the guard; with an empty token, for whoever is on this machine.
+    """Returns the application, behind the guard.
 
-    ``stepped_s`` tells when the supervisor's loop last went round.
+    With an empty token, every user of this machine may use it. ``stepped_s`` returns the time of
+    the supervisor loop's last step, in seconds since 1970.
     """
-    look = Look(project, stepped_s)
-    looks = Newest(look.take, look.take(), "metrics")
+    collector = MetricsCollector(project, stepped_s)
+    newest = CachedValue(collector.collect_now, collector.collect_now(), "metrics")
     forms = Forms(Logins(token))
 
-    def metrics(request: Request) -> Response:  # not async: it may wait for a look
+    def metrics(request: Request) -> Response:  # not async: it may wait for a collection
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(looks.get())
+        registry.register(newest.get())
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"Content-Type": content_type})
 
@@ -56,54 +57,54 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
             *Pages(project, stepped_s, forms).routes(),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ],
-        middleware=[Middleware(Guard, logins=forms.logins), Middleware(_Caught)],
-        exception_handlers={HTTPException: _told},
+        middleware=[Middleware(Guard, logins=forms.logins), Middleware(_ErrorSentence)],
+        exception_handlers={HTTPException: _http_error},
     )
 
 
-class _Caught:
-    """A bug of ours is a sentence for whoever asks, and a trace in the supervisor's log."""
+class _ErrorSentence:
+    """Answers a request that has hit a bug with a sentence, and logs the traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        started = False
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_and_note)
         except Exception:
             if scope["type"] != "http":
                 raise
             log.exception("%s %s failed", scope["method"], scope["path"])
-            if not begun:
-                sentence = "This page has failed; the supervisor's log says why."
+            if not started:
+                sentence = "This page has failed. The supervisor's log has the reason."
                 await _sentence(Headers(scope=scope), 500, sentence)(scope, receive, send)
 
 
 class _Static(StaticFiles):
-    """Files that a browser keeps, and asks each time whether they are still the same."""
+    """Static files. A browser caches them, and asks each time whether they have changed."""
 
     def file_response(
         self, full_path: str | os.PathLike[str], *args: object, **more: object
     ) -> Response:
-        answer: Response = super().file_response(full_path, *args, **more)  # type: ignore[arg-type]
-        answer.headers["Cache-Control"] = "no-cache"
-        return answer
+        response: Response = super().file_response(full_path, *args, **more)  # type: ignore[arg-type]
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _sentence(request.headers, error.status_code, error.detail)
 
 
 def _sentence(headers: Headers, status: int, sentence: str) -> Response:
-    """As a page for people, as a line for programs."""
+    """Returns a page for browsers, or a line of text for programs."""
     whole = "text/html" in headers.get("accept", "")
     if whole and "hx-request" not in headers:
         title = HTTPStatus(status).phrase

@@ -1,8 +1,8 @@
 """A job's lag and throughput over time, in bins: pure.
 
-A window of time has 180 bins, whatever the number of micro-batches, so memory and answers are
-bounded. The rows of a micro-batch are spread over the time since the one before, or a minute if
-that was long ago: what is shown is rows per second, not a spike at each commit.
+A window of time has 180 bins for any number of micro-batches, which limits memory and replies.
+The rows of a micro-batch spread over the time since the one before, a minute at most. So a plot
+shows rows per second, and no spike at each commit.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
 __all__ = ["BATCHES_MAX", "WINDOWS", "Curve", "JobCurves"]
 
 BATCHES_MAX = 25
-"""Micro-batches that are shown one by one."""
+"""The most micro-batches that a page lists."""
 _BINS = 180
 WINDOWS = {"15m": 5.0, "3h": 60.0, "24h": 480.0}
-"""Seconds of a bin, by the name of the window."""
+"""The length of a bin in seconds, by the name of the window."""
 _SPREAD_S = 60.0
 _AHEAD_S = 60.0
-"""A clock that was set back may have written times so far ahead; others are damage."""
+"""How far ahead a time may be if somebody has set the clock back. Later ones are damage."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Bin:
     batches: int = 0
     busy_s: float = 0.0
     lag: int | None = None
-    """After the last micro-batch that ended in it."""
+    """The lag after the last micro-batch that ended in this bin."""
 
 
 class Curve:
@@ -41,13 +41,13 @@ class Curve:
         self.step_s = step_s
         self._bins: dict[int, _Bin] = {}
         self._last = 0
-        self._ended_s = 0.0
-        """When the newest micro-batch did."""
+        self._last_end_s = 0.0
+        """The end of the newest micro-batch, in seconds since 1970."""
 
     def add(self, batch: Batch, since_s: float) -> None:
-        """One micro-batch, in any order; its rows came since then."""
+        """Add a micro-batch, in any order. Its rows came since ``since_s`` (seconds since 1970)."""
         last = int(batch.finished // self.step_s)
-        self._ended_s = max(self._ended_s, batch.finished)
+        self._last_end_s = max(self._last_end_s, batch.finished)
         if last <= self._last - _BINS:
             return
         if last > self._last:
@@ -56,16 +56,16 @@ class Curve:
                 del self._bins[old]
         for index, share in self._shares(batch.finished, since_s, last):
             self._bin(index).rows += max(0, batch.rows) * share
-        ended = self._bin(last)
-        ended.batches += 1
-        ended.busy_s += batch.seconds
-        ended.lag = batch.lag
+        last_bin = self._bin(last)
+        last_bin.batches += 1
+        last_bin.busy_s += batch.seconds
+        last_bin.lag = batch.lag
 
     def _bin(self, index: int) -> _Bin:
         return self._bins.setdefault(index, _Bin())
 
     def _shares(self, until_s: float, since_s: float, last: int) -> Iterator[tuple[int, float]]:
-        """The bins of a span of time, and which part of it lies in each."""
+        """Yields the bins of a span of time, and the share of the span in each bin."""
         took_s = until_s - since_s
         first = max(int(since_s // self.step_s), self._last - _BINS + 1)
         for index in range(first, last + 1):
@@ -74,9 +74,9 @@ class Curve:
             yield index, max(0.0, ends_s - begins_s) / took_s
 
     def points(self, now: float) -> dict[str, list[float | None]]:
-        """Columns for a plot, from the first bin that is known to this moment.
+        """Returns the columns of a plot, from the first known bin until ``now``.
 
-        A bin without a micro-batch has read nothing; how far behind the job was then, nobody knows.
+        In a bin without a micro-batch the job has read no rows, and its lag is unknown.
         """
         columns: dict[str, list[float | None]] = {"t": [], "rows_s": [], "lag": [], "batch_s": []}
         newest = int(now // self.step_s)
@@ -84,46 +84,48 @@ class Curve:
         for index in range(min(known, default=newest + 1), newest + 1):
             ends_s = min(now, (index + 1) * self.step_s)
             if ends_s > index * self.step_s:
-                found = self._bins.get(index, _Bin())
+                one = self._bins.get(index, _Bin())
                 columns["t"].append(round(ends_s, 1))
-                columns["rows_s"].append(self._rate(found, index, min(ends_s, self._told_s(now))))
-                columns["lag"].append(found.lag)
-                columns["batch_s"].append(_mean(found))
+                columns["rows_s"].append(
+                    self._rate(one, index, min(ends_s, self._known_until_s(now)))
+                )
+                columns["lag"].append(one.lag)
+                columns["batch_s"].append(_mean(one))
         return columns
 
-    def _told_s(self, now: float) -> float:
-        """Rows are known until then: those of the next micro-batch may have come since."""
-        return self._ended_s if now - self._ended_s < _SPREAD_S else now
+    def _known_until_s(self, now: float) -> float:
+        """Returns the time until which rows are known. The next micro-batch may add later rows."""
+        return self._last_end_s if now - self._last_end_s < _SPREAD_S else now
 
-    def _rate(self, found: _Bin, index: int, ends_s: float) -> float | None:
+    def _rate(self, one: _Bin, index: int, ends_s: float) -> float | None:
         took_s = ends_s - index * self.step_s
-        return round(found.rows / took_s, 1) if took_s >= self.step_s / 4 else None
+        return round(one.rows / took_s, 1) if took_s >= self.step_s / 4 else None
 
     def rate(self, now: float, seconds: float) -> float:
-        """Rows per second in so many seconds before it was told, as exact as the bins."""
-        ends_s = self._told_s(now)
+        """Returns rows per second over the last known ``seconds``, as exact as the bins."""
+        ends_s = self._known_until_s(now)
         newest = int(ends_s // self.step_s)
         bins = range(newest - int(seconds // self.step_s), newest + 1)
         took_s = ends_s - bins.start * self.step_s
         return sum(self._bins[index].rows for index in bins if index in self._bins) / took_s
 
 
-def _mean(found: _Bin) -> float | None:
-    return round(found.busy_s / found.batches, 3) if found.batches else None
+def _mean(one: _Bin) -> float | None:
+    return round(one.busy_s / one.batches, 3) if one.batches else None
 
 
 @dataclass(slots=True)
 class JobCurves:
-    """One job's windows, and its last micro-batches."""
+    """The windows of one job, and its last micro-batches."""
 
     windows: dict[str, Curve] = field(
         default_factory=lambda: {name: Curve(step_s) for name, step_s in WINDOWS.items()}
     )
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
-    """The newest last."""
+    """The newest is last."""
 
     def add(self, batch: Batch, now: float) -> None:
-        """One micro-batch; one of a time that can't be is passed over."""
+        """Add a micro-batch. One with an impossible time is skipped."""
         if 0.0 < batch.finished < now + _AHEAD_S:
             since_s = batch.finished - max(batch.seconds, _SPREAD_S)
             if self.batches and self.batches[-1].finished < batch.finished:

@@ -1,4 +1,4 @@
-"""Small pictures inside the text, as the numbers that SVG wants: pure."""
+"""Small pictures inside the text, as numbers for SVG: pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["Bar", "bars", "phases", "spark"]
+__all__ = ["Bar", "bars", "phases", "sparkline"]
 
 SPARK_WIDTH, SPARK_HEIGHT = 120, 24
 BAR_WIDTH = 200
 _PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-"""Spark's names, in the order in which they come."""
+"""Spark's phases, in their order."""
 OTHER = "other"
 
 
-def spark(values: Sequence[float | None]) -> str:
-    """The path of a line; what is not known is as it was before. Empty if nothing is known."""
+def sparkline(values: Sequence[float | None]) -> str:
+    """Returns the SVG path of a line. An unknown value repeats the one before it.
+
+    The path is empty if fewer than two values are known.
+    """
     known: list[float] = []
     for value in values:
         known.append(value if value is not None else known[-1] if known else 0.0)
@@ -44,19 +47,19 @@ class Bar:
 
 
 def phases() -> tuple[str, ...]:
-    """The names that bars have."""
+    """Returns the names of all bars."""
     return (*_PHASES, OTHER)
 
 
 def bars(batch: Batch, longest_s: float) -> list[Bar]:
-    """A micro-batch's phases side by side; ``longest_s`` is as wide as the picture."""
+    """Returns a micro-batch's phases side by side. ``longest_s`` seconds fill the picture."""
     scale = BAR_WIDTH / max(longest_s, batch.seconds, 1e-9)
-    made: list[Bar] = []
+    drawn: list[Bar] = []
     for phase, seconds in _by_phase(batch):
-        x = made[-1].x + made[-1].width if made else 0.0
+        x = drawn[-1].x + drawn[-1].width if drawn else 0.0
         width = min(seconds * scale, BAR_WIDTH - x)
-        made.append(Bar(phase, seconds, round(x, 2), round(max(0.0, width), 2)))
-    return made
+        drawn.append(Bar(phase, seconds, round(x, 2), round(max(0.0, width), 2)))
+    return drawn
 
 
 def _by_phase(batch: Batch) -> Iterator[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""Logging in and out, and the secret by which we know our own forms."""
+"""Log-in and log-out, and the secret key that proves a form to be this supervisor's."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from kfetch_jobs.web.html import page
-from kfetch_jobs.web.login import LASTS_S, Logins, cookie_name, fields, inside
+from kfetch_jobs.web.login import LOGIN_LIFETIME_S, Logins, cookie_name, local_path, parse_form
 
-__all__ = ["Forms", "sent"]
+__all__ = ["Forms", "read_form"]
 
 _BODY_BYTES_MAX = 4096
 _WITHIN_S = 5.0
-"""Nobody types meanwhile: a form is sent whole."""
+"""The limit for a form. A browser sends it whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """What all forms of a supervisor share."""
+    """The parts that all forms of a supervisor share."""
 
     logins: Logins
     clock: Callable[[], float] = time.time
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-    """In each form; another site's page can't read it. It ends with the supervisor."""
+    """A hidden field of each form. Other sites can't read it. It changes with each supervisor."""
 
-    def ours(self, given: Mapping[str, str]) -> bool:
-        """Whether a form came from a page of this supervisor."""
-        return hmac.compare_digest(given.get("key", "").encode(), self.key.encode())
+    def issued(self, form: Mapping[str, str]) -> bool:
+        """Returns whether a form came from a page of this supervisor."""
+        return hmac.compare_digest(form.get("key", "").encode(), self.key.encode())
 
     def routes(self) -> list[Route]:
-        """The login and the logout."""
+        """Returns the routes of log-in and log-out."""
         return [
             Route("/login", self._show),
             Route("/login", self._log_in, methods=["POST"]),
@@ -46,43 +46,43 @@ class Forms:
         ]
 
     def _show(self, request: Request) -> Response:
-        on = inside(request.query_params.get("next", "/"))
+        target = local_path(request.query_params.get("next", "/"))
         if not self.logins.token:
-            return RedirectResponse(on, 303)
-        return page("login.html", wrong=False, on=on)
+            return RedirectResponse(target, 303)
+        return page("login.html", wrong=False, target=target)
 
     async def _log_in(self, request: Request) -> Response:
-        # Guesses are not counted: a token has 16 characters at least, and a limit would be a way
-        # to lock people out.
-        given = await sent(request)
-        on = inside(given.get("next", "/"))
-        if not self.logins.right(given.get("token", "").strip()):
-            return page("login.html", 403, wrong=True, on=on)
-        answer = RedirectResponse(on, 303)
-        answer.set_cookie(
+        # There is no limit for guesses: a token has at least 16 characters. With a limit, anybody
+        # could lock people out.
+        form = await read_form(request)
+        target = local_path(form.get("next", "/"))
+        if not self.logins.matches_token(form.get("token", "").strip()):
+            return page("login.html", 403, wrong=True, target=target)
+        response = RedirectResponse(target, 303)
+        response.set_cookie(
             _cookie(request),
             self.logins.cookie(self.clock()),
-            max_age=LASTS_S,
+            max_age=LOGIN_LIFETIME_S,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
         )
-        return answer
+        return response
 
     async def _log_out(self, request: Request) -> Response:
-        if not self.ours(await sent(request)):
+        if not self.issued(await read_form(request)):
             raise HTTPException(403, "This form is not from a page of this supervisor.")
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
-        return answer
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(_cookie(request), httponly=True, samesite="strict")
+        return response
 
 
 def _cookie(request: Request) -> str:
     return cookie_name(request.headers.get("host", ""))
 
 
-async def sent(request: Request) -> dict[str, str]:
-    """The fields of a small form. Raises HTTPException (413, 408) for a large or a slow one."""
+async def read_form(request: Request) -> dict[str, str]:
+    """Returns the fields of a form. Raises HTTPException for a large (413) or slow one (408)."""
     body = b""
     try:
         async with asyncio.timeout(_WITHIN_S):
@@ -91,5 +91,5 @@ async def sent(request: Request) -> dict[str, str]:
                 if len(body) > _BODY_BYTES_MAX:
                     raise HTTPException(413, "This is larger than any form of this page.")
     except (TimeoutError, ClientDisconnect):
-        raise HTTPException(408, "The form has not come in time: send it again.") from None
-    return fields(body)
+        raise HTTPException(408, "The form did not arrive in time: send it again.") from None
+    return parse_form(body)

@@ -1,7 +1,7 @@
-"""What stands before every page: who may ask, from where, and what a browser may do with answers.
+"""Checks every request before a page sees it, and adds security headers to every response.
 
-Nothing of another host is ever loaded, no script or style stands in the HTML, and nobody may frame
-it: an error's text or a topic's name that got through as HTML would still do nothing.
+A page loads nothing from other hosts, has no script or style in its HTML, and can't be framed. So
+an error text or topic name that is HTML by mistake would still do no harm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kfetch_jobs.web.address import refusal
-from kfetch_jobs.web.login import Logins, cookie_name, foreign
+from kfetch_jobs.web.login import Logins, cookie_name, is_cross_site
 
 __all__ = ["HEADERS", "Guard"]
 
@@ -33,11 +33,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _OPEN = ("/login", "/static/")
-"""What a browser needs before it is logged in."""
+"""Paths that need no log-in."""
 
 
 class Guard:
-    """Lets those pass that ``refusal`` does not name, and no other site's forms."""
+    """Refuses requests that ``refusal`` names, and forms of other sites."""
 
     def __init__(self, app: ASGIApp, logins: Logins, clock: Callable[[], float] = time.time):
         self._app = app
@@ -48,30 +48,30 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        answer = self._refused(scope) or self._app
-        await answer(scope, receive, _with_headers(send))
+        handler = self._refused(scope) or self._app
+        await handler(scope, receive, _with_headers(send))
 
     def _refused(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "")
-        told = refusal(
+        refused = refusal(
             self._logins,
             self._clock(),
             host=host,
             authorization=headers.get("authorization", ""),
             cookie=cookie_parser(headers.get("cookie", "")).get(cookie_name(host), ""),
         )
-        if told is not None and not (told[0] == 401 and path.startswith(_OPEN)):
-            return _refusal(scope["method"], path, headers, *told)
-        if scope["method"] not in ("GET", "HEAD") and foreign(
+        if refused is not None and not (refused[0] == 401 and path.startswith(_OPEN)):
+            return _refusal(scope["method"], path, headers, *refused)
+        if scope["method"] not in ("GET", "HEAD") and is_cross_site(
             host, headers.get("origin", ""), headers.get("sec-fetch-site", "")
         ):
-            return PlainTextResponse("this comes from another site's page\n", 403)
+            return PlainTextResponse("another site's page has sent this form\n", 403)
         return None
 
 
 def _refusal(method: str, path: str, headers: Headers, status: int, sentence: str) -> Response:
-    """People get to the form, and to where they wanted to be behind it."""
+    """Returns the refusal. It sends a browser to the log-in, and from there to its page."""
     if status == 401 and headers.get("hx-request"):
         return PlainTextResponse(f"{sentence}\n", status, {"HX-Redirect": "/login"})
     if status == 401 and method == "GET" and "text/html" in headers.get("accept", ""):
@@ -81,11 +81,11 @@ def _refusal(method: str, path: str, headers: Headers, status: int, sentence: st
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return sending
+    return send_with_headers

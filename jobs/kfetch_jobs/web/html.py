@@ -1,4 +1,4 @@
-"""HTML from the templates: everything is escaped, and a name that is missing is an error."""
+"""Renders the templates. It escapes every value, and a missing name is an error."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from kfetch._version import __version__
-from kfetch_jobs.config.project import can_name
-from kfetch_jobs.web import drawing, standing, units
+from kfetch import __version__
+from kfetch_jobs.config.project import is_job_name
+from kfetch_jobs.web import drawing, job_status, units
 
 __all__ = ["page"]
 
 
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("kfetch_jobs.web"),
-        autoescape=True,  # whatever the template's name: texts are other people's
+        autoescape=True,  # for every file name: texts come from other people
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "ago": units.ago,
         "clock": units.clock,
         "count": units.count,
@@ -31,26 +31,26 @@ def _environment() -> Environment:
         "size": units.size,
         "until": units.until,
     }
-    made.tests["linkable"] = can_name
-    made.globals |= {
+    environment.tests["linkable"] = is_job_name
+    environment.globals |= {
         "drawing": drawing,
         "plural": units.plural,
-        "tone_of_run": standing.tone_of_run,
+        "tone_of_run": job_status.tone_of_run,
         "version": __version__,
     }
-    return made
+    return environment
 
 
 _TEMPLATES = _environment()
 
 
 class _Response(HTMLResponse):
-    """A file's name, and what an error says of it, may have bytes that are no UTF-8."""
+    """A file name, and an error about it, may have bytes that are not UTF-8."""
 
     def render(self, content: Any) -> bytes:
         return str(content).encode(errors="backslashreplace")
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A template with its values."""
+    """Returns a rendered template."""
     return _Response(_TEMPLATES.get_template(template).render(values), status)

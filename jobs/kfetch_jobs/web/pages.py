@@ -1,6 +1,7 @@
-"""The pages for people, and the figures that their plots ask for.
+"""The pages for people, and the JSON for their plots.
 
-A page and its part that is renewed are the same address: htmx says that it asks, and gets the part.
+A page and its live part have the same address. htmx sends a header with its requests, and gets the
+live part.
 """
 
 from __future__ import annotations
@@ -19,62 +20,62 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.project import can_name
+from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run import partitions
-from kfetch_jobs.supervise import tail
-from kfetch_jobs.supervise.control import ask
-from kfetch_jobs.supervise.machine import Order
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise.control import give_order
+from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.view import JobView
-from kfetch_jobs.util.newest import Newest
-from kfetch_jobs.web import shown
-from kfetch_jobs.web.forms import Forms, sent
+from kfetch_jobs.util.cached_value import CachedValue
+from kfetch_jobs.web import template_values
+from kfetch_jobs.web.forms import Forms, read_form
 from kfetch_jobs.web.html import page
-from kfetch_jobs.web.seen import Eyes, Seen
-from kfetch_jobs.web.standing import headline, worst
+from kfetch_jobs.web.job_status import headline, worst_tone
+from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 __all__ = ["Pages"]
 
 _ORDERS_AT_ONCE = 4
-"""Each waits for the supervisor's loop, half a minute at most."""
+"""The most orders that wait for the supervisor's loop, each half a minute at most."""
 _LOG_LINES = 300
 _FIRST_PAGE = ("all", "call")
-"""Where a button of the first page says it is."""
+"""Values of the field ``back`` in forms of the first page."""
 _STUCK_S = 20.0
-"""The supervisor's loop goes round five times a second, and may wait for a disk."""
+"""The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What became of an order."""
+    """The result of an order, as the page shows it."""
 
     text: str
     good: bool = False
 
 
 _DONE = {
-    Order.START: "it is started",
+    Order.START: "it starts",
     Order.STOP: "it stops after its micro-batch",
     Order.RESTART: "it ends after its micro-batch and runs again",
     Order.PAUSE: "it pauses after its micro-batch",
-    Order.RESUME: "it goes on",
+    Order.RESUME: "it resumes",
 }
 
 
 class Pages:
-    """Answers what is asked of a project."""
+    """Handles the requests for one project's pages."""
 
     def __init__(self, project: Project, stepped_s: Callable[[], float], forms: Forms) -> None:
         self._project = project
         self._stepped_s = stepped_s
         self._forms = forms
-        self._eyes = Eyes(project)
-        self._newest = Newest(self._eyes.look, Seen(at=time.time()), "page")
-        self._room = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
+        self._observer = Observer(project)
+        self._newest = CachedValue(self._observer.snapshot, Snapshot(at=time.time()), "page")
+        self._order_slots = threading.BoundedSemaphore(_ORDERS_AT_ONCE)
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """Returns all routes."""
         return [
             Route("/", self._all),
             Route("/jobs/{name}", self._job),
@@ -84,11 +85,11 @@ class Pages:
             Route("/jobs/{name}/{order}", self._order, methods=["POST"]),
         ]
 
-    def _page(self, template: str, seen: Seen, **values: Any) -> Response:
+    def _page(self, template: str, snapshot: Snapshot, **values: Any) -> Response:
         stuck_s = time.time() - self._stepped_s()
         return page(
             template,
-            seen=seen,
+            snapshot=snapshot,
             now=time.time(),
             project=self._project.path.parent.name,
             project_file=str(self._project.path),
@@ -99,112 +100,117 @@ class Pages:
         )
 
     def _all(self, request: Request) -> Response:
-        return self._all_as_of(self._newest.get(), request, notice=None)
+        return self._all_from(self._newest.get(), request, notice=None)
 
-    def _all_as_of(self, seen: Seen, request: Request, notice: Notice | None) -> Response:
-        rows = shown.rows(seen, self._eyes)
-        standings = [row.standing for row in rows]
+    def _all_from(self, snapshot: Snapshot, request: Request, notice: Notice | None) -> Response:
+        rows = template_values.job_rows(snapshot, self._observer)
+        statuses = [row.status for row in rows]
         return self._page(
             _part_or_whole(request, "all.html"),
-            seen,
+            snapshot,
             rows=rows,
-            headline=headline(standings),
-            tone=worst(standings),
+            headline=headline(statuses),
+            tone=worst_tone(statuses),
             notice=notice,
         )
 
     def _job(self, request: Request) -> Response:
-        seen = self._newest.get()
-        return self._job_as_of(seen, self._found(request, seen), request, notice=None)
+        snapshot = self._newest.get()
+        return self._job_from(snapshot, self._job_view(request, snapshot), request, notice=None)
 
-    def _job_as_of(
-        self, seen: Seen, job: JobView, request: Request, notice: Notice | None
+    def _job_from(
+        self, snapshot: Snapshot, job: JobStatus, request: Request, notice: Notice | None
     ) -> Response:
         return self._page(
             _part_or_whole(request, "job.html"),
-            seen,
-            page=shown.job_page(job, seen, self._eyes, self._directory(job)),
+            snapshot,
+            page=template_values.job_page(job, snapshot, self._observer, self._directory(job)),
             notice=notice,
         )
 
-    def _found(self, request: Request, seen: Seen) -> JobView:
-        job = seen.job(request.path_params["name"])
-        if job is None or not can_name(job.name):
-            raise HTTPException(404, "There is no job of this name in the project.")
+    def _job_view(self, request: Request, snapshot: Snapshot) -> JobStatus:
+        job = snapshot.job(request.path_params["name"])
+        if job is None or not is_job_name(job.name):
+            raise HTTPException(404, "The project has no job of this name.")
         return job
 
     def _curves(self, request: Request) -> Response:
-        seen, now = self._newest.get(), time.time()
-        job = self._found(request, seen)
+        snapshot, now = self._newest.get(), time.time()
+        job = self._job_view(request, snapshot)
         try:
-            points = self._eyes.points(job.name, request.query_params.get("window", "15m"), now)
+            points = self._observer.points(job.name, request.query_params.get("window", "15m"), now)
         except KeyError:
             raise HTTPException(404, "There is no such window of time.") from None
-        runs, _ = self._eyes.runs(job.name)
+        runs, _ = self._observer.runs(job.name)
         ends = [{"t": run.ended_s, "kind": run.kind} for run in runs if run.ended_s]
         return JSONResponse(
-            {"now": now, "points": points, "ends": ends, "reading": job.name in seen.reading}
+            {"now": now, "points": points, "ends": ends, "reading": job.name in snapshot.reading}
         )
 
     def _partitions(self, request: Request) -> Response:
-        job = self._found(request, self._newest.get())
-        lags = partitions.read(partitions.file_of(self._directory(job)))
+        job = self._job_view(request, self._newest.get())
+        lags = partition_lags.read(partition_lags.partitions_path(self._directory(job)))
         return JSONResponse(asdict(lags) if lags else {"at": None, "topics": [], "left_out": 0})
 
     def _log(self, request: Request) -> Response:
-        seen = self._newest.get()
-        job = self._found(request, seen)
+        snapshot = self._newest.get()
+        job = self._job_view(request, snapshot)
         path = self._directory(job) / "run.log"
         try:
-            # Spark's traces have whole query plans, with the options of their sources.
+            # Spark's tracebacks have whole query plans, with options and their secrets.
             redacted = self._project.job(job.name).redacted
-            lines, trouble = tail.last(path, _LOG_LINES, redacted), ""
+            lines, trouble = log_tail.last_lines(path, _LOG_LINES, redacted), ""
         except ConfigError:
-            lines, trouble = [], "Its file has a mistake, so nobody knows what is secret here."
+            lines, trouble = (
+                [],
+                "Its file has a mistake, so kfetch can't tell which texts are secret.",
+            )
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
-        return self._page("log.html", seen, job=job, lines=lines, path=str(path), trouble=trouble)
+        return self._page(
+            "log.html", snapshot, job=job, lines=lines, path=str(path), trouble=trouble
+        )
 
-    def _directory(self, job: JobView) -> Path:
+    def _directory(self, job: JobStatus) -> Path:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
-        given = await sent(request)
-        if not self._forms.ours(given):
+        form = await read_form(request)
+        if not self._forms.issued(form):
             raise HTTPException(
                 403, "This form is not from a page of this supervisor: load the page anew."
             )
-        return await run_in_threadpool(self._ordered, request, given.get("back", ""))
+        return await run_in_threadpool(self._handle_order, request, form.get("back", ""))
 
-    def _ordered(self, request: Request, back: str) -> Response:
-        job = self._found(request, self._newest.get())
+    def _handle_order(self, request: Request, back: str) -> Response:
+        job = self._job_view(request, self._newest.get())
         try:
             order = Order(request.path_params["order"])
         except ValueError:
             raise HTTPException(404, "There is no such order.") from None
-        notice = self._asked(job.name, order)
+        notice = self._send_order(job.name, order)
         if "hx-request" not in request.headers and notice.good:
             return RedirectResponse("/" if back in _FIRST_PAGE else f"/jobs/{job.name}", 303)
-        seen = self._newest.get(since_s=time.monotonic())
+        snapshot = self._newest.get(since_s=time.monotonic())
         if back in _FIRST_PAGE:
-            return self._all_as_of(seen, request, notice)
-        return self._job_as_of(seen, seen.job(job.name) or job, request, notice)
+            return self._all_from(snapshot, request, notice)
+        return self._job_from(snapshot, snapshot.job(job.name) or job, request, notice)
 
-    def _asked(self, name: str, order: Order) -> Notice:
-        if not self._room.acquire(blocking=False):
+    def _send_order(self, name: str, order: Order) -> Notice:
+        if not self._order_slots.acquire(blocking=False):
             return Notice("other orders wait for the supervisor: try again in a moment")
         try:
             with Store.of(self._project.storage) as store:
-                told = ask(self._project, store, [name], order)
+                notes = give_order(self._project, store, [name], order)
         except JobsError as error:
-            return Notice(f"{name} could not be told to {order}: {error}")
+            return Notice(f"the order {order} for {name} failed: {error}")
         finally:
-            self._room.release()
-        if told is None:
-            return Notice(f"no supervisor runs: {order} {name} is kept for the next kfetch up")
-        return Notice("; ".join((f"{name}: {_DONE[order]}", *told)), good=True)
+            self._order_slots.release()
+        if notes is None:
+            return Notice(f"no supervisor runs: the next kfetch up does it ({order} {name})")
+        return Notice("; ".join((f"{name}: {_DONE[order]}", *notes)), good=True)
 
 
 def _part_or_whole(request: Request, template: str) -> str:
-    """Jinja2's name of the part that is renewed, or of the page around it."""
+    """Returns the template of the live part for htmx, and else that of the whole page."""
     return f"_{template}" if "hx-request" in request.headers else template

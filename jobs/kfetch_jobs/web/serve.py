@@ -1,4 +1,4 @@
-"""The server beside a supervisor's loop: a thread of its own, and bounded in all that it takes."""
+"""The HTTP server of a supervisor: a thread of its own, with limits for connections and times."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ log = logging.getLogger("kfetch_jobs.web")
 
 NOWHERE = "none"
 _CONNECTIONS_MAX = 128
-"""At one moment, and a browser has six of them for each of its tabs; others get 503."""
-_OPEN_MAX = 2 * _CONNECTIONS_MAX
-"""Others are closed at once: jobs need file descriptors too."""
-_REQUEST_WITHIN_S = 10.0
-"""From the connection, or the answer before, to the end of a request."""
-_END_WITHIN_S = 5.0
+"""The most requests at a time; further ones get 503. A browser opens six connections per tab."""
+_SOCKETS_MAX = 2 * _CONNECTIONS_MAX
+"""The server closes further connections at once, because jobs need file descriptors too."""
+_REQUEST_TIMEOUT_S = 10.0
+"""The limit for a whole request, from the connection or the last response on."""
+_SHUTDOWN_TIMEOUT_S = 5.0
 
 
 @contextmanager
 def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str, str]]:
-    """A socket at ``HOST:PORT``, the token of the environment, and an empty sentence; for ``none``
-    no socket, and the sentence why.
+    """Yields a listening socket, the token of the environment, and an empty text.
 
-    Without a word it is the default address, and no socket if that is taken: jobs run without it.
-    The token is taken out of the environment, or every job would have it. Raises ConfigError for an
-    address that can't be, SupervisorError for one that can't be had.
+    Without a socket it yields None, the token, and the reason: ``none`` was asked for, or another
+    process uses the default address. Jobs run without a page. It removes the token from the
+    environment, or every job would inherit it. Raises ConfigError for an invalid address, and
+    SupervisorError if it can't listen on an address that the user has named.
     """
     token = os.environ.pop(TOKEN_VARIABLE, "")
     if listen == NOWHERE:
@@ -47,59 +47,59 @@ def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str, s
         return
     address = Address.parse(listen or DEFAULT, token)
     try:
-        bound = _bound(address)
+        listener = _bound(address)
     except OSError as cause:
-        sentence = f"{address} cannot be listened on ({cause.strerror or cause})"
+        sentence = f"cannot listen on {address} ({cause.strerror or cause})"
         if listen:
             raise SupervisorError(f"{sentence}: name another with --listen") from cause
         log.warning("%s: no page and no metrics; name another address with --listen", sentence)
         yield None, token, f"{sentence}: name another address with --listen"
         return
-    with bound:
-        yield bound, token, ""
+    with listener:
+        yield listener, token, ""
 
 
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address.host, address.port))
-        made.listen(_CONNECTIONS_MAX)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(_CONNECTIONS_MAX)
     except BaseException:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-class _Timely(H11Protocol):
-    """Waits for a request so long and no longer: anybody can connect, before any login."""
+class _RequestDeadline(H11Protocol):
+    """Closes a connection that sends no complete request in time. Connecting needs no log-in."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > _OPEN_MAX:
+        if len(self.connections) > _SOCKETS_MAX:
             transport.abort()
         else:
-            self._expect()
+            self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._expect_nothing()
+        self._cancel_deadline()
 
     def handle_events(self) -> None:
         super().handle_events()
         if not self.cycle or self.cycle.response_complete or self.cycle.more_body:
-            self._expect()
+            self._start_deadline()
         else:
-            self._expect_nothing()
+            self._cancel_deadline()
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(_REQUEST_WITHIN_S, self.transport.close)
+            self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self.transport.close)
 
-    def _expect_nothing(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -107,17 +107,20 @@ class _Timely(H11Protocol):
 
 @contextmanager
 def serving(
-    project: Project, bound: socket.socket | None, token: str, stepped_s: Callable[[], float]
+    project: Project, listener: socket.socket | None, token: str, stepped_s: Callable[[], float]
 ) -> Iterator[Address | None]:
-    """Answer at the socket while the block runs; where that is. ``stepped_s``: the loop's pulse."""
-    if bound is None:
+    """Serve at the socket while the block runs. Yields the address.
+
+    ``stepped_s`` returns the time of the supervisor loop's last step, in seconds since 1970.
+    """
+    if listener is None:
         yield None
         return
     server = uvicorn.Server(
         uvicorn.Config(
             application(project, token, stepped_s),
             loop="asyncio",
-            http=_Timely,
+            http=_RequestDeadline,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -127,13 +130,13 @@ def serving(
             timeout_graceful_shutdown=1,
         )
     )
-    # A daemon: whatever becomes of it, the supervisor can end.
-    thread = threading.Thread(target=server.run, args=([bound],), name="web", daemon=True)
+    # A daemon thread: it can't keep the supervisor from ending.
+    thread = threading.Thread(target=server.run, args=([listener],), name="web", daemon=True)
     thread.start()
-    address = Address(*bound.getsockname()[:2])
+    address = Address(*listener.getsockname()[:2])
     log.info("page: http://%s/, metrics: http://%s/metrics", address, address)
     try:
         yield address
     finally:
         server.should_exit = True
-        thread.join(_END_WITHIN_S)
+        thread.join(_SHUTDOWN_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: few digits, a unit, and nothing that is not known; pure."""
+"""Formats numbers for people: few digits and a unit; pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 __all__ = ["UNKNOWN", "ago", "clock", "count", "duration", "per_second", "plural", "size", "until"]
 
 UNKNOWN = "\u2013"
-_THIN = "\u202f"  # between a number and its unit: no line is broken there
+_THIN = "\u202f"  # between a number and its unit: no line breaks there
 _EXACT_MAX = 100_000
 
 
 def count(value: float | None) -> str:
-    """``1,234``, ``1.23 M``; below 100,000 exactly."""
+    """Returns ``1,234`` or ``1.23 M``. Numbers below 100,000 are exact."""
     if value is None:
         return UNKNOWN
     if abs(value) < _EXACT_MAX:
@@ -21,7 +21,7 @@ def count(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes: ``12.3 MiB``."""
+    """Returns a number of bytes as ``12.3 MiB``."""
     if value is None:
         return UNKNOWN
     return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
@@ -36,14 +36,14 @@ def _scaled(value: float, step: int, names: tuple[str, ...]) -> str:
 
 
 def per_second(value: float | None) -> str:
-    """``1,234``, and below 10 with a digit more, so that little is not nothing."""
+    """Returns ``1,234``. Numbers below 10 have one digit more, so small ones are not 0."""
     if value is not None and 0 < abs(value) < 9.95:
         return f"{value:.1f}"
     return count(value)
 
 
 def duration(seconds: float | None) -> str:
-    """``120 ms``, ``4.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Returns ``120 ms``, ``4.2 s``, ``3 min 20 s``, ``2 h 5 min`` or ``3 d 4 h``."""
     if seconds is None:
         return UNKNOWN
     seconds = max(0.0, seconds)
@@ -66,7 +66,7 @@ def _two(high: int, unit: str, low: int, lower: str) -> str:
 
 
 def ago(then: float | None, now: float) -> str:
-    """``3 min ago``, without a second unit: it changes all the time."""
+    """Returns ``3 min ago``, with one unit only because it changes all the time."""
     if then is None:
         return UNKNOWN
     if now - then < 1.5:
@@ -75,7 +75,7 @@ def ago(then: float | None, now: float) -> str:
 
 
 def until(then: float | None, now: float) -> str:
-    """``in 20 s``."""
+    """Returns ``in 20 s``."""
     if then is None:
         return UNKNOWN
     return "now" if then - now < 0.5 else f"in {_short(then - now)}"
@@ -86,7 +86,7 @@ def _short(seconds: float) -> str:
 
 
 def clock(at: float | None) -> str:
-    """``2026-01-31 23:59:58 UTC``."""
+    """Returns ``2026-01-31 23:59:58 UTC``."""
     if at is None:
         return UNKNOWN
     try:
@@ -96,5 +96,5 @@ def clock(at: float | None) -> str:
 
 
 def plural(number: int, noun: str, end: str = "s") -> str:
-    """``1 job``, ``2 jobs``; ``end`` is what makes it many."""
+    """Returns ``1 job`` or ``2 jobs``. ``end`` is the ending of the plural."""
     return f"{number:,} {noun}{'' if number == 1 else end}"

@@ -115,11 +115,11 @@ class ReadFailed:
 
 
 class ChannelTimeout(AgentError):
-    """The other side did not answer in time."""
+    """The other side of the agent's socket did not answer in time."""
 
 
 class ChannelClosed(AgentError):
-    """The other side closed the channel, or died."""
+    """The other side of the agent's socket closed it, or died."""
 
 
 class Channel:
@@ -193,8 +193,8 @@ def _unpickled(body: bytearray) -> object:
         return pickle.loads(body)  # noqa: S301 - the peer's uid was checked
     except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as cause:
         raise AgentError(
-            f"the other side of the agent's socket runs another release of kfetch ({cause}): "
-            "restart the executor"
+            f"the other side of the agent's socket runs another release of kfetch ({cause})",
+            action="restart the executor",
         ) from None
 
 

@@ -49,11 +49,11 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
             return
         except (ChannelClosed, ChannelTimeout) as cause:
             lost_agents += 1
-            log.warning("the agent is lost (%s); the worker starts another one", cause)
+            log.warning("the agent is lost (%s); the worker starts another one", cause.message)
             if lost_agents >= _LOST_AGENTS_MAX:
                 raise AgentError(
-                    f"the worker lost {lost_agents} agents in a row without a batch: {cause}; "
-                    f"see the logs in {user_directory()}"
+                    f"the worker lost {lost_agents} agents in a row without a batch: "
+                    f"{cause.message}; see the logs in {user_directory()}"
                 ) from None
 
 

@@ -87,7 +87,9 @@ def files_of(owner: ProcessIdentity) -> AgentFiles:
     )
     if len(os.fsencode(files.socket)) > _PATH_BYTES_MAX:
         raise AgentError(
-            f"{files.socket} is too long for a Unix socket: point XDG_RUNTIME_DIR to a short path"
+            f"{files.socket} is too long for a Unix socket",
+            action="point XDG_RUNTIME_DIR to a short path",
+            file=str(files.socket),
         )
     return files
 
@@ -103,8 +105,9 @@ def user_directory() -> Path:
     private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
     if not private or status.st_uid != os.getuid():
         raise AgentError(
-            f"{directory} must be a directory of this user alone (mode 0700): remove it, or point "
-            "XDG_RUNTIME_DIR elsewhere"
+            f"{directory} must be a directory of this user alone (mode 0700)",
+            action="remove it, or point XDG_RUNTIME_DIR elsewhere",
+            file=str(directory),
         )
     return directory
 

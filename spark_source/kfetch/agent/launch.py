@@ -115,7 +115,9 @@ def _greet(files: AgentFiles) -> Channel | None:
     if not isinstance(greeting, Greeting) or greeting.version != __version__:
         channel.close()
         raise AgentError(
-            f"the agent at {files.socket} is not of kfetch {__version__}: restart the executor"
+            f"the agent at {files.socket} is not of kfetch {__version__}",
+            action="restart the executor",
+            file=str(files.socket),
         )
     return channel
 

@@ -1,43 +1,69 @@
 """``kfetch``: the command line. The only part of kfetch that imports typer.
 
-Other distributions mount their verbs through entry points of the group ``kfetch.verbs``: each names
-a function that takes the typer.Typer. So there is one command and one help.
+kfetch has a few verbs by itself (``verbs``). Other distributions mount theirs through entry points
+of the group ``kfetch.verbs``: each names a function that takes the typer.Typer. So there is one
+command and one help.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from kfetch.errors import KfetchError
+from kfetch.cli import verbs
+from kfetch.errors import BrokenPlugin, KfetchError
 
 __all__ = ["command", "main"]
 
+_ABOUT = "Read Kafka with Spark: jobs that stream from it, and tools to look at both."
+_MORE = "Install kfetch-jobs for more: jobs that are described in files and supervised, and a demo."
+
 
 def main() -> None:
-    """What the ``kfetch`` script calls. An expected error is one line on stderr and exit code 1."""
+    """Run the ``kfetch`` script. An expected error is one line on stderr; its class has the code
+    to exit with."""
     try:
         command()(prog_name="kfetch")
     except KfetchError as error:
         print(f"kfetch: {error}", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", 1))
+        sys.exit(error.exit_code)
+
+
+class _Group(TyperGroup):
+    """Lists kfetch's own verbs last: a user of jobs needs them least."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all verbs, in the order of the help."""
+        own = {verb.__name__ for verb in verbs.OWN}
+        return sorted(super().list_commands(ctx), key=own.__contains__)
 
 
 @cache
 def command() -> Callable[..., Any]:
-    """The whole command line, a click command: typer takes 50 ms to make it of the annotations."""
+    """Return the whole command line, a click command. Raises BrokenPlugin.
+
+    It is made once, because typer takes 50 ms to make it of the annotations.
+    """
+    return build(entry_points(group="kfetch.verbs"))
+
+
+def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
+    """Make a command line of the verbs of other distributions, and then kfetch's own."""
+    plugins = [*plugins]
     app = typer.Typer(
         name="kfetch",
+        cls=_Group,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        help="Jobs that stream from Kafka with Spark, and a local Kafka to try them on.",
+        help=_ABOUT if plugins else f"{_ABOUT}\n\n{_MORE}",
     )
     # A default, not Annotated: typer could not evaluate an annotation that names a local.
     option = typer.Option(False, "--version", help="Print the version.", callback=_version)
@@ -46,13 +72,26 @@ def command() -> Callable[..., Any]:
     def root(version: bool = option) -> None:
         pass
 
-    for mount in entry_points(group="kfetch.verbs"):
-        mount.load()(app)
+    for plugin in plugins:
+        _mount(plugin, app)
+    verbs.add(app)
     return get_command(app)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _mount(plugin: EntryPoint, app: typer.Typer) -> None:
+    try:
+        plugin.load()(app)
+    except Exception as cause:  # it is code of another distribution
+        distribution = plugin.dist.name if plugin.dist else plugin.value
+        raise BrokenPlugin(
+            f"the verbs of {distribution} cannot be loaded ({type(cause).__name__}: {cause})",
+            action="install it anew, or uninstall it",
+            distribution=distribution,
+        ) from cause
+
+
+def _version(requested: bool) -> None:
+    if requested:
         from kfetch import __version__
 
         print(f"kfetch {__version__}")

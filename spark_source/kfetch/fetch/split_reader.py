@@ -253,7 +253,7 @@ class SplitReader:
         try:
             return question()
         except (ConnectionLost, BrokerError) as failure:
-            if isinstance(failure, BrokerError) and not failure.context.get("retriable"):
+            if isinstance(failure, BrokerError) and not failure.where.get("retriable"):
                 raise
             self._first_cause = self._first_cause or cause or failure
             raise self._stalled() from None

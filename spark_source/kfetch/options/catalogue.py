@@ -239,7 +239,7 @@ def no_effect(name: str) -> str:
 def _unknown(name: str) -> OptionError:
     near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else "see the README's option table"
-    return OptionError(f"option {name} is not known: {hint}", option=name)
+    return OptionError(f"option {name} is not known", action=hint, option=name)
 
 
 def _unusable(written: str, row: Option) -> OptionError:
@@ -249,7 +249,9 @@ def _unusable(written: str, row: Option) -> OptionError:
         # Without the option the broker's listener would still refuse kfetch.
         return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
     if row.treatment is Treatment.PLANNED:
-        return NotBuilt(f"option {name} ({row.meaning}) is not built yet: remove it", option=name)
+        return NotBuilt(
+            f"option {name} ({row.meaning}) is not built yet", action="remove it", option=name
+        )
     return OptionError(f"option {name} is not supported: {row.meaning}", option=name)
 
 

@@ -94,7 +94,8 @@ def _trigger(read: _OptionReader) -> dict[str, Any]:
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise OptionError(
             f"The value of minOffsetPerTrigger({min_offsets}) is higher than the "
-            f"maxOffsetsPerTrigger({max_offsets}): lower option minOffsetsPerTrigger",
+            f"maxOffsetsPerTrigger({max_offsets})",
+            action="lower option minOffsetsPerTrigger",
             option="minOffsetsPerTrigger",
         )
     return {

@@ -106,7 +106,9 @@ def _assignment(text: str) -> Subscription:
 def _partition_numbers(topic: str, numbers: object, example: str) -> list[int]:
     if not isinstance(numbers, list) or not all(map(_is_partition, numbers)):
         raise OptionError(
-            f"option assign has {numbers!r} for topic {topic}: expected e.g. {example}",
+            f"option assign has {numbers!r} for topic {topic}",
+            action=f"expected e.g. {example}",
+            topic=topic,
             option="assign",
         )
     return numbers

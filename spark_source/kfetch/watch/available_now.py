@@ -76,4 +76,4 @@ class AvailableNowEnds:
 
 def _lost(loss: DataLoss) -> DataLoss:
     """Return a loss of the query's end as the error of the query."""
-    return type(loss)(f"{_LOST}: {describe(loss)}; {_ADVICE}", **loss.context)
+    return type(loss)(f"{_LOST}: {describe(loss)}; {_ADVICE}", **loss.where)

@@ -200,7 +200,8 @@ class OffsetLookup:
 def no_leader_error(tp: TopicPartition) -> BrokerError:
     """Return the error for a partition that exists and has no leader."""
     return BrokerError(
-        f"{tp} has no leader: start its brokers, or wait for an election",
+        f"{tp} has no leader",
+        action="start its brokers, or wait for an election",
         retriable=True,
         topic=tp.topic,
         partition=tp.partition,
@@ -208,4 +209,4 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
 
 
 def _is_retriable(cause: KfetchError) -> bool:
-    return not isinstance(cause, BrokerError) or bool(cause.context.get("retriable"))
+    return not isinstance(cause, BrokerError) or bool(cause.where.get("retriable"))

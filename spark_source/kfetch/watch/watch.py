@@ -233,13 +233,13 @@ class Watch:
         patience_s = options.network.request_timeout_s * (1 + options.lookup_retries)
         for broker, (since, cause) in self._failures.items():
             if _is_permanent(cause) or time.monotonic() - since > patience_s:
-                raise type(cause)(f"watching {broker}: {cause.message}", **cause.context)
+                raise cause.behind(f"watching {broker}")
 
 
 def _is_permanent(cause: KfetchError) -> bool:
     """Return whether a retry can't help. Unreadable bytes may be readable the next time."""
     if isinstance(cause, BrokerError):
-        return not cause.context.get("retriable")
+        return not cause.where.get("retriable")
     return isinstance(cause, UnsupportedVersion) or not isinstance(
         cause, (ConnectionLost, WireError)
     )

@@ -207,7 +207,7 @@ class Connection:
 
     def _check_alive(self) -> None:
         if self._failure is not None:
-            raise ConnectionLost(self._failure.message, **self._failure.context)
+            raise ConnectionLost(self._failure.what, **self._failure.where)
 
     def _fail(self, cause: str) -> ConnectionLost:
         self._failure = ConnectionLost(

@@ -66,7 +66,7 @@ def retrying(
         try:
             return attempt()
         except (ConnectionLost, BrokerError) as cause:
-            if isinstance(cause, BrokerError) and not cause.context.get("retriable"):
+            if isinstance(cause, BrokerError) and not cause.where.get("retriable"):
                 raise
             if first_cause is None:
                 first_cause = cause
@@ -82,5 +82,4 @@ def _warn(cause: KfetchError, remaining_s: float) -> None:
 
 def _with_tries(action: str, tries: int, first_cause: KfetchError) -> KfetchError:
     """Returns the first cause, of its own class, with the action and the tries in front."""
-    message = f"{action}: no success in {tries} tries; the first cause: {first_cause.message}"
-    return type(first_cause)(message, **first_cause.context)
+    return first_cause.behind(f"{action}: no success in {tries} tries; the first cause")

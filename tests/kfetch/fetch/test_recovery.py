@@ -95,7 +95,7 @@ def test_relocate_to_nothing(now: ClusterView, kind: type[DataLoss], told: str) 
         look_until_settled(lost, now, fail=True)
 
     position = {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3}
-    assert position.items() <= caught.value.context.items()
+    assert position.items() <= caught.value.where.items()
 
 
 @pytest.mark.parametrize(("now", "kind", "told"), GONE)

@@ -104,7 +104,7 @@ def test_faulty_record(decode: Decode, data: bytes, fault: Fault, at: int) -> No
         decode([make_slice(batch(record())), make_slice(data)])
 
     expected = {"topic": "clicks", "partition": 3, "base_offset": 0, "record": at}
-    assert {**expected, "fault": fault.name} == caught.value.context
+    assert {**expected, "fault": fault.name} == caught.value.where
 
 
 HEADERS: dict[str, tuple[bytes, Fault]] = {
@@ -239,7 +239,7 @@ def _outcome(decode: Decode, slices: list[Slice], check_crcs: bool) -> object:
     try:
         return decode(slices, check_crcs=check_crcs)
     except KfetchError as error:
-        return type(error), error.message, error.context
+        return type(error), error.message, error.where
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy xerial", "lz4", "zstd"])

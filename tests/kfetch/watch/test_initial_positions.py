@@ -62,7 +62,7 @@ def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, messa
     assert (
         f"option startingOffsets must name every subscribed partition and no other: {message} (use "
         "-1 in the offset field for latest, -2 for earliest)"
-    ) == str(caught.value)
+    ) == caught.value.message
 
 
 def test_initial_answer_stays(kafka: LittleKafka) -> None:
@@ -90,7 +90,7 @@ def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing
     assert (
         f"{missing}: no such topic or partition at {kafka.bootstrap}; create it, or correct the "
         "options subscribe or assign"
-    ) == str(caught.value)
+    ) == caught.value.message
 
 
 @pytest.mark.parametrize(

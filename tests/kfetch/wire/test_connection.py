@@ -85,7 +85,7 @@ def test_no_version_in_common() -> None:
         assert (
             f"the broker at 127.0.0.1:{broker.port} speaks FetchRequest v0 to v3, kfetch v4 to "
             "v18: no version in common"
-        ) == str(caught.value)
+        ) == caught.value.message
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2, 3, 4])
@@ -204,7 +204,7 @@ def test_first_cause_is_told_again(broker: ScriptedBroker, connection: Connectio
         with pytest.raises(ConnectionLost) as again:
             use()
         assert str(first.value) == str(again.value)
-        assert first.value.context == again.value.context
+        assert first.value.where == again.value.where
         assert first.value is not again.value
     assert "does not belong" in repr(connection)
 

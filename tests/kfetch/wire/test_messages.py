@@ -185,7 +185,7 @@ def test_refusals_are_a_class_of_their_own(code: int) -> None:
 
 def test_a_denied_topic() -> None:
     """The sentence has Kafka's own name for the error, the topic, and what to do."""
-    assert str(codes.error(29, "watching t-0", topic="t")) == (
+    assert codes.error(29, "watching t-0", topic="t").message == (
         "watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): its ACLs don't let "
         "this user (User:ANONYMOUS where there is no log-in) read topic t: add Read and Describe "
         "with kafka-acls.sh"

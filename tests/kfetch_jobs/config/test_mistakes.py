@@ -242,7 +242,7 @@ def test_what_is_wrong_for_every_job_is_told_once(project: Path) -> None:
     (clicks.parent / "b.yml").write_text(clicks.read_text())
     found = config.load(config.find(project), ENVIRON | {"SERVERS": "nowhere"})
 
-    (mistake,) = (told for told in found.checked()[1] if "bootstrap.servers" in told)
+    (mistake,) = (told for told in found.jobs_and_mistakes()[1] if "bootstrap.servers" in told)
     assert mistake.startswith("conf/kfetch.yml:")
 
 

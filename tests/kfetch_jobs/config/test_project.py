@@ -9,7 +9,7 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.config.schema import KINDS, schema
-from kfetch_jobs.config.yamlfile import hidden
+from kfetch_jobs.config.yamlfile import with_placeholders
 from kfetch_jobs.errors import ConfigError
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
@@ -95,7 +95,9 @@ def test_several_mistakes_are_counted(project: Path) -> None:
     file = project / "conf" / "kfetch.yml"
     file.write_text(PROJECT + "a: 1\nb: 2\n")
 
-    with pytest.raises(ConfigError, match=r"kfetch\.yml:8: the key a .* \(and 1 more\)$"):
+    with pytest.raises(
+        ConfigError, match=r"kfetch\.yml:8: the key a .* \(and 1 more\) \[CONFIG_INVALID\]$"
+    ):
         config.load(file, ENVIRON)
 
 
@@ -203,10 +205,10 @@ def test_hiding_twice_is_hiding_once() -> None:
     """A sentence may be a part of a log that is hidden when it is shown, too; a secret that holds
     a reference is hidden as a whole."""
     written = {"hunter2": "${env:PASS:-hunter2}", "a${file:x}b": "${file:y}", "xy": "${file:x}"}
-    once = hidden("'hunter2' of hunter2, a${file:x}b", written)
+    once = with_placeholders("'hunter2' of hunter2, a${file:x}b", written)
 
     assert "'${env:PASS:-hunter2}' of ${env:PASS:-hunter2}, ${file:y}" == once
-    assert once == hidden(once, written)
+    assert once == with_placeholders(once, written)
 
 
 def test_a_failure_shows_addresses_and_no_secrets(project: Path) -> None:

@@ -24,7 +24,7 @@ Out = pytest.CaptureFixture[str]
 
 
 def test_help_names_the_verbs(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    """``kfetch --help`` lists what there is."""
+    """``kfetch --help`` lists the verbs."""
     assert run(["--help"], monkeypatch) == 0
     assert "broker" in capsys.readouterr().out
 
@@ -33,7 +33,7 @@ def test_help_names_the_verbs(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> N
 def test_every_verb_teaches_by_example(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
-    """The help of each verb has an example that can be pasted."""
+    """The help of each verb has an example to paste."""
     assert run(["broker", verb, "--help"], monkeypatch) == 0
     assert f"  kfetch broker {verb}" in capsys.readouterr().out.split("Example:")[1]
 
@@ -58,10 +58,10 @@ def test_a_foreign_directory_is_the_users_to_mend(
 ) -> None:
     """What only the user can put right exits with 2."""
     monkeypatch.setattr("kfetch_jobs.jvm.java.find_java", lambda: "java")
-    monkeypatch.setattr(maven, "cached", lambda *_: True)
+    monkeypatch.setattr(maven, "is_cached", lambda *_: True)
     (tmp_path / "file").touch()
     assert run(["broker", "start", "--dir", str(tmp_path)], monkeypatch) == 2
-    assert "holds file, which no broker of kfetch wrote" in capsys.readouterr().err
+    assert "has file, which no broker of kfetch has written" in capsys.readouterr().err
 
 
 def test_properties_are_split_at_the_first_equals_sign() -> None:
@@ -71,6 +71,6 @@ def test_properties_are_split_at_the_first_equals_sign() -> None:
 
 @pytest.mark.parametrize("line", ["a", "=b", " =b", ""])
 def test_a_property_needs_key_and_equals_sign(line: str) -> None:
-    """Anything else is refused and quoted."""
+    """Any other text is refused, and the error quotes it."""
     with pytest.raises(ConfigError, match="not of the form key=value"):
         parse_properties([line])

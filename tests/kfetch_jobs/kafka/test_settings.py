@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.kafka.node import telling_line
 from kfetch_jobs.kafka.settings import NodePorts, controllers, jvm_flags, server_properties
 
 
@@ -32,7 +31,7 @@ def test_one_node_is_broker_and_controller() -> None:
 
 @pytest.mark.parametrize(("nodes", "voters"), [(1, 1), (2, 1), (3, 3), (5, 3)])
 def test_how_many_nodes_vote(nodes: int, voters: int) -> None:
-    """Three of three or more; never two, which would be less robust than one."""
+    """Three of three or more nodes vote, and never two, which is less robust than one."""
     assert [node.node_id for node in controllers(ports(nodes))] == list(range(1, voters + 1))
 
 
@@ -53,7 +52,7 @@ def test_internal_topics_fit_the_cluster(nodes: int, replicas: str) -> None:
 
 
 def test_extra_properties_have_the_last_word() -> None:
-    """A property from the user replaces ours, once."""
+    """A property of the user replaces the default, and is there once."""
     values = rendered(1, 1, **{"num.partitions": "7", "new.one": "x=y"})
     assert (values["num.partitions"], values["new.one"]) == ("7", "x=y")
 
@@ -65,22 +64,7 @@ def test_a_value_cannot_add_a_line() -> None:
 
 
 def test_the_heap_is_set_and_the_compiler_left_whole() -> None:
-    """The flags that benchmarks depend on."""
+    """The flags set the heap and keep the full compiler, on which benchmarks depend."""
     flags = jvm_flags("300m")
     assert {"-Xmx300m", "-Xms300m"} <= set(flags)
     assert not any("TieredStopAtLevel" in flag for flag in flags)
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("[1] INFO fine (a)\n[2] ERROR broken (b)\n[3] INFO bye (a)", "broken (b)"),
-        ("[2] ERROR x (b)\nCaused by: a.BindException: in use\n", "a.BindException: in use"),
-        ('Exception in thread "main" a.b.ConfigException: bad\n\tat x', "a.b.ConfigException: bad"),
-        ("Unrecognized VM option\nError: Could not create\n", "Error: Could not create"),
-        ("\n", "it said nothing"),
-    ],
-)  # fmt: skip
-def test_the_line_that_tells_why(log: str, line: str) -> None:
-    """Of a log the last cause is quoted, else exception, error, or simply the last line."""
-    assert telling_line(log) == line

@@ -30,7 +30,7 @@ STATE = State(
 
 
 def test_state_round_trip(tmp_path: Path) -> None:
-    """What is saved is loaded."""
+    """A saved state loads as it was."""
     save(tmp_path, STATE)
     assert load(tmp_path) == STATE
 
@@ -43,7 +43,7 @@ def test_saving_leaves_one_file(tmp_path: Path) -> None:
 
 
 def test_no_state(tmp_path: Path) -> None:
-    """A directory without a state file has no cluster, and says how to get one."""
+    """A directory without a state file has no cluster. The error says how to start one."""
     assert load(tmp_path) is None
     with pytest.raises(NotRunning, match="holds no broker: start one with kfetch broker start"):
         Cluster.attach(tmp_path)
@@ -73,16 +73,16 @@ def test_update_of_one_node_keeps_the_others(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_state_file_is_one_sentence(tmp_path: Path, text: str) -> None:
-    """Whatever is in the file, the error names it and says what to do."""
+    """For any damage, the error names the file and says what to do."""
     (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(StateDamaged, match=f"{STATE_FILE} cannot be read .* remove {tmp_path}"):
         load(tmp_path)
 
 
 def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
-    """A directory with someone's files is named and left as it was."""
+    """The error names a directory with other files, and leaves it as it was."""
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(ForeignDirectory, match=r"holds thesis\.tex"):
+    with pytest.raises(ForeignDirectory, match=r"has thesis\.tex"):
         Cluster.start(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -95,7 +95,8 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_which_directories_are_taken(tmp_path: Path) -> None:
-    """A new one, an empty one, one whose start died before its state, and one of ours."""
+    """Accepted are a new directory, an empty one, one of an interrupted start, and one of
+    kfetch's."""
     claim(tmp_path / "new" / "deep")
     claim(tmp_path / "new" / "deep")
     (tmp_path / "new" / "deep" / "start.lock").touch()
@@ -145,14 +146,14 @@ def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:
 
 
 def test_another_number_of_nodes_is_refused(tmp_path: Path) -> None:
-    """Data of two nodes is not started as three."""
+    """The data of two nodes can't start as three."""
     save(tmp_path, STATE)
     with pytest.raises(BrokerToolError, match=r"holds the data of 2 node\(s\), not 3"):
         Cluster.start(tmp_path, nodes=3)
 
 
 def test_unknown_node(tmp_path: Path) -> None:
-    """Asking for a node that is not there names those that are."""
+    """The error for an unknown node names the known ones."""
     save(tmp_path, STATE)
     with pytest.raises(NotRunning, match="no node 3, only 1, 2"):
         Cluster.attach(tmp_path).node(3)

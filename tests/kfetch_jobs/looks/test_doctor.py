@@ -17,16 +17,16 @@ OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little patience with a broker that is away; a living one may need more on a busy machine."""
-    monkeypatch.setattr(doctor, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(doctor, "LOOKUP_TIMEOUT_S", 0.2)
 
 
 def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All lines of a project with a cluster that answers; nothing is left behind."""
+    """A project with a reachable cluster passes all checks. They leave no file."""
     with LittleKafka(2) as kafka:
         monkeypatch.setenv("SERVERS", kafka.bootstrap)
-        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, what="java", told="21"))
+        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, subject="java", text="21"))
         code, out, _ = kfetch("doctor", "--json")
     told = {each["what"]: each["state"] for each in json.loads(out)}
 
@@ -39,7 +39,7 @@ def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.Mo
     assert not (project / "data").exists()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_cluster_that_is_away(
     kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,26 +50,26 @@ def test_a_cluster_that_is_away(
 
     assert 1 == code
     assert "fail  cluster local: " in out
-    assert "; start the cluster, or mend clusters.local.bootstrap.servers in kfetch.yml" in out
+    assert "; start the cluster, or correct clusters.local.bootstrap.servers in kfetch.yml" in out
     assert "fail  jobs: conf/jobs/broken.yml" in out
 
 
 def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The classic: bootstrap answers, and names brokers where clients can't go."""
+    """The bootstrap server answers, and names a broker at an address that clients can't reach."""
     with LittleKafka(2) as kafka:
         kafka.nodes[2].stop()
         servers = f"127.0.0.1:{kafka.nodes[1].port}"
         found = list(doctor.cluster("main", {"bootstrap.servers": servers}))
 
     assert [OK, FAIL] == [finding.state for finding in found]
-    assert "broker 2 (127.0.0.1:" in found[1].told
+    assert "broker 2 (127.0.0.1:" in found[1].text
     assert "advertised.listeners" in found[1].advice
 
 
 def test_properties_that_are_wrong() -> None:
-    """The source's own sentence; no connection is tried."""
+    """The sentence comes from the source. kfetch tries no connection."""
     (found,) = doctor.cluster("main", {"bootstrap.servers": "x"})
-    assert (FAIL, "mend clusters.main in kfetch.yml or env/") == (found.state, found.advice)
+    assert (FAIL, "correct clusters.main in kfetch.yml or env/") == (found.state, found.advice)
 
 
 def test_outside_of_a_project(
@@ -96,9 +96,9 @@ REQUIRES = ["pyspark==4.2.0; extra == 'jobs'", "pyarrow>=18", "numpy>=2"]
     ],
 )
 def test_versions_that_fit(version: str | None, state: State, advice: str) -> None:
-    """What is installed is held against what kfetch's own metadata asks for."""
+    """Installed versions are compared with the requirements in kfetch's metadata."""
     installed = {"pyspark": version, "pyarrow": "20.0"}
-    found = {each.what: each for each in doctor.packages(REQUIRES, installed.get)}
+    found = {finding.subject: finding for finding in doctor.packages(REQUIRES, installed.get)}
 
     assert {"pyspark", "pyarrow"} == found.keys()
     assert (state, advice) == (found["pyspark"].state, found["pyspark"].advice)
@@ -110,12 +110,12 @@ def test_versions_that_fit(version: str | None, state: State, advice: str) -> No
     [(1024, 4096, OK), (1024, resource.RLIM_INFINITY, OK), (256, 1024, WARN)],
 )
 def test_open_files(soft: int, hard: int, state: State) -> None:
-    """The JVM takes the hard limit."""
+    """The hard limit decides, because the JVM uses it."""
     assert state is doctor.files(soft, hard).state
 
 
 def test_python_and_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One too old or missing fails, with the advice apart."""
+    """A Python or Java that is too old or missing fails, with its advice in a field."""
     assert FAIL is doctor.python((3, 10)).state
     monkeypatch.setenv("KFETCH_JAVA", str(tmp_path))
     found = doctor.java()
@@ -124,7 +124,7 @@ def test_python_and_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_the_decoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not compiled yet is a warning with the command; asking compiles nothing."""
+    """A decoder that is not compiled is a warning with the command. The check compiles nothing."""
     monkeypatch.setenv("KFETCH_CACHE", str(tmp_path))
     for name in ("XDG_CACHE_HOME", "HOME", "TMPDIR"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -136,11 +136,11 @@ def test_the_decoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It need not exist yet; where nothing can be written, or little, it is told."""
+    """The storage need not exist yet. One that is not writable or almost full gets a sentence."""
     assert OK is doctor.storage(tmp_path / "a" / "b").state
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     found = doctor.storage(tmp_path / "file")
-    assert (FAIL, True) == (found.state, "can't be written" in found.told)
+    assert (FAIL, True) == (found.state, "can't be written" in found.text)
     monkeypatch.setattr(doctor, "_FREE_BYTES_MIN", 1 << 60)
     assert WARN is doctor.storage(tmp_path).state

@@ -37,14 +37,14 @@ def typed(board: Any) -> Any:
 
 
 def test_the_dashboard_is_a_dashboard() -> None:
-    """Every key of it, its panels', queries' and options' is one that Grafana knows there."""
+    """Grafana knows every key of the dashboard, its panels, queries and options."""
     board = json.loads(FILE.read_text())
 
     assert [] == list(unknown(board, typed(board)))
 
 
 def test_a_key_that_grafana_does_not_know_is_found() -> None:
-    """A mistyped option of a panel would be passed over by Grafana without a word."""
+    """The test finds a mistyped option, which Grafana would ignore."""
     board = json.loads(FILE.read_text())
     panel = next(one for one in board["panels"] if one["type"] == "timeseries")
     panel["options"]["legend"]["displyMode"] = "table"

@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch_jobs import config
-from kfetch_jobs.progress import history as progress
-from kfetch_jobs.progress.history import Batch
-from kfetch_jobs.run import dead_letters, watch
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.spark_progress import batch_from_spark
+from kfetch_jobs.run import dead_letters, query_recorder
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.verbs import running
+from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import ENVIRON
-from tests.kfetch_jobs.run.test_run import TOLD
 
 
 def test_a_count_is_its_batchs_and_taken_once() -> None:
@@ -83,13 +84,13 @@ def test_progress_has_what_was_buried(project: Path) -> None:
     job = config.load(config.find(project), ENVIRON).job("clicks")
     job.directory.mkdir(parents=True)
     reported: list[Batch] = []
-    watched = watch.Watch(job, reported.append)
+    watched = query_recorder.QueryRecorder(job, reported.append)
     watched.counts.put(4, 3)
     for number in (4, 5):
-        watched.seen(TOLD | {"batchId": number, "runId": "1", "id": "2"})
+        watched.record_progress(TOLD | {"batchId": number, "runId": "1", "id": "2"})
 
     assert [3, 0] == [batch.dead_letters for batch in reported]
-    assert reported == progress.read(progress.file_of(job.directory))
+    assert reported == progress.read_batches(progress.progress_path(job.directory))
     assert 3 == watched.dead_letters
 
 
@@ -98,6 +99,6 @@ def test_progress_has_what_was_buried(project: Path) -> None:
 )
 def test_a_line_for_people(many: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Dead letters are told where there are some."""
-    running._print_batch(progress.from_spark(TOLD, now=1.0, dead_letters=many))
+    running._print_batch(batch_from_spark(TOLD, now=1.0, dead_letters=many))
 
     assert f"batch 4: 40 rows in 1.5 s (27 rows/s), 5 behind{told}\n" == capsys.readouterr().err

@@ -14,12 +14,12 @@ import pytest
 
 from kfetch_jobs.config import yamlfile
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.run.kinds import Kind
+from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise.answers import Answer
-from kfetch_jobs.supervise.machine import Order, Phase
-from kfetch_jobs.supervise.store import directory
-from kfetch_jobs.supervise.view import overview
+from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status_reader import read_status
+from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.verbs.supervising import _signals
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
@@ -32,9 +32,11 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
         stage.until_runs(supervisor, "a")
         stage.ask("a", Order.STOP)
         stage.until_phase(supervisor, "a", Phase.STOPPED)
-        supervisor.step(stage.now + 10_000)
+        supervisor.tick(stage.now + 10_000)
 
-    assert [(Kind.STOPPED, 2, 7)] == [(run.kind, run.batches, run.rows) for run in stage.runs("a")]
+    assert [(ExitKind.STOPPED, 2, 7)] == [
+        (run.kind, run.batches, run.rows) for run in stage.runs("a")
+    ]
     assert [] == stage.processes()
     assert [] == list(stage.project.storage.glob("a/ending-*"))
 
@@ -51,7 +53,9 @@ def test_a_stop_that_comes_early_or_is_not_heard(stage: Stage) -> None:
         stage.ahead_s = 1000
         stage.until_phase(supervisor, "deaf", Phase.STOPPED)
 
-    assert [Kind.STOPPED, Kind.KILLED] == [stage.runs(name)[0].kind for name in ("early", "deaf")]
+    assert [ExitKind.STOPPED, ExitKind.KILLED] == [
+        stage.runs(name)[0].kind for name in ("early", "deaf")
+    ]
     assert [] == stage.processes()
 
 
@@ -67,9 +71,11 @@ def test_failures_are_tried_again_and_mistakes_are_not(stage: Stage) -> None:
         stage.until(supervisor, lambda: len(stage.runs("a")) == len(stage.runs("c")) == 2)
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
 
-    assert [(Kind.FAILED, "it was failed")] * 2 == [(r.kind, r.sentence) for r in stage.runs("a")]
-    assert [Kind.CONFIG] == [run.kind for run in stage.runs("b")]
-    assert Kind.KILLED is stage.runs("c")[0].kind
+    assert [(ExitKind.FAILED, "it was failed")] * 2 == [
+        (r.kind, r.sentence) for r in stage.runs("a")
+    ]
+    assert [ExitKind.CONFIG] == [run.kind for run in stage.runs("b")]
+    assert ExitKind.KILLED is stage.runs("c")[0].kind
 
 
 def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
@@ -86,7 +92,7 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
         stage.until_runs(supervisor, "runs", "unnoted")
         stage.until_phase(supervisor, "ends", Phase.RUNNING)
     before = {run.job: run.pid for name in ("ends", "runs", "unnoted") for run in stage.runs(name)}
-    with sqlite3.connect(directory(stage.project.storage) / "kfetch.db") as db:
+    with sqlite3.connect(supervisor_directory(stage.project.storage) / "kfetch.db") as db:
         db.execute("UPDATE runs SET pid = NULL, process_started_s = NULL WHERE job = 'unnoted'")
     db.close()
     (stage.place / "go").touch()
@@ -98,7 +104,7 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
         assert {"runs": before["runs"], "unnoted": before["unnoted"]} == {
             run.job: run.pid for name in ("runs", "unnoted") for run in stage.runs(name)
         }
-        assert [(Kind.FINISHED, "it was finished")] == [
+        assert [(ExitKind.FINISHED, "it was finished")] == [
             (run.kind, run.sentence) for run in stage.runs("ends")
         ]
         for name in ("runs", "unnoted"):
@@ -119,14 +125,14 @@ def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
         stage.until_runs(supervisor, "good", "wrong")
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
     with stage.take() as supervisor:
-        supervisor.step(stage.now)
+        supervisor.tick(stage.now)
         stage.job("wrong", CONTINUOUS, UNTIL_TERM)
         for order, phase in ((Order.START, Phase.RUNNING), (Order.STOP, Phase.STOPPED)):
             for name in ("good", "wrong"):
                 stage.ask(name, order)
                 stage.until_phase(supervisor, name, phase)
 
-    assert [Kind.STOPPED] == [run.kind for run in stage.runs("wrong")]
+    assert [ExitKind.STOPPED] == [run.kind for run in stage.runs("wrong")]
     assert [] == stage.processes()
 
 
@@ -158,7 +164,7 @@ def test_the_end_ends_all(stage: Stage) -> None:
 
         assert Phase.PAUSED is stage.phase("a")
         supervisor.run(stop=lambda: True, hurry=lambda: True)
-    assert [Kind.STOPPED, Kind.KILLED] == [run.kind for run in stage.runs("b")]
+    assert [ExitKind.STOPPED, ExitKind.KILLED] == [run.kind for run in stage.runs("b")]
 
 
 def test_the_second_signal_hurries() -> None:
@@ -183,7 +189,7 @@ def test_jobs_after_others_and_room_for_one(stage: Stage) -> None:
     with stage.take() as supervisor:
         stage.until(supervisor, lambda: stage.runs("a") and stage.runs("a")[0].ended_s)
         stage.until_phase(supervisor, "c", Phase.FINISHED)
-        supervisor.step(stage.now)
+        supervisor.tick(stage.now)
 
     runs = sorted((run for name in "abc" for run in stage.runs(name)), key=lambda run: run.id)
     assert [run.job for run in runs].index("b") < [run.job for run in runs].index("a")
@@ -205,8 +211,8 @@ def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
         # The database names this test's process as the supervisor: as if it were gone.
         store._db.execute("UPDATE supervisor SET process_started_s = 0")
 
-        assert 1 == control.down(stage.project, store, timeout_s=PATIENCE_S)
-    assert [(Kind.STOPPED, 7)] == [(run.kind, run.rows) for run in stage.runs("a")]
+        assert 1 == control.shut_down(stage.project, store, timeout_s=PATIENCE_S)
+    assert [(ExitKind.STOPPED, 7)] == [(run.kind, run.rows) for run in stage.runs("a")]
     assert [] == stage.processes()
 
 
@@ -214,18 +220,18 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
     """An order without a supervisor is kept for the next one; one that can't be done says why."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.store() as store:
-        assert control.ask(stage.project, store, ["a"], Order.STOP) is None
+        assert control.give_order(stage.project, store, ["a"], Order.STOP) is None
     stage.job("b", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
-        first = store.ask("b", Order.START, stage.now)
+        first = store.add_order("b", Order.START, stage.now)
         (stage.place / "conf" / "jobs" / "a.yml").write_text(JOB + "a: 1\n")
-        second = store.ask("a", Order.START, stage.now)
-        supervisor.step(stage.now)
+        second = store.add_order("a", Order.START, stage.now)
+        supervisor.tick(stage.now)
 
         assert Phase.STOPPED is stage.phase("a")
-        b, a = (Answer.from_text(str(store.answer_of(one))) for one in (first, second))
-        assert "job b is not supervised: it has no file, or enabled: false" == b.said
-        assert a.said.startswith("conf/jobs/a.yml:14: the key a is not known")
+        b, a = (OrderReply.from_text(str(store.reply_to(one))) for one in (first, second))
+        assert "job b is not supervised: it has no file, or enabled: false" == b.message
+        assert a.message.startswith("conf/jobs/a.yml:14: the key a is not known")
 
 
 def test_a_bug_over_one_file_costs_its_own_job_alone(
@@ -244,21 +250,22 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
     with stage.take() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "good", "odd")
         monkeypatch.setattr("kfetch_jobs.config.project.read", read)
-        asked = store.ask("odd", Order.RESTART, stage.now)
-        supervisor.step(stage.now)
-        answer = Answer.from_text(str(store.answer_of(asked))).said
+        asked = store.add_order("odd", Order.RESTART, stage.now)
+        supervisor.tick(stage.now)
+        answer = OrderReply.from_text(str(store.reply_to(asked))).message
         for _ in range(9):
-            good, odd = overview(stage.project, store, stage.now).jobs
+            good, odd = read_status(stage.project, store, stage.now).jobs
 
         assert answer.startswith(
             "job odd cannot be read: KeyError: this is a bug of kfetch: the lo"
         )
         assert ((answer,), answer, Phase.RUNNING) == (odd.unhealthy, odd.mistake, odd.phase)
         assert ((), Phase.RUNNING) == (good.unhealthy, good.phase)
-        assert [answer] == stage.project.checked()[1]
+        assert [answer] == stage.project.jobs_and_mistakes()[1]
         assert "hunter42" not in answer
-        assert {"in _take": 1, "in _view": 1, "in checked": 1} == {
-            place: caplog.text.count(place) for place in ("in _take", "in _view", "in checked")
+        assert {"in _carry_out": 1, "in _job_status": 1, "in jobs_and_mistakes": 1} == {
+            place: caplog.text.count(place)
+            for place in ("in _carry_out", "in _job_status", "in jobs_and_mistakes")
         }
 
 
@@ -272,7 +279,7 @@ def test_what_is_shown(stage: Stage) -> None:
         pulse = {"at": stage.now - 5, "batch": 4, "lag": 11, "lag_s": 56}
         (stage.project.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
         store._db.execute("UPDATE runs SET started_s = started_s - 10")
-        found = overview(stage.project, store, stage.now)
+        found = read_status(stage.project, store, stage.now)
         a, b, c = found.jobs
 
         assert (os.getpid(), False) == (found.supervisor, found.healthy)

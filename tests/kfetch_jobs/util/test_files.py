@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.util.files import claimed, private
+from kfetch_jobs.util.files import owner_only, try_lock
 
 
 def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
     """Whoever comes second learns that the lock is held, and by which process."""
     path = tmp_path / "job" / "lock"
-    with claimed(path) as first, claimed(path) as second:
+    with try_lock(path) as first, try_lock(path) as second:
         assert (True, False) == (first, second)
         assert str(os.getpid()) == path.read_text()
-    with claimed(path) as again:
+    with try_lock(path) as again:
         assert again
 
 
@@ -31,6 +31,6 @@ def test_a_file_whose_mode_stays(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fchmod", refuses)
-    with open(tmp_path / "log", "w", opener=private) as file:
+    with open(tmp_path / "log", "w", opener=owner_only) as file:
         file.write("told")
     assert (tmp_path / "log").read_text() == "told"

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from kfetch_jobs import config
 from kfetch_jobs.errors import ConfigError, JobsError, SparkError
-from kfetch_jobs.supervise.log import handlers, log_file
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.util.redact import Lines, Words, pumped, words
+from kfetch_jobs.supervise.supervisor_log import log_file, log_handlers
+from kfetch_jobs.util.redact import LineRedactor, RedactedStream, redacted_log, redacted_output
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----"
@@ -36,8 +36,8 @@ def redacted(text: str) -> str:
 @given(st.lists(st.sampled_from(["hunter22", "hun", "ter22", PEM, "a", "\n", "\nb"]), max_size=30))
 def test_pieces(pieces: list[str]) -> None:
     """However a text comes, no secret is in what is shown, and nothing else is missing."""
-    lines = Lines(redacted)
-    shown = "".join(map(lines.added, pieces)) + lines.rest()
+    lines = LineRedactor(redacted)
+    shown = "".join(map(lines.add, pieces)) + lines.finish()
 
     assert "hunter22" not in shown
     assert "MIIEvQIBADANBg" not in shown
@@ -50,9 +50,9 @@ def test_pieces(pieces: list[str]) -> None:
 def test_a_line_without_end() -> None:
     """What could not be looked through is left out, all of it, and said to be; the next line is
     there."""
-    lines = Lines(redacted)
-    shown = "".join(lines.added("x" * 65536) for _ in range(18)) + lines.added("hun")
-    shown += lines.added("ter22\nnext hunter22\n") + lines.rest()
+    lines = LineRedactor(redacted)
+    shown = "".join(lines.add("x" * 65536) for _ in range(18)) + lines.add("hun")
+    shown += lines.add("ter22\nnext hunter22\n") + lines.finish()
 
     assert shown == "(a line of more than 1,048,576 characters is left out)\nnext ${env:PASS}\n"
 
@@ -60,8 +60,8 @@ def test_a_line_without_end() -> None:
 @given(st.lists(st.sampled_from(["hunter22", "hun", "ter22", "a" * 7, "\n", "\nb"]), max_size=30))
 def test_lines_near_the_limit(pieces: list[str]) -> None:
     """Every line is shown redacted, or, if it is too long, left out as a whole."""
-    lines = Lines(redacted, 20)
-    shown = "".join(map(lines.added, pieces)) + lines.rest()
+    lines = LineRedactor(redacted, 20)
+    shown = "".join(map(lines.add, pieces)) + lines.finish()
 
     for told, line in zip(shown.splitlines(), "".join(pieces).splitlines(), strict=True):
         left_out = told == "(a line of more than 20 characters is left out)"
@@ -86,7 +86,7 @@ def test_words_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def fail() -> None:
-    with words(redacted):
+    with redacted_output(redacted):
         print("it is hun", end="")
         print("ter22", file=sys.stdout, flush=True)
         assert not sys.stderr.isatty()
@@ -98,7 +98,7 @@ def fail() -> None:
 def test_an_error_that_is_told_outside(error: JobsError) -> None:
     """The command line prints it: its text has no secret by then; its class is what it was."""
     told = str(error)
-    with pytest.raises(type(error)) as raised, words(redacted):
+    with pytest.raises(type(error)) as raised, redacted_output(redacted):
         raise error
 
     assert told.replace("hunter22", "${env:PASS}") == str(raised.value)
@@ -116,7 +116,7 @@ def test_a_word_within_a_word() -> None:
             stream.write(inner.pop())
         return redacted(text)
 
-    stream = Words(said, complaining)
+    stream = RedactedStream(said, complaining)
     stream.write("it is ")
     stream.write("hunter22\nmore")
     stream.end()
@@ -126,14 +126,14 @@ def test_a_word_within_a_word() -> None:
 
 def test_a_stream_of_words_has_what_streams_have() -> None:
     """Libraries ask for an encoding, and whether it can be written to."""
-    stream = Words(io.TextIOWrapper(io.BytesIO(), "utf-8"), redacted)
+    stream = RedactedStream(io.TextIOWrapper(io.BytesIO(), "utf-8"), redacted)
     assert ("utf-8", True, False) == (stream.encoding, stream.writable(), stream.isatty())
 
 
 def test_texts_together() -> None:
     """What writes several texts at once is no way round."""
     said = io.StringIO()
-    Words(said, redacted).writelines(["it is hun", "ter22\n"])
+    RedactedStream(said, redacted).writelines(["it is hun", "ter22\n"])
     assert "it is ${env:PASS}\n" == said.getvalue()
 
 
@@ -143,7 +143,7 @@ def test_words_of_another_process(tmp_path: Path) -> None:
     log.write_text("before\n")
     log.chmod(0o644)
     script = "echo it is hunter22; printf '\\377 no end'"
-    with pumped(log, redacted) as output:
+    with redacted_log(log, redacted) as output:
         subprocess.run(["sh", "-c", script], stdout=output, check=True)
 
     assert "before\nit is ${env:PASS}\n\ufffd no end" == log.read_text()
@@ -152,10 +152,10 @@ def test_words_of_another_process(tmp_path: Path) -> None:
 
 def test_a_child_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever keeps the descriptor is waited for a moment alone, and its words still come."""
-    monkeypatch.setattr("kfetch_jobs.util.redact._LAST_WORDS_WITHIN_S", 0.05)
+    monkeypatch.setattr("kfetch_jobs.util.redact._LAST_LINES_WITHIN_S", 0.05)
     log = tmp_path / "log"
     began = time.monotonic()
-    with pumped(log, redacted) as output:
+    with redacted_log(log, redacted) as output:
         kept = os.dup(output)
     assert time.monotonic() - began < 5
     os.write(kept, b"late hunter22\n")
@@ -174,7 +174,7 @@ def test_a_supervisors_log(project: Path, as_json: bool) -> None:
     job.write_text(JOB + "spark: {spark.x.password: '${env:PASS}'}\n")
     loaded = config.load(config.find(project), ENVIRON | {"PASS": "hunter22"})
     logger = logging.getLogger("kfetch.test_redact")
-    (handler,) = handlers(loaded.storage, loaded.redacted, as_json=as_json, quiet=True)
+    (handler,) = log_handlers(loaded.storage, loaded.redacted, as_json=as_json, quiet=True)
     logger.addHandler(handler)
     try:
         loaded.job("clicks")
@@ -195,7 +195,7 @@ def test_a_supervisors_database(tmp_path: Path) -> None:
     """It is its owner's alone, and one from before becomes so, while others have it open."""
     with Store(tmp_path / "db") as store:
         (tmp_path / "db").chmod(0o644)
-        with store._together(), Store(tmp_path / "db"):
+        with store._transaction(), Store(tmp_path / "db"):
             locked = sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 locked.execute("BEGIN IMMEDIATE")

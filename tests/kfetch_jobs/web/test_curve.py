@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch_jobs.progress.history import Batch
+from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.web.curve import BATCHES_MAX, WINDOWS, JobCurves
 
 NOW = 1_700_000_000.0
@@ -25,8 +25,8 @@ def added(*batches: Batch) -> JobCurves:
 
 
 def test_rows_come_over_the_time_since_the_micro_batch_before() -> None:
-    """600 rows in the 20 seconds since the one before are 30 per second, without spikes; what came
-    since, nobody knows before the next one, or a minute."""
+    """600 rows in the 20 seconds since the last micro-batch are 30 per second, without spikes.
+    Later rows are unknown until the next micro-batch, or for a minute."""
     curve = added(replace(BATCH, finished=NOW - 30, rows=0), BATCH).windows["15m"]
 
     assert [30.0] * 4 == curve.points(NOW)["rows_s"][-6:-2]
@@ -37,7 +37,8 @@ def test_rows_come_over_the_time_since_the_micro_batch_before() -> None:
 
 
 def test_how_far_behind_is_known_where_a_micro_batch_ended() -> None:
-    """Elsewhere it is not, and rows are none; a window begins with what is known."""
+    """A bin without a micro-batch has no lag and no rows. A window starts with the first known
+    bin."""
     points = added(BATCH).windows["15m"].points(NOW)
 
     assert [7, None] == points["lag"][-2:]
@@ -51,7 +52,7 @@ def test_how_far_behind_is_known_where_a_micro_batch_ended() -> None:
 
 @pytest.mark.parametrize("finished", [0.0, -5.0, NOW + 3600, 1e300])
 def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
-    """One line with a time in the far future would empty the curves of all others."""
+    """A line with a time in the far future is skipped. It would empty the curves."""
     curves = added(BATCH, replace(BATCH, finished=finished), replace(BATCH, batch=2))
 
     assert [1, 2] == [batch.batch for batch in curves.batches]
@@ -72,8 +73,8 @@ def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
     )
 )
 def test_all_rows_are_in_the_curve(batches: list[Batch]) -> None:
-    """In any order, of any length: the sum over a window that holds them all is theirs, as far as
-    they did not begin before it."""
+    """In any order and length, the sum over a window has the rows of its micro-batches, as far
+    as they started inside it."""
     curves = added(*batches)
     points = curves.windows["24h"].points(NOW)
     total = sum(batch.rows for batch in batches)
@@ -86,7 +87,7 @@ def test_all_rows_are_in_the_curve(batches: list[Batch]) -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Whatever was read, a window has its bins, and a job its last micro-batches."""
+    """After any number of micro-batches, a window has 180 bins and a job its last micro-batches."""
     curves = added(*(replace(BATCH, finished=NOW - ago) for ago in range(20_000, 0, -7)))
 
     assert all(len(curves.windows[name]._bins) <= 181 for name in WINDOWS)

@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise.machine import Order, Phase, State
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web import forms, pages
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised
@@ -28,10 +28,10 @@ HTMX = OURS | {"HX-Request": "true"}
 @pytest.fixture
 def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with the job clicks, which runs; no agent is asked."""
-    monkeypatch.setattr("kfetch_jobs.looks.agents.find", lambda *_: [])
+    monkeypatch.setattr("kfetch.admin.agents.find", lambda *_: [])
     found = loaded(project)
     with Store.of(found.storage) as store:
-        store.save({"clicks": State(phase=Phase.RUNNING, since_s=1.0, started_s=1.0)})
+        store.save({"clicks": JobState(phase=Phase.RUNNING, since_s=1.0, started_s=1.0)})
     return found
 
 
@@ -42,7 +42,8 @@ def fields(client: TestClient, path: str = "/") -> dict[str, str]:
 
 @pytest.mark.parametrize("path", ["/", "/jobs/clicks", "/nowhere", "/static/page.css", "/metrics"])
 def test_what_a_browser_may_do(shop: Project, path: str) -> None:
-    """It loads nothing from elsewhere, runs no script in the HTML, shows it in no frame."""
+    """A browser loads nothing from other hosts, runs no inline script, and shows the page in no
+    frame."""
     with browser(shop) as client:
         headers = client.get(path).headers
     policy = headers["Content-Security-Policy"]
@@ -59,7 +60,7 @@ def test_what_a_browser_may_do(shop: Project, path: str) -> None:
     ("order", "back"), [(order, back) for order in Order for back in ("all", "job")]
 )
 def test_orders_reach_the_supervisor(shop: Project, order: Order, back: str) -> None:
-    """Every one of them, from both pages; the answer is the page's part, with what became of it."""
+    """Each order works from both pages. The response is the live part with the result."""
     with supervised(shop) as came, browser(shop) as client:
         form = fields(client) | {"back": back}
         answer = client.post(f"/jobs/clicks/{order}", data=form, headers=HTMX)
@@ -75,19 +76,21 @@ def test_orders_reach_the_supervisor(shop: Project, order: Order, back: str) -> 
 
 
 def test_what_the_supervisor_refuses_is_told(shop: Project) -> None:
-    """In its words."""
+    """The page shows the supervisor's own sentence."""
     with supervised(shop, "job clicks: line 3 is wrong"), browser(shop) as client:
         answer = client.post("/jobs/clicks/start", data=fields(client), headers=HTMX)
-    assert "could not be told to start: job clicks: line 3 is wrong" in Html(answer.text).text
+    assert (
+        "the order start for clicks failed: job clicks: line 3 is wrong" in Html(answer.text).text
+    )
 
 
 def test_an_order_without_a_supervisor_waits(shop: Project) -> None:
-    """As one of the command line does."""
+    """The order waits for the next supervisor, as one from the command line does."""
     with browser(shop) as client:
         answer = client.post("/jobs/clicks/pause", data=fields(client), headers=HTMX)
-    assert "kept for the next kfetch up" in answer.text
+    assert "the next kfetch up does it" in answer.text
     with Store.of(shop.storage) as store:
-        assert [Order.PAUSE] == [asked.order for asked in store.asked()]
+        assert [Order.PAUSE] == [asked.order for asked in store.waiting_orders()]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_forged_orders(
     ],
 )
 def test_what_there_is_not(shop: Project, method: str, path: str, status: int) -> None:
-    """GET orders nothing; names that are no job's lead nowhere."""
+    """GET gives no order, and an unknown job is 404."""
     with supervised(shop) as came, browser(shop) as client:
         form = fields(client)
         data = form if method == "POST" else None
@@ -137,7 +140,8 @@ def test_what_there_is_not(shop: Project, method: str, path: str, status: int) -
 
 
 def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits for the supervisor's loop; the page goes on, and more are told to come again."""
+    """Four orders wait for the supervisor's loop. The page still answers, and refuses further
+    orders."""
     entered, go = threading.Semaphore(0), threading.Event()
 
     def ask(*_: object) -> bool:
@@ -145,7 +149,7 @@ def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.Monk
         assert go.wait(20)
         return True
 
-    monkeypatch.setattr(pages, "ask", ask)
+    monkeypatch.setattr(pages, "give_order", ask)
     with browser(shop) as client:
         form = fields(client)
 
@@ -164,8 +168,8 @@ def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.Monk
 
 
 def test_logging_in_and_out(shop: Project) -> None:
-    """With a token, people get a form, then a cookie that scripts can't read and other sites don't
-    send; programs get 401 as before."""
+    """With a token, people get a form, then a cookie. Scripts can't read it and other sites
+    don't send it. Programs get 401."""
     with browser(shop, TOKEN, "kfetch.example") as client:
         away = client.get("/jobs/clicks")
         assert (303, "/login?next=%2Fjobs%2Fclicks") == (
@@ -197,8 +201,8 @@ def test_logging_in_and_out(shop: Project) -> None:
 
 
 def test_two_supervisors_of_a_host(shop: Project) -> None:
-    """Who logs in at one, or out of it, stays logged in at the other: a browser keeps the cookies
-    of all ports of a host together."""
+    """A person who logs in or out at one supervisor stays logged in at the other. A browser
+    shares cookies among all ports of a host."""
     other = TOKEN[::-1]
     with (
         browser(shop, TOKEN, "kfetch.example:1") as one,
@@ -213,7 +217,7 @@ def test_two_supervisors_of_a_host(shop: Project) -> None:
 
 
 def test_a_form_that_does_not_come(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is not here in time, or whose sender has left, is answered; none is waited for."""
+    """A form that is late, or whose sender has left, gets a response at once."""
     monkeypatch.setattr(forms, "_WITHIN_S", 0.02)
 
     async def never() -> Message:
@@ -226,11 +230,11 @@ def test_a_form_that_does_not_come(shop: Project, monkeypatch: pytest.MonkeyPatc
     for receive in (never, gone):
         request = Request({"type": "http", "method": "POST", "headers": []}, receive)
         with pytest.raises(HTTPException, match="408"):
-            asyncio.run(asyncio.wait_for(forms.sent(request), 20))
+            asyncio.run(asyncio.wait_for(forms.read_form(request), 20))
 
 
 def test_a_login_from_another_site(shop: Project) -> None:
-    """Is refused, and leads to no other site."""
+    """A wrong token is refused, and the form leads to no other site."""
     with browser(shop, TOKEN, "kfetch.example") as client:
         foreign = client.post(
             "/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}
@@ -241,14 +245,14 @@ def test_a_login_from_another_site(shop: Project) -> None:
 
 
 def test_a_cookie_over_tls_stays_there(shop: Project) -> None:
-    """Where the browser came by https, it never sends the cookie without."""
+    """With https the cookie is Secure: the browser never sends it without TLS."""
     with browser(shop, TOKEN, "kfetch.example") as client:
         client.base_url = client.base_url.copy_with(scheme="https")
         assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["Set-Cookie"]
 
 
 def test_where_nobody_logs_in(shop: Project) -> None:
-    """Without a token the form leads on, and there is nothing to log out of."""
+    """Without a token the form redirects to the page, and there is no log-out."""
     with browser(shop) as client:
         assert (303, "/") == (
             client.get("/login").status_code,
@@ -258,10 +262,10 @@ def test_where_nobody_logs_in(shop: Project) -> None:
 
 
 def test_an_order_that_takes_long_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A supervisor that does not take it in time: the page says so, and is not lost."""
-    monkeypatch.setattr(control, "_TAKEN_WITHIN_S", 0.05)
+    """If the supervisor does not accept an order in time, the page says so and stays."""
+    monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
     with supervised(shop) as came:
-        monkeypatch.setattr(Store, "answer_of", lambda *_: None)
+        monkeypatch.setattr(Store, "reply_to", lambda *_: None)
         with browser(shop) as client:
             answer = client.post("/jobs/clicks/stop", data=fields(client), headers=HTMX)
     assert "the supervisor has not taken the order" in Html(answer.text).text

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfetch_jobs.web.login import LASTS_S, Logins, cookie_name, fields, foreign, inside
+from kfetch_jobs.web.login import (
+    LOGIN_LIFETIME_S,
+    Logins,
+    cookie_name,
+    is_cross_site,
+    local_path,
+    parse_form,
+)
 
 TOKEN = "0123456789abcdef"
 NOW = 1_700_000_000.0
@@ -14,12 +21,12 @@ OURS = Logins(TOKEN)
 
 
 def test_a_cookie_lasts_its_time() -> None:
-    """And ends with the token; it does not hold it."""
+    """A cookie is valid until its end or until a new token. It does not contain the token."""
     cookie = OURS.cookie(NOW)
 
     assert OURS.valid(cookie, NOW)
-    assert OURS.valid(cookie, NOW + LASTS_S - 1)
-    assert not OURS.valid(cookie, NOW + LASTS_S)
+    assert OURS.valid(cookie, NOW + LOGIN_LIFETIME_S - 1)
+    assert not OURS.valid(cookie, NOW + LOGIN_LIFETIME_S)
     assert not Logins(TOKEN[::-1]).valid(cookie, NOW)
     assert TOKEN not in cookie
     assert TOKEN not in repr(OURS)
@@ -28,14 +35,14 @@ def test_a_cookie_lasts_its_time() -> None:
 @settings(max_examples=200)
 @given(st.text(), st.text())
 def test_no_other_cookie_is_valid(one: str, other: str) -> None:
-    """Whatever it is, it neither passes nor raises; also where nobody has to log in."""
+    """No forged cookie passes or raises, even without a token."""
     made = OURS.cookie(NOW)
     until, _, signature = made.partition(".")
     for cookie in (one, f"{one}.{other}", f"{one}.{signature}", f"{until}.{one}", f"{made}{one}x"):
         assert cookie == made or not OURS.valid(cookie, NOW)
         assert not Logins("").valid(cookie, NOW)
-        assert not OURS.right(cookie) or cookie == TOKEN
-    assert not Logins("").right("")
+        assert not OURS.matches_token(cookie) or cookie == TOKEN
+    assert not Logins("").matches_token("")
     assert not Logins("").valid(Logins("").cookie(NOW), NOW)
 
 
@@ -51,7 +58,7 @@ def test_no_other_cookie_is_valid(one: str, other: str) -> None:
     ],
 )
 def test_each_port_has_its_cookie(host: str, name: str) -> None:
-    """A browser sends a host's cookies to all of its ports: supervisors must not share a name."""
+    """The name has the port: a browser sends a host's cookies to all of its ports."""
     assert name == cookie_name(host)
 
 
@@ -77,8 +84,8 @@ def test_each_port_has_its_cookie(host: str, name: str) -> None:
     ],
 )
 def test_what_comes_from_another_site(host: str, origin: str, site: str, other: bool) -> None:
-    """The browser says so, by one header or the other; another port is another site."""
-    assert other == foreign(host, origin, site)
+    """Either of two headers shows another site. Another port is another site."""
+    assert other == is_cross_site(host, origin, site)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +99,8 @@ def test_what_comes_from_another_site(host: str, origin: str, site: str, other: 
     ],
 )
 def test_fields_of_a_form(body: bytes, told: dict[str, str]) -> None:
-    """What is no form has none."""
-    assert told == fields(body)
+    """A body that is no form has no fields."""
+    assert told == parse_form(body)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +117,5 @@ def test_fields_of_a_form(body: bytes, told: dict[str, str]) -> None:
     ],
 )
 def test_a_login_leads_nowhere_else(path: str, on: str) -> None:
-    """Whatever the address bar said."""
-    assert on == inside(path)
+    """After the log-in, only pages of this supervisor are possible targets."""
+    assert on == local_path(path)

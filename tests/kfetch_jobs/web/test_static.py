@@ -14,7 +14,7 @@ TEMPLATES = ROOT / "kfetch_jobs" / "web" / "templates"
 
 
 def test_a_wheel_has_all_of_it() -> None:
-    """Every template, script, style and licence, as the build tool chooses files."""
+    """The wheel has every template, script, style and licence."""
     packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     needed = {
         str(path.relative_to(ROOT)) for path in [*STATIC.iterdir(), *TEMPLATES.glob("*.html")]
@@ -25,7 +25,7 @@ def test_a_wheel_has_all_of_it() -> None:
 
 
 def test_files_of_others_are_unchanged() -> None:
-    """Each minified file is told, with its package, and has the SHA-256 that stands there."""
+    """VENDORED.md lists each minified file with its package and its right SHA-256."""
     text = (STATIC / "VENDORED.md").read_text()
     told = dict(re.findall(r"^\| `(\S+)` .* `([0-9a-f]{64})` \|$", text, re.MULTILINE))
     found = {
@@ -36,7 +36,7 @@ def test_files_of_others_are_unchanged() -> None:
 
 
 def test_the_page_loads_what_there_is() -> None:
-    """Every file that a template or style names exists, and every one that exists is named."""
+    """Every static file that a template or style names exists, and there is no other."""
     texts = "".join(path.read_text() for path in [*TEMPLATES.glob("*.html"), STATIC / "live.js"])
     named = set(re.findall(r"/static/([\w.-]+)", texts.replace("icon-${tone}", "icon-good")))
     known = {path.name for path in STATIC.iterdir()}

@@ -24,7 +24,7 @@ from kfetch_jobs.web import units
     ],
 )
 def test_counts(value: float | None, text: str) -> None:
-    """Exact as long as a person reads it at a glance, then three digits."""
+    """Small numbers are exact, large ones have three digits."""
     assert text == units.count(value).replace("\u202f", " ")
 
 
@@ -32,7 +32,7 @@ def test_counts(value: float | None, text: str) -> None:
     ("value", "text"), [(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (64 << 20, "64.0 MiB")]
 )
 def test_sizes(value: float, text: str) -> None:
-    """In powers of 1024."""
+    """Sizes are in powers of 1024."""
     assert text == units.size(value).replace("\u202f", " ")
 
 
@@ -54,7 +54,7 @@ def test_sizes(value: float, text: str) -> None:
     ],
 )
 def test_durations(value: float | None, text: str) -> None:
-    """Two units at most."""
+    """A duration has two units at most."""
     assert text == units.duration(value).replace("\u202f", " ")
 
 
@@ -77,12 +77,12 @@ def test_durations(value: float | None, text: str) -> None:
     ],
 )
 def test_times_and_rates(text: str, told: str) -> None:
-    """Little is not nothing, and a moment is now."""
+    """A small rate is not 0, and a moment ago is now."""
     assert text == told.replace("\u202f", " ")
 
 
 @settings(max_examples=100)
 @given(value=st.floats(0, 1e11))
 def test_no_number_is_long(value: float) -> None:
-    """Whatever the number, it fits its column."""
+    """Every number fits its column."""
     assert all(len(form(value)) <= 16 for form in (units.count, units.size, units.duration))

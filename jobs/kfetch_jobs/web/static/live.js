@@ -23,7 +23,7 @@
     if (!state) return;
     document.title = state.dataset.title;
     const icon = document.querySelector("link[rel=icon]");
-    const tone = ["bad", "warn", "good"].includes(state.dataset.tone) ? state.dataset.tone : "calm";
+    const tone = ["bad", "warn", "good"].includes(state.dataset.tone) ? state.dataset.tone : "idle";
     const href = `/static/icon-${tone}.svg`;
     if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
   });

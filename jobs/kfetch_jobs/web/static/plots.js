@@ -23,7 +23,7 @@
     for (const end of told?.ends ?? []) {
       if (end.t < u.scales.x.min || end.t > u.scales.x.max) continue;
       const x = Math.round(u.valToPos(end.t, "x", true)) + 0.5;
-      ctx.strokeStyle = colour(["finished", "stopped"].includes(end.kind) ? "--calm" : "--bad");
+      ctx.strokeStyle = colour(["finished", "stopped"].includes(end.kind) ? "--idle" : "--bad");
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);

@@ -1,0 +1,77 @@
+"""One job as a value: its file, merged with the project's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kfetch_jobs.config.models import JobFile
+from kfetch_jobs.config.values import Options
+from kfetch_jobs.config.yamlfile import Document, with_placeholders
+
+__all__ = ["Job", "TableLocation", "merged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLocation:
+    """The path or the name of a Delta table; the other one is None."""
+
+    path: str | None
+    """An absolute path, or a URI."""
+    table: str | None
+    """A name in Spark's catalog."""
+
+    def __str__(self) -> str:
+        return str(self.path or self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job, ready to run: its file, and the project's settings for it."""
+
+    name: str
+    file: JobFile
+    document: Document = field(repr=False)
+    shared: tuple[Document, ...] = field(repr=False)
+    """The project's file, and its environment's."""
+    directory: Path
+    """The job's own directory: progress, log, checkpoint."""
+    target: TableLocation
+    dead_letters: TableLocation | None
+    checkpoint: str
+    """An absolute path, or a URI."""
+    code: tuple[Path, ...]
+    """Python looks for the transform's module here first."""
+    spark: Mapping[str, str] = field(repr=False)
+    clusters: Mapping[str, Options] = field(repr=False)
+    """The properties of the project's Kafka clusters. They may contain passwords."""
+
+    def source_options(self, view: str = "source") -> Options:
+        """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's."""
+        source = self.file.views()[view]
+        kafka = {f"kafka.{name}": value for name, value in self.clusters[source.cluster].items()}
+        return kafka | source.strategy() | source.options
+
+    def redacted(self, sentence: str) -> str:
+        """Return a sentence with placeholders for the secrets in the job's files.
+
+        Other values from ``${…}``, such as addresses, stay.
+        """
+        return with_placeholders(sentence, merged(one.secrets for one in self._documents))
+
+    def with_placeholders(self, sentence: str) -> str:
+        """Return a sentence about the job's files with ``${…}`` in place of every filled value."""
+        return with_placeholders(sentence, merged(one.placeholders for one in self._documents))
+
+    @property
+    def _documents(self) -> tuple[Document, ...]:
+        return (self.document, *self.shared)
+
+
+def merged(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return all entries in one dict.
+
+    Separate replacements would also replace inside the placeholders of the one before.
+    """
+    return {text: placeholder for part in parts for text, placeholder in part.items()}

@@ -1,0 +1,55 @@
+"""Checks a job's options with the source's own parser. Each sentence names the option's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kfetch.admin.values import options_without_effect, parse_options
+from kfetch.errors import OptionError
+from kfetch_jobs.config.job import Job
+from kfetch_jobs.config.models import JobFile
+
+__all__ = ["option_mistakes", "option_warnings", "source_location"]
+
+
+def option_mistakes(job: Job) -> Iterator[str]:
+    """Yield a sentence for each source with an unusable option."""
+    for view in job.file.views():
+        try:
+            parse_options(job.source_options(view))
+        except OptionError as error:
+            option = str(error.where.get("option", ""))
+            yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
+
+
+def option_warnings(job: Job) -> list[str]:
+    """Return a sentence for each option without effect. The job must be valid.
+
+    A run logs the same warnings at its start.
+    """
+    return [
+        f"{_option_line(job, view, option)}: {warning}"
+        for view in job.file.views()
+        for option, warning in options_without_effect(
+            parse_options(job.source_options(view))
+        ).items()
+    ]
+
+
+def source_location(file: JobFile, view: str) -> tuple[str, ...]:
+    """Return the keys under which a source stands in its file."""
+    return ("source",) if file.source else ("sources", view)
+
+
+def _option_line(job: Job, view: str, option: str) -> str:
+    """The line of an option in the job's file, or of a property in the project's."""
+    source, cluster = source_location(job.file, view), job.file.views()[view].cluster
+    for location in job.document.lines:
+        if location[: len(source)] == source and str(location[-1]).lower() == option.lower():
+            return job.document.file_line(location)
+    for document in reversed(job.shared):
+        for location in document.lines:
+            inside = location[:2] == ("clusters", cluster)
+            if inside and f"kafka.{location[-1]}".lower() == option.lower():
+                return document.file_line(location)
+    return job.document.file_line(source)

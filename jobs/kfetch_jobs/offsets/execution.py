@@ -1,0 +1,159 @@
+"""Carries out a planned move of a job's offsets.
+
+A move makes a backup, deletes the rows that a replay writes again, and adds a micro-batch to the
+checkpoint. The backup records how far the move got. After an interrupted move, the job does not run
+until you undo the move.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from kfetch_jobs.checkpoints import backup as backups
+from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.config import Job, Project
+from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.offsets import checkpoint_log
+from kfetch_jobs.offsets.moves import Verb
+from kfetch_jobs.offsets.plan import MovePlan
+from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
+from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
+from kfetch_jobs.run.job_lock import hold_job_lock
+
+__all__ = ["MoveResult", "execute", "jobs_at_rest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveResult:
+    """The result of a move."""
+
+    batch: int
+    """The number of the micro-batch that moved the job."""
+    backup: Backup
+    deleted: dict[str, int] = field(default_factory=dict)
+    """The number of deleted rows, by table."""
+
+
+@contextmanager
+def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
+    """Keep jobs from running during the block.
+
+    Raises JobsError if one runs, or if its supervisor would start it.
+    """
+    from kfetch_jobs.supervise.state_machine import Phase
+    from kfetch_jobs.supervise.status_reader import supervisor_alive
+    from kfetch_jobs.supervise.store import Store
+
+    resting = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED, Phase.FINISHED)
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(hold_job_lock(job))
+        with Store.of(project.storage) as store:
+            states = store.states()
+            supervised = supervisor_alive(store.last_supervisor())
+        for job in jobs:
+            state = states.get(job.name)
+            if supervised and state and job.file.enabled and state.phase not in resting:
+                raise JobsError(
+                    f"job {job.name} is {state.phase}, and its supervisor would start it "
+                    f"meanwhile: kfetch pause {job.name} first"
+                )
+        yield
+
+
+def execute(
+    project: Project,
+    job: Job,
+    plan: MovePlan,
+    *,
+    give_up_batch: bool = False,
+    several_rows: bool = False,
+) -> MoveResult:
+    """Carry out a plan, within ``jobs_at_rest``.
+
+    For a replay, the jobs of ``jobs_on_same_tables`` must be at rest too. With ``give_up_batch``,
+    kfetch assumes that an unfinished micro-batch was not written. ``several_rows`` allows more rows
+    than offsets.
+    """
+    backups.check_no_interrupted_move(job)
+    if plan.verb is Verb.REPLAY and plan.tables:
+        return _replay(project, job, plan, several_rows)
+    _check_pending(job, plan, give_up_batch)
+    return _add_batch(plan, _backup(plan, ()), {})
+
+
+def _replay(project: Project, job: Job, plan: MovePlan, several_rows: bool) -> MoveResult:
+    others = jobs_on_same_tables(project, job)
+    read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
+    check_topics_distinct(job, read, others)
+    with open_rows(job, len(read) > 1 or bool(others)) as rows:
+        counts = rows.count(plan.ranges)
+        _check_any_rows(job, plan, counts, rows)
+        if not several_rows:
+            _check_row_counts(job, plan, counts)
+        touched = {name for name, count in counts.items() if count}
+        backup = _backup(plan, rows.versions(touched))
+        deleted = rows.delete(plan.ranges, touched)
+    for name in touched:
+        if deleted[name] != counts[name]:
+            raise JobsError(
+                f"job {job.name}: {name} had {counts[name]:,} rows to delete, and "
+                f"{deleted[name]:,} were deleted: somebody else has written to it meanwhile; "
+                f"kfetch offsets undo {job.name} --execute puts back what was"
+            )
+    return _add_batch(plan, backup, counts | deleted)
+
+
+def _check_any_rows(
+    job: Job, plan: MovePlan, counts: Mapping[str, int], rows: AppendedRows
+) -> None:
+    """Raise JobsError if the table has rows, but none of these offsets: they might come twice."""
+    target = str(job.target)
+    if plan.again and target in counts and not any(counts.values()) and rows.has_rows(target):
+        raise JobsError(
+            f"job {job.name}: {plan.again:,} offsets would come again, and {target} has not one "
+            "row of theirs: either its columns partition, offset and topic are not the record's "
+            "place, or the transform drops them all; nothing was moved. If there is nothing to "
+            "delete, kfetch offsets reset does the same"
+        )
+
+
+def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> None:
+    """Raise JobsError if a table has more rows than offsets.
+
+    They may be of an earlier topic of that name, or the transform makes several of each record.
+    """
+    offsets = sum(one.end - one.begin for one in plan.ranges)
+    for name, count in counts.items():
+        if count > offsets:
+            raise JobsError(
+                f"job {job.name}: {name} has {count:,} rows of what comes again, {offsets:,} "
+                "offsets: some may be of an earlier topic of that name, and those would not come "
+                "again; --several-rows deletes them all, if the transform makes several of a "
+                "record or a reset has doubled them"
+            )
+
+
+def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
+    number = checkpoint_log.next_batch_number(plan.checkpoint)
+    ranges = plan.ranges if plan.verb is Verb.REPLAY else ()
+    return backups.create_backup(plan.checkpoint, plan.verb, number, tables, time.time(), ranges)
+
+
+def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:
+    number = checkpoint_log.add_batch(plan.checkpoint, plan.sources, time.time())
+    return MoveResult(batch=number, backup=backup.record_stage(Stage.DONE), deleted=deleted)
+
+
+def _check_pending(job: Job, plan: MovePlan, give_up_batch: bool) -> None:
+    """Raise ConfigError for a batch without its commit: the table may have its rows already."""
+    if plan.checkpoint.pending and plan.tables and not give_up_batch:
+        assert plan.checkpoint.planned is not None
+        raise ConfigError(
+            f"job {job.name}: micro-batch {plan.checkpoint.planned.number} was planned, and its "
+            "end is not noted: the table may have its rows already. Let kfetch run end it, or use "
+            "kfetch offsets replay, which deletes them; --give-up-batch takes it for not written"
+        )

@@ -1,0 +1,83 @@
+"""Other jobs of the project that write to the same tables as a job whose offsets move.
+
+A move must not delete or undo rows of other jobs. Only the topic tells which job wrote a row. So
+kfetch refuses a move if the topic does not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kfetch.admin.values import Offsets
+from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.config import Job, Project
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.offsets.table_rows import appended_tables
+
+__all__ = ["check_no_writes_since", "check_topics_distinct", "jobs_on_same_tables", "topics_of"]
+
+
+def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
+    """Return the other jobs that write to a table from which a replay deletes rows."""
+    tables = {str(table) for table in appended_tables(job)}
+    others = project.jobs_and_mistakes()[0].values()
+    return [other for other in others if other.name != job.name and tables & _tables(other)]
+
+
+def _tables(job: Job) -> set[str]:
+    return {str(table) for table in (job.target, job.dead_letters) if table}
+
+
+def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
+    """Return the topics of the offsets of a checkpoint's sources."""
+    return {tp.topic for source in offsets if source for tp in source.positions}
+
+
+def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> None:
+    """Raise JobsError if another job's rows may be of the same topic."""
+    for other in others:
+        planned = _checkpoint(job, other).planned
+        if both := sorted(topics & topics_of(planned.sources if planned else ())):
+            raise JobsError(
+                f"job {job.name}: job {other.name} writes rows of topic {both[0]} to the same "
+                "table, and nobody can tell whose a row is: delete them yourself and use kfetch "
+                "offsets reset, which leaves the table alone"
+            )
+
+
+def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> None:
+    """Raise JobsError if another job may have written to a table since the backup."""
+    names = {table.name for table in backup.tables}
+    # After an interrupted move, the job may not run.
+    go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
+    for other in others:
+        if (both := sorted(names & _tables(other))) and _wrote(_checkpoint(job, other), backup):
+            raise JobsError(
+                f"job {job.name}: job {other.name} has written to {both[0]} since, and to put its "
+                f"version of then back would take those rows away: {go_on}"
+                f"restore its rows by hand and move {backup.path} away"
+            )
+
+
+def _checkpoint(job: Job, other: Job) -> Checkpoint:
+    try:
+        return checkpoints.job_checkpoint(other)
+    except JobsError as cause:
+        raise JobsError(
+            f"job {job.name}: job {other.name} writes to the same table, and nobody can tell "
+            f"what: {cause.message}"
+        ) from None
+
+
+def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
+    """Whether a job may have written since the backup, perhaps in a batch without its commit."""
+    logs = (checkpoint.path / name for name in ("offsets", "commits"))
+    return checkpoint.pending or any(_newest_s(log) > backup.at_s for log in logs)
+
+
+def _newest_s(log: Path) -> float:
+    files = log.iterdir() if log.is_dir() else ()
+    return max((file.stat().st_mtime for file in files if file.name.isdigit()), default=0.0)

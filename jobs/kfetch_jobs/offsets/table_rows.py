@@ -1,0 +1,205 @@
+"""Deletes rows of Delta tables before a replay writes them again, and restores them for an undo.
+
+The columns ``partition`` and ``offset`` identify a row, and ``topic`` where rows of several topics
+may be in the table. The source provides these columns. Delta keeps deleted rows, as versions of the
+table, until a VACUUM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
+from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.jvm.spark import cause_of, session, text_of
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["AppendedRows", "appended_tables", "open_rows", "place_columns"]
+
+_WHOLE = {"byte", "short", "integer", "long"}
+_LOST_VERSION = ("Not all files from version", "DELTA_CANNOT_RESTORE_TABLE_VERSION")
+"""Parts of Delta's error, which has a hundred paths, if a version's files or log are gone."""
+_RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
+
+
+def appended_tables(job: Job) -> list[TableLocation]:
+    """Return the tables that a second reading would fill twice. A merge replaces its rows."""
+    appended = [job.target] if job.file.sink.mode == "append" else []
+    return [*appended, *([job.dead_letters] if job.dead_letters else [])]
+
+
+class AppendedRows:
+    """The existing tables to which a job appends, by path or name."""
+
+    def __init__(self, spark: SparkSession, job: Job, by_topic: bool) -> None:
+        """``by_topic``: partition and offset do not suffice to identify a row."""
+        self._spark = spark
+        self._job = job
+        self._by_topic = by_topic
+        tables = {str(location): _table(spark, location) for location in appended_tables(job)}
+        self._tables = {name: table for name, table in tables.items() if table is not None}
+        self._named = {str(location) for location in appended_tables(job) if location.table}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The paths or names of the existing tables."""
+        return frozenset(self._tables)
+
+    def has_rows(self, name: str) -> bool:
+        """Return whether a table has a row."""
+        return not self._tables[name].toDF().isEmpty()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise JobsError if a table lacks the columns that identify its rows."""
+        for name in names:
+            self._columns(name)
+
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
+        """Return how many rows of these offsets each table has."""
+        self.check(self._tables)
+        offsets = self._range_rows(ranges)
+        return {
+            name: table.toDF()
+            .alias("t")
+            .join(offsets.alias("r"), _matches(self._columns(name)), "leftsemi")
+            .count()
+            for name, table in self._tables.items()
+        }
+
+    def versions(self, names: Collection[str]) -> list[TableVersion]:
+        """Return the present versions of tables."""
+        return [
+            TableVersion(name=name, by_name=name in self._named, version=_version(table))
+            for name, table in self._tables.items()
+            if name in names
+        ]
+
+    def delete(self, ranges: Sequence[OffsetRange], names: Collection[str]) -> dict[str, int]:
+        """Delete the rows of these offsets from tables. Return how many it deleted from each."""
+        if not ranges or not names:
+            return {}
+        offsets = self._range_rows(ranges)
+        return {name: self._delete(name, offsets) for name in sorted(names)}
+
+    def version(self, table: TableVersion) -> int:
+        """Return the present version of a table. Raises JobsError if the table is gone."""
+        return _version(self._restorable(table))
+
+    def restore(self, table: TableVersion, way_out: str) -> None:
+        """Restore a table's earlier version as a new one: the history stays.
+
+        Raises JobsError if that version's files are gone; ``way_out`` tells what to do then.
+        """
+        restorable = self._restorable(table)
+        try:
+            restorable.restoreToVersion(table.version)
+        except Exception as cause:
+            if any(word in text_of(cause) for word in _LOST_VERSION):
+                raise JobsError(
+                    f"job {self._job.name}: {table.name} has lost files of its version "
+                    f"{table.version} (VACUUM), so it can't go back to it: {way_out}"
+                ) from cause
+            raise
+
+    def _restorable(self, table: TableVersion) -> DeltaTable:
+        name = table.name
+        location = (
+            TableLocation(path=None, table=name)
+            if table.by_name
+            else TableLocation(path=name, table=None)
+        )
+        if (existing := _table(self._spark, location)) is None:
+            raise JobsError(f"{name} is no Delta table any more: restore it by hand")
+        return existing
+
+    def _range_rows(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        rows = [(one.topic, one.partition, one.begin, one.end) for one in ranges]
+        return self._spark.createDataFrame(rows, _RANGES)
+
+    def _delete(self, name: str, offsets: DataFrame) -> int:
+        by = _matches(self._columns(name))
+        merge = self._tables[name].alias("t").merge(offsets.alias("r"), by)
+        return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
+
+    def _columns(self, name: str) -> tuple[str, ...]:
+        fields = self._tables[name].toDF().schema.fields
+        types = {field.name.lower(): field.dataType.typeName() for field in fields}
+        return place_columns(self._job.name, name, types, self._by_topic)
+
+
+@contextmanager
+def open_rows(job: Job, by_topic: bool) -> Iterator[AppendedRows]:
+    """Yield the job's tables, in a Spark session with its settings.
+
+    Raises JobsError for errors of Delta.
+    """
+    with _spark(job) as spark:
+        yield AppendedRows(spark, job, by_topic)
+
+
+@contextmanager
+def _spark(job: Job) -> Iterator[SparkSession]:
+    log = job.directory / "offsets.log"
+    with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
+        try:
+            yield spark
+        except JobsError:
+            raise
+        except Exception as cause:
+            reason = job.redacted(cause_of(cause))
+            raise JobsError(f"job {job.name}: Delta refuses: {reason} (see {log})") from cause
+
+
+def _table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:
+    from delta.tables import DeltaTable
+
+    if location.table:
+        return (
+            DeltaTable.forName(spark, location.table) if _is_table(spark, location.table) else None
+        )
+    path = str(location.path)
+    return DeltaTable.forPath(spark, path) if DeltaTable.isDeltaTable(spark, path) else None
+
+
+def _is_table(spark: SparkSession, name: str) -> bool:
+    return bool(spark.catalog.tableExists(name))
+
+
+def _version(table: DeltaTable) -> int:
+    return int(table.history(1).collect()[0]["version"])
+
+
+def place_columns(
+    job: str, table: str, types: Mapping[str, str], by_topic: bool
+) -> tuple[str, ...]:
+    """Return the columns that identify rows. Raises JobsError if the table lacks one of them.
+
+    ``types`` are the Spark types of the table's columns. Without ``by_topic``, a column ``topic``
+    does not count: it may be a field of the records' values.
+    """
+    fits = {name for name in ("partition", "offset") if types.get(name) in _WHOLE}
+    fits |= {"topic"} & {name for name, kind in types.items() if kind == "string"}
+    needed = ("topic", "partition", "offset") if by_topic else ("partition", "offset")
+    if missing := sorted({*needed} - fits):
+        raise JobsError(
+            f"job {job}: {table} keeps no column {' and '.join(missing)} of its records, so "
+            "nobody can tell which of its rows would be there twice: delete them yourself and use "
+            "kfetch offsets reset, which leaves the table alone"
+        )
+    return needed
+
+
+def _matches(by: Sequence[str]) -> Column:
+    from pyspark.sql import functions as f
+
+    row, offset = f.col, f.col("t.offset")
+    same = [row(f"t.{name}") == row(f"r.{name}") for name in by if name != "offset"]
+    conditions = [*same, offset >= row("r.begin"), offset < row("r.end")]
+    return reduce(lambda left, right: left & right, conditions)

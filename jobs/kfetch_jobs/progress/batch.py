@@ -1,0 +1,91 @@
+"""One committed micro-batch, and its line in ``progress.jsonl``: pure.
+
+Offsets are totals over all partitions, for curves and tables. The checkpoint has the positions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+__all__ = ["Batch", "batches_of_line", "line_of", "parse_line"]
+
+_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch that was committed."""
+
+    batch: int
+    started: str
+    """When the batch's trigger began: ISO 8601, UTC."""
+    finished: float
+    """When Spark reported the batch: seconds since 1970."""
+    rows: int
+    seconds: float
+    end: int
+    """The sum of all partitions' next offsets after this batch."""
+    latest: int
+    """The sum of all partitions' log ends, as the source last saw them."""
+    lag_s: float = 0.0
+    """The next offset had waited at least this long when the batch was planned, in seconds."""
+    dead_letters: int = 0
+    """Rows that could not be decoded and went to the dead letters. ``rows`` includes them."""
+    phases: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Seconds by Spark's name of the phase."""
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are in Kafka and not read yet."""
+        return max(0, self.latest - self.end)
+
+
+_FIELDS = frozenset(one.name for one in fields(Batch))
+
+
+def line_of(batch: Batch) -> str:
+    """Return the line for a batch, with its end."""
+    values = asdict(batch) | {"lag": batch.lag}
+    if not batch.dead_letters:
+        # A supervisor of an older kfetch does not know this key. Without dead letters it can go on
+        # reading this file before it is restarted.
+        del values["dead_letters"]
+    return json.dumps(values) + "\n"
+
+
+def batches_of_line(line: str) -> Iterator[Batch]:
+    """Yield the batch of a line. Yields nothing for a truncated or damaged line."""
+    with suppress(ValueError, TypeError, KeyError):
+        if (batch := parse_line(line)) is not None:
+            yield batch
+
+
+def parse_line(line: str) -> Batch | None:
+    """Return the batch of a line with its end; None if the line is truncated.
+
+    Raises ValueError, TypeError or KeyError for a line that ``line_of`` has not made.
+    """
+    if not line.endswith("}\n"):
+        return None
+    values: dict[str, Any] = json.loads(line)
+    values.pop("lag")
+    # A later kfetch may write more keys.
+    batch = Batch(**{name: value for name, value in values.items() if name in _FIELDS})
+    _check_numbers(batch)
+    return batch
+
+
+def _check_numbers(batch: Batch) -> None:
+    """Raise ValueError for an infinity or a text: callers add these numbers up."""
+    numbers = [getattr(batch, name) for name in _NUMBERS] + list(dict(batch.phases).values())
+    try:
+        finite = all(map(math.isfinite, numbers))
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise ValueError(f"micro-batch {batch.batch} has a number that cannot be")

@@ -1,0 +1,128 @@
+"""New lines in the progress files of all jobs of a storage.
+
+Each call reads the lines that were added since the call before. A full file is rotated
+(``progress_file.py``) after some ten thousand micro-batches. The follower then reads the rest of
+the rotated file once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from kfetch_jobs.progress.progress_file import rotated_path
+
+__all__ = ["Follower"]
+
+_FILES = "*/progress.jsonl"
+_SOME_BYTES = 64 << 10
+"""More than jobs add while the follower reads the rest."""
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """The position up to which a file was read."""
+
+    inode: int
+    position: int
+
+
+class Follower:
+    """Reads lines as jobs add them. Not for use by several threads."""
+
+    def __init__(self, storage: Path) -> None:
+        self._storage = storage
+        self._cursors: dict[str, _Cursor] = {}
+        self.unfinished: set[str] = set()
+        """Jobs with more new lines than the last call has read."""
+
+    @classmethod
+    def from_now_on(cls, storage: Path) -> Self:
+        """Return a follower that skips the present content of the files."""
+        follower = cls(storage)
+        for path in storage.glob(_FILES):
+            with suppress(OSError):
+                status = path.stat()
+                follower._cursors[path.parent.name] = _Cursor(status.st_ino, status.st_size)
+        return follower
+
+    @classmethod
+    def from_the_start(cls, storage: Path) -> Self:
+        """Return a follower that begins with the rotated files."""
+        follower = cls(storage)
+        for path in storage.glob(_FILES):
+            with suppress(OSError):
+                inode = rotated_path(path).stat().st_ino
+                follower._cursors[path.parent.name] = _Cursor(inode, 0)
+        return follower
+
+    def read_added(self, bytes_max: int) -> Iterator[tuple[str, list[str]]]:
+        """Yield each job with its new whole lines, with their ends.
+
+        Reads at most ``bytes_max`` bytes of a file; the next call goes on behind them.
+        """
+        for path in self._storage.glob(_FILES):
+            job, lines = path.parent.name, self._new_lines(path, bytes_max)
+            self.unfinished.discard(job)
+            if lines and self._unread_bytes(path) >= min(bytes_max, _SOME_BYTES):
+                self.unfinished.add(job)
+            yield job, lines
+
+    def _unread_bytes(self, path: Path) -> int:
+        cursor = self._cursors[path.parent.name]
+        size = _size(path)
+        if _inode(path) == cursor.inode:
+            return size - cursor.position
+        return size + _size(rotated_path(path)) - cursor.position
+
+    def _new_lines(self, path: Path, bytes_max: int) -> list[str]:
+        inode = _inode(path)
+        if inode is None:
+            return []  # the job is rotating it
+        cursor = self._cursors.setdefault(path.parent.name, _Cursor(inode, 0))
+        if cursor.inode == inode:
+            return _lines(path, cursor, bytes_max)
+        rotated = rotated_path(path)
+        lines = _lines(rotated, cursor, bytes_max)
+        if lines and _size(rotated) > cursor.position:
+            return lines  # the next call goes on in the rotated file
+        cursor.inode, cursor.position = inode, 0
+        return lines + _lines(path, cursor, bytes_max)
+
+
+def _lines(path: Path, cursor: _Cursor, bytes_max: int) -> list[str]:
+    """Return whole lines from the cursor on, and move it behind them.
+
+    Returns no lines if the path is now another file.
+    """
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != cursor.inode:
+                return []
+            file.seek(cursor.position if cursor.position <= status.st_size else 0)
+            content = file.read(bytes_max)
+            whole, newline, rest = content.rpartition(b"\n")
+            # No line of a job is as long as ``bytes_max``: skip it.
+            cursor.position = file.tell() - (len(rest) if len(rest) < bytes_max else 0)
+    except OSError:
+        return []
+    return (whole + newline).decode(errors="replace").splitlines(keepends=True)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -1,0 +1,85 @@
+"""The file ``progress.jsonl`` of a job: one line of JSON per micro-batch.
+
+The file has a limit: kfetch keeps some ten thousand micro-batches and drops older ones.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of
+
+__all__ = ["append_batch", "last_batch", "progress_path", "read_batches", "rotated_path"]
+
+_BYTES_MAX = 4 << 20
+"""Limit of the file, and of the rotated one before it."""
+
+_TAIL_BYTES = 4096
+"""Room for several lines: a line has less than 500 bytes."""
+
+
+def progress_path(directory: Path) -> Path:
+    """Return the path of the file in a job's directory."""
+    return directory / "progress.jsonl"
+
+
+def rotated_path(path: Path) -> Path:
+    """Return the path to which a full progress file moves."""
+    return path.with_suffix(f".1{path.suffix}")
+
+
+def append_batch(path: Path, batch: Batch) -> None:
+    """Append a line with a single write, and rotate a full file.
+
+    A concurrent reader sees whole lines, or an unfinished last one.
+    """
+    with path.open("a") as file:
+        # A killed writer may have left an unfinished line.
+        start = "" if _ends_a_line(path) else "\n"
+        file.write(start + line_of(batch))
+        full = file.tell() > _BYTES_MAX
+    if full:
+        os.replace(path, rotated_path(path))
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read(1) in (b"", b"\n")
+
+
+def read_batches(path: Path) -> list[Batch]:
+    """Return all batches of the file and of the rotated one, without truncated or damaged lines."""
+    return [
+        batch
+        for file in (rotated_path(path), path)
+        for line in _lines(file)
+        for batch in batches_of_line(line)
+    ]
+
+
+def last_batch(path: Path) -> Batch | None:
+    """Return the last micro-batch of the file. Reads only the file's end."""
+    for file in (path, rotated_path(path)):
+        for line in reversed(_tail(file).splitlines(keepends=True)):
+            for batch in batches_of_line(line):
+                return batch
+    return None
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []

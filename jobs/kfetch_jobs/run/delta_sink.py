@@ -1,0 +1,302 @@
+"""Writes a stream to Delta, each micro-batch exactly once.
+
+append                  Delta's own streaming sink: the table records (query id, batch id)
+merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
+                        batch that is repeated after a crash, because the table has its record
+
+The query id belongs to the checkpoint. With a new checkpoint, batches count from 0 again, under
+another id. So Delta never takes a new batch for an old one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.config.yamlfile import suggestion
+from kfetch_jobs.errors import ConfigError, SparkError
+from kfetch_jobs.run.dataframes import (
+    ERROR,
+    apply_transform,
+    check_stateless,
+    source_frames,
+    user_mistakes,
+)
+from kfetch_jobs.run.dead_letters import DeadLetterCounts
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["start"]
+
+log = logging.getLogger("kfetch_jobs.run")
+
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_START_S = 600
+"""A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
+
+
+def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
+    """Start the job's query. Raises ConfigError if Spark or Delta refuse its definition.
+
+    ``counts`` gets the number of dead letters of each micro-batch.
+    """
+    _check_catalog(spark, job)
+    frames = source_frames(spark, job)
+    result = apply_transform(job, _without_errors(frames))
+    if job.dead_letters is not None:
+        check_stateless(job, result)
+    _check_columns(job, result.columns)
+    if job.file.sink.deleteWhen is not None:
+        with user_mistakes(job, "sink", "deleteWhen"):
+            result.where(job.file.sink.deleteWhen)
+    if job.dead_letters is not None:
+        return _by_batch(
+            job, frames["source"], _with_dead_letters(job, counts or DeadLetterCounts())
+        )
+    if job.file.sink.mode == "merge":
+        return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
+    return _append_natively(job, result)
+
+
+def _without_errors(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """The frames without the column that only the dead letters need."""
+    return {view: frame.drop(ERROR) for view, frame in frames.items()}
+
+
+def _check_catalog(spark: SparkSession, job: Job) -> None:
+    """Raise ConfigError for a table's name in a catalog that ends with the process.
+
+    The next run would not know the table.
+    """
+    lasting = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
+    lasting = lasting or not (spark.conf.get("spark.sql.catalog.spark_catalog", "") or "").endswith(
+        ".DeltaCatalog"
+    )
+    for key, location in (("sink", job.target), ("deadLetters", job.dead_letters)):
+        catalog, dot, _ = (location.table or "" if location else "").partition(".")
+        own = bool(dot) and catalog != "spark_catalog" and _is_set(spark, catalog)
+        if location and location.table and not (lasting or own):
+            at = ("sink", "table") if key == "sink" else ("sink", key, "table")
+            raise ConfigError(
+                f"{job.document.file_line(at)}: {location.table} would be forgotten when the job "
+                "ends, because Spark's catalog is in memory: name a path, or set a catalog that "
+                "lasts (spark.sql.catalogImplementation: hive, or spark.sql.catalog.NAME)"
+            )
+
+
+def _is_set(spark: SparkSession, catalog: str) -> bool:
+    return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
+
+
+def _check_columns(job: Job, columns: Sequence[str]) -> None:
+    sink = job.file.sink
+    known = {name.lower() for name in columns}
+    wrong = [
+        f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform "
+        f"does not give: {suggestion(name, columns)}"
+        for key in ("keys", "latestBy", "partitionBy")
+        for name in getattr(sink, key)
+        if name.lower() not in known
+    ]
+    if sink.mode == "merge" and not sink.latestBy and "offset" not in known:
+        wrong.append(
+            f"{job.document.file_line(('sink', 'keys'))}: of two rows with one key the latest "
+            "counts, and nothing tells which that is: let the transform keep offset, or name "
+            "latestBy"
+        )
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def _writer(job: Job, frame: DataFrame) -> DataStreamWriter:
+    return (
+        frame.writeStream.option("checkpointLocation", job.checkpoint)
+        .queryName(job.name)
+        .trigger(**job.file.trigger.arguments())
+    )
+
+
+def _append_natively(job: Job, frame: DataFrame) -> StreamingQuery:
+    sink = job.file.sink
+    writer = _writer(job, frame).format("delta").options(**sink.options)
+    if sink.partitionBy:
+        writer = writer.partitionBy(*sink.partitionBy)
+    with user_mistakes(job, "sink"):
+        if job.target.table:
+            return writer.toTable(job.target.table)
+        return writer.start(job.target.path)
+
+
+Write = Callable[["DataFrame", str, int], None]
+"""Writes a micro-batch; gets the batch, the query's id and the batch's number."""
+
+
+def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
+    started = threading.Event()
+    queries: list[StreamingQuery] = []
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        if not started.wait(_START_S):
+            raise SparkError(f"the query of job {job.name} did not start within {_START_S} s")
+        write(batch, str(queries[0].id), number)
+
+    # Without aggregates, update is append. With them, a merge needs the changed rows.
+    mode = "update" if job.file.sink.mode == "merge" else "append"
+    with user_mistakes(job, "sink"):
+        queries.append(_writer(job, frame).outputMode(mode).foreachBatch(write_batch).start())
+    started.set()
+    return queries[0]
+
+
+def _with_dead_letters(job: Job, counts: DeadLetterCounts) -> Write:
+    def write(batch: DataFrame, query: str, number: int) -> None:
+        batch = batch.persist()  # else Spark reads Kafka once for each of the two tables
+        try:
+            counts.put(number, _write_dead_letters(job, batch, query, number))
+            rows = apply_transform(job, {"source": batch.where(f"{ERROR} IS NULL").drop(ERROR)})
+            if job.file.sink.mode == "merge":
+                merge(job, rows, query, number)
+            else:
+                append(job.target, rows, query, number, job.file.sink.options, _partitions(job))
+        finally:
+            batch.unpersist()
+
+    return write
+
+
+def _partitions(job: Job) -> list[str]:
+    return list(job.file.sink.partitionBy)
+
+
+def _write_dead_letters(job: Job, batch: DataFrame, query: str, number: int) -> int:
+    """Append the records that can't be decoded to their table, and return their number.
+
+    A row has the record's place, the reason, and the raw bytes.
+    """
+    assert job.dead_letters is not None
+    dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
+        "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
+    )
+    records = int(dead.count())
+    if records:
+        message = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
+        log.warning(message, number, records, job.dead_letters)
+        append(job.dead_letters, dead, query, number, {}, [])
+    return records
+
+
+def append(
+    target: TableLocation,
+    rows: DataFrame,
+    query: str,
+    number: int,
+    options: dict[str, str],
+    partition_by: Sequence[str],
+) -> None:
+    """Append a micro-batch. Delta skips a batch that the table has already."""
+    writer = rows.write.format("delta").mode("append").options(**options)
+    writer = writer.option("txnAppId", query).option("txnVersion", number)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    if target.table:
+        writer.saveAsTable(target.table)
+    else:
+        writer.save(target.path)
+
+
+def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
+    """Merge a micro-batch by the job's keys. Delta skips a batch that the table has already."""
+    sink = job.file.sink
+    spark = rows.sparkSession
+    table = _table(spark, job, rows)
+    same = reduce(lambda left, right: left & right, (_same(name) for name in sink.keys))
+    merging = table.alias("t").merge(_latest(job, rows).alias("s"), same)
+    if sink.options.get("mergeSchema") == "true":
+        merging = merging.withSchemaEvolution()
+    if sink.deleteWhen is None:
+        merging = merging.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+    else:
+        merging = _with_deletes(merging, rows.columns)
+    with _transaction_settings(spark, query, number):
+        merging.execute()
+
+
+_RANK = "_kfetch_rank"
+_GONE = "_kfetch_gone"
+
+
+def _with_deletes(merging: Any, columns: Sequence[str]) -> Any:
+    # By name: the column _GONE must not get into the table.
+    values = {_quoted(name): _quoted("s", name) for name in columns}
+    gone = _quoted("s", _GONE)
+    return (
+        merging.whenMatchedDelete(gone)
+        .whenMatchedUpdate(set=values)
+        .whenNotMatchedInsert(condition=f"NOT {gone}", values=values)
+    )
+
+
+def _same(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    # Null-safe: else a null key would match nothing, and every batch would insert it again.
+    return f.col(_quoted("t", name)).eqNullSafe(f.col(_quoted("s", name)))
+
+
+def _quoted(*names: str) -> str:
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
+
+
+def _latest(job: Job, rows: DataFrame) -> DataFrame:
+    """The row of each key that is greatest by ``latestBy``: Delta refuses two rows for one key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sink = job.file.sink
+    order = [f.col(_quoted(name)).desc() for name in sink.latestBy or ["offset"]]
+    window = Window.partitionBy(*(_quoted(name) for name in sink.keys)).orderBy(*order)
+    latest = rows.withColumn(_RANK, f.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
+    if sink.deleteWhen is None:
+        return latest
+    # NULL is not true: such a row stays.
+    return latest.withColumn(_GONE, f.coalesce(f.expr(sink.deleteWhen), f.lit(False)))
+
+
+def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
+    """The table. Creates it with the rows' columns if it does not exist."""
+    from delta.tables import DeltaTable
+
+    builder = DeltaTable.createIfNotExists(spark)
+    if job.target.table:
+        builder = builder.tableName(job.target.table)
+    else:
+        builder = builder.location(str(job.target.path))
+    builder = builder.addColumns(rows.schema)
+    if job.file.sink.partitionBy:
+        builder = builder.partitionedBy(*job.file.sink.partitionBy)
+    return builder.execute()
+
+
+@contextmanager
+def _transaction_settings(spark: SparkSession, query: str, number: int) -> Iterator[None]:
+    """Set the batch's record for Delta's MERGE, which reads it from the session.
+
+    The session belongs to this query alone.
+    """
+    spark.conf.set(_APP_ID, query)
+    spark.conf.set(_VERSION, str(number))
+    try:
+        yield
+    finally:
+        spark.conf.unset(_APP_ID)
+        spark.conf.unset(_VERSION)

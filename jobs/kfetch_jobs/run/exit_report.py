@@ -1,0 +1,55 @@
+"""How a run ended: a kind for programs, a sentence for people.
+
+The run writes its report into a file. The supervisor reads it, decides about a restart, and keeps
+it in the history.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kfetch_jobs.errors import ConfigError, RecordsLost, RefusedByBroker
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.util.files import write_json
+
+__all__ = ["ExitReport", "exit_kind_of", "read_exit_report", "write_exit_report"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitReport:
+    """How a run ended, and how much it read."""
+
+    kind: ExitKind
+    sentence: str = ""
+    """The error; empty without one."""
+    batches: int = 0
+    rows: int = 0
+    lag: int = 0
+    """Offsets behind when the run ended."""
+
+
+def write_exit_report(path: Path, report: ExitReport) -> None:
+    """Write the report for the supervisor."""
+    write_json(path, asdict(report))
+
+
+def read_exit_report(path: Path) -> ExitReport:
+    """Return the report of a run. Without a readable file, the run's process was killed."""
+    try:
+        fields = json.loads(path.read_text())
+        # A path in the sentence may have bytes that are not UTF-8, and SQLite refuses those.
+        sentence = fields.get("sentence", "").encode(errors="backslashreplace").decode()
+        return ExitReport(**fields | {"kind": ExitKind(fields["kind"]), "sentence": sentence})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ExitReport(kind=ExitKind.KILLED, sentence="the process ended without a word")
+
+
+def exit_kind_of(error: BaseException) -> ExitKind:
+    """Return the kind of exit for an error that ended a run."""
+    if isinstance(error, ConfigError):
+        return ExitKind.CONFIG
+    if isinstance(error, RefusedByBroker):
+        return ExitKind.AUTH
+    return ExitKind.DATA_LOSS if isinstance(error, RecordsLost) else ExitKind.FAILED

@@ -1,0 +1,126 @@
+"""``partitions.json``: the lag of each partition of a job, at the query's last report.
+
+The run writes the file. The page reads it and asks no broker. The figures come from Spark's
+progress (``kfetch.lag``), with the log ends at the planning of the last micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kfetch.admin.values import Lag, PartitionLag
+from kfetch.model import TopicPartition
+from kfetch_jobs.util.files import write_json
+
+__all__ = [
+    "PARTITIONS_MAX",
+    "PartitionLags",
+    "TopicLag",
+    "partitions_path",
+    "read",
+    "summarize",
+    "write",
+]
+
+PARTITIONS_MAX = 20_000
+"""Limit of partitions in the file. It keeps those that are furthest behind."""
+_BYTES_MAX = 8 << 20
+
+_PartitionEntry = tuple[int, TopicPartition, PartitionLag]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLag:
+    """The partitions of one topic, as three columns of the same length."""
+
+    source: int
+    """Index of the source in the query: two sources may read the same topic."""
+    topic: str
+    partitions: tuple[int, ...]
+    behind: tuple[int, ...]
+    """Offsets behind the log end."""
+    waiting_s: tuple[float, ...]
+    """The next offset had waited at least this long, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLags:
+    """The lags of all topics of a job."""
+
+    at: float
+    """When the query reported them: seconds since 1970."""
+    topics: tuple[TopicLag, ...]
+    left_out: int = 0
+    """The number of partitions beyond the limit."""
+
+
+def partitions_path(directory: Path) -> Path:
+    """Return the path of the file in a job's directory."""
+    return directory / "partitions.json"
+
+
+def summarize(lags: Sequence[Lag], now: float) -> PartitionLags:
+    """Return the file's content for the lags of a query's sources.
+
+    ``now`` is in seconds since 1970.
+    """
+    entries = [(lag.source, tp, one) for lag in lags for tp, one in lag.partitions.items()]
+    listed = entries
+    if len(entries) > PARTITIONS_MAX:
+        listed = sorted(entries, key=lambda entry: -entry[2].offsets)[:PARTITIONS_MAX]
+    listed = sorted(listed, key=lambda entry: entry[:2])
+    topics = (
+        _topic(source, topic, list(group))
+        for (source, topic), group in groupby(listed, key=lambda entry: (entry[0], entry[1].topic))
+    )
+    return PartitionLags(at=now, topics=tuple(topics), left_out=len(entries) - len(listed))
+
+
+def _topic(source: int, topic: str, entries: list[_PartitionEntry]) -> TopicLag:
+    return TopicLag(
+        source=source,
+        topic=topic,
+        partitions=tuple(tp.partition for _, tp, _ in entries),
+        behind=tuple(one.offsets for _, _, one in entries),
+        waiting_s=tuple(round(one.at_least_s, 1) for _, _, one in entries),
+    )
+
+
+def write(path: Path, lags: Sequence[Lag], now: float) -> None:
+    """Write the file anew."""
+    write_json(path, asdict(summarize(lags, now)), indent=None)
+
+
+def read(path: Path) -> PartitionLags | None:
+    """Return the file's content; None without a file, or if ``write`` has not written it."""
+    try:
+        with path.open("rb") as file:
+            content: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
+        return PartitionLags(
+            at=float(content["at"]),
+            topics=tuple(_read_topic(topic) for topic in content["topics"]),
+            left_out=int(content["left_out"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        return None
+
+
+def _read_topic(content: dict[str, Any]) -> TopicLag:
+    topic = TopicLag(
+        source=int(content["source"]),
+        topic=str(content["topic"]),
+        partitions=tuple(map(int, content["partitions"])),
+        behind=tuple(map(int, content["behind"])),
+        waiting_s=tuple(map(float, content["waiting_s"])),
+    )
+    if not all(map(math.isfinite, topic.waiting_s)):
+        raise ValueError("numbers that JSON has")
+    if not len(topic.partitions) == len(topic.behind) == len(topic.waiting_s):
+        raise ValueError("columns of one length")
+    return topic

@@ -1,0 +1,131 @@
+"""Records the reports of a running query in three files of the job's directory.
+
+    progress.jsonl   a line for each micro-batch
+    pulse.json       the time of the query's last report, and its lag
+    partitions.json  the lag of each partition
+
+An idle query reports every ten seconds. So a pulse that gets older belongs to a query that hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from kfetch.admin.values import Lag, LagHistory
+from kfetch_jobs.config import Job
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.progress_file import append_batch, progress_path
+from kfetch_jobs.progress.spark_progress import batch_from_spark
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.pulse import Pulse, pulse_path
+from kfetch_jobs.util.files import write_json
+
+__all__ = ["QueryRecorder", "ReportBatch", "query_listener"]
+
+ReportBatch = Callable[[Batch], None]
+
+_PULSE_S = 1.0
+"""The shortest time between two pulses: a fast query has twenty micro-batches a second."""
+
+_PARTITIONS_S = 2.0
+"""The shortest time between two partitions.json: 10,000 partitions take this process 40 ms."""
+
+_SETTLED_S = 5.0
+"""A query that is idle for this long from its start on has nothing to read."""
+
+
+class QueryRecorder:
+    """Takes Spark's reports on the listener's thread, writes the files and sums up the run."""
+
+    def __init__(self, job: Job, report: ReportBatch) -> None:
+        self._progress_path = progress_path(job.directory)
+        self._pulse_path = pulse_path(job.directory)
+        self._partitions_path = partition_lags.partitions_path(job.directory)
+        self._report = report
+        self._lag_history = LagHistory()
+        self._pulse_written = 0.0
+        self._last_batch: Batch | None = None
+        self._idle_since: float | None = None
+        self._query = ""
+        self._unwritten_lags: list[Lag] = []
+        """Lags that partitions.json does not have yet."""
+        self._lags_written = 0.0
+        self.ended = threading.Event()
+        self.batches = self.rows = self.lag = self.dead_letters = 0
+        self.counts = DeadLetterCounts()
+        """The dead letters of micro-batches that Spark has not reported yet."""
+
+    def record_progress(self, progress: dict[str, Any]) -> None:
+        """Record one of Spark's progress reports. Reports of idle triggers are not micro-batches.
+
+        ``progress`` is the JSON of StreamingQueryProgress.
+        """
+        lags = self._unwritten_lags = self._lag_history.lags(progress)
+        self._query = str(progress["id"])
+        if progress["sources"] and "addBatch" in progress["durationMs"]:
+            lag_s = max((lag.at_least_s for lag in lags), default=0.0)
+            dead_letters = self.counts.take(progress["batchId"])
+            self._record_batch(batch_from_spark(progress, time.time(), lag_s, dead_letters))
+        self._write_files(time.time())
+
+    def _record_batch(self, batch: Batch) -> None:
+        append_batch(self._progress_path, batch)
+        self.batches += 1
+        self.rows += batch.rows
+        self.dead_letters += batch.dead_letters
+        self.lag = batch.lag
+        self._last_batch = batch
+        self._report(batch)
+
+    def record_idle(self) -> None:
+        """Record that the query has nothing to read."""
+        now = time.time()
+        self._idle_since = self._idle_since or now
+        self._write_files(now)
+
+    def _write_files(self, now: float) -> None:
+        if abs(now - self._pulse_written) >= _PULSE_S:
+            self._pulse_written = now
+            write_json(self._pulse_path, asdict(self._pulse(now)))
+        if self._unwritten_lags and abs(now - self._lags_written) >= _PARTITIONS_S:
+            self._lags_written = now
+            partition_lags.write(self._partitions_path, self._unwritten_lags, now)
+            self._unwritten_lags = []
+
+    def _pulse(self, now: float) -> Pulse:
+        last = self._last_batch
+        if last is not None:
+            return Pulse(
+                at=now, batch=last.batch, lag=last.lag, lag_s=last.lag_s, query=self._query
+            )
+        # A new query is idle too, until its source has an answer from the brokers.
+        settled = self._idle_since is not None and now - self._idle_since >= _SETTLED_S
+        return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
+
+
+def query_listener(recorder: QueryRecorder) -> Any:
+    """Return a listener for Spark that passes its reports to the recorder."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        """Passes reports on. An exception in here would only be a traceback in Spark's log."""
+
+        def onQueryStarted(self, event: Any) -> None:
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:
+            recorder.record_progress(json.loads(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None:
+            recorder.record_idle()
+
+        def onQueryTerminated(self, event: Any) -> None:
+            recorder.ended.set()
+
+    return Listener()

@@ -1,0 +1,133 @@
+"""One run of a job in this process, from its lock to its end.
+
+The run adds a line to ``progress.jsonl`` for each committed micro-batch, and reports the batch to
+its caller. SIGTERM and SIGINT end the run after the running batch; a second signal ends it at once.
+Only the supervisor restarts jobs.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kfetch_jobs.checkpoints import backup
+from kfetch_jobs.config import Job
+from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
+from kfetch_jobs.run.spark_errors import job_error
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["RunResult", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended, and how much it read."""
+
+    job: str
+    stopped: bool
+    """A signal stopped the run; else the query ended by itself."""
+    batches: int
+    rows: int
+    seconds: float
+    lag: int
+    dead_letters: int
+    """Records that could not be decoded. They are in the job's table of dead letters."""
+
+
+def run(job: Job, report: ReportBatch) -> RunResult:
+    """Run a job to its end. Raises JobsError with one sentence if the job fails.
+
+    ``report`` gets each committed micro-batch.
+    """
+    _make_directories(job)
+    started = time.monotonic()
+    log = job.directory / "spark.log"
+    with hold_job_lock(job), _stop_signal() as stop:
+        backup.check_no_interrupted_move(job)
+        with session(
+            job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
+        ) as spark:
+            recorder = QueryRecorder(job, report)
+            with _query_errors(job, stop, log):
+                spark.streams.addListener(query_listener(recorder))
+                query = delta_sink.start(spark, job, recorder.counts)
+                _wait(job, query, recorder, stop)
+        return RunResult(
+            job=job.name,
+            stopped=stop.is_set(),
+            batches=recorder.batches,
+            rows=recorder.rows,
+            seconds=round(time.monotonic() - started, 3),
+            lag=recorder.lag,
+            dead_letters=recorder.dead_letters,
+        )
+
+
+def _make_directories(job: Job) -> None:
+    job.directory.mkdir(parents=True, exist_ok=True)
+    for source in job.file.views().values():
+        if directory := source.options.get("kfetch.statsDirectory"):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+
+
+def _wait(job: Job, query: StreamingQuery, recorder: QueryRecorder, stop: threading.Event) -> None:
+    while not stop.is_set() and query.isActive:
+        recorder.ended.wait(0.25)
+    if stop.is_set():
+        _finish_batch(query, recorder, job.file.stopWithin)
+        query.stop()
+    # Raises the query's error, if it had one.
+    query.awaitTermination()
+    # Spark reports the last batch a little after the query's end.
+    recorder.ended.wait(5)
+
+
+def _finish_batch(query: StreamingQuery, recorder: QueryRecorder, timeout_s: float) -> None:
+    batches, deadline = recorder.batches, time.monotonic() + timeout_s
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        if recorder.batches > batches:
+            return
+        time.sleep(0.05)
+
+
+@contextmanager
+def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as cause:
+        # Ctrl-C reaches Spark's Python processes too. Their errors are no failure of the job.
+        if not stop.is_set():
+            raise job_error(cause, f"job {job.name} failed", log, job.redacted, job.code) from cause
+
+
+@contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Yield an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def request_stop(number: int, frame: object) -> None:
+        stop.set()
+        restore()
+
+    for number in before:
+        signal.signal(number, request_stop)
+    try:
+        yield stop
+    finally:
+        restore()

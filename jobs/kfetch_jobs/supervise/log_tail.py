@@ -1,0 +1,59 @@
+"""Reads the last lines of a log, and follows it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kfetch_jobs.errors import JobsError
+
+__all__ = ["follow_lines", "last_lines"]
+
+_BYTES_MAX = 1 << 20
+"""``last_lines`` reads at most this much of the end."""
+_POLL_S = 0.25
+
+
+def last_lines(
+    path: Path, lines: int, redacted: Callable[[str], str] = str, writer: str = ""
+) -> list[str]:
+    """Return the last lines of a log; ``redacted`` removes secrets from the text.
+
+    Raises JobsError if there is no log. ``writer`` tells the reader what writes it.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if file.seek(max(0, size - _BYTES_MAX)):
+                file.readline()  # ``redacted`` does not recognize half of a secret
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        sentence = f"there is no log {path} yet{': ' if writer else ''}{writer}"
+        raise JobsError(sentence) from None
+    if size and not text:
+        text = f"(its last line is longer than {_BYTES_MAX >> 20} MiB)"
+    # Redact before splitting: a secret may have several lines.
+    return list(deque(redacted(text).splitlines(), maxlen=lines))
+
+
+def follow_lines(path: Path) -> Iterator[str]:
+    """Yield each line that is added from now on. A log that begins anew is read from its start."""
+    file = path.open(errors="replace")
+    try:
+        file.seek(0, os.SEEK_END)
+        part = ""
+        while True:
+            text = file.read()
+            if not text:
+                time.sleep(_POLL_S)
+                if path.exists() and path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                    file.close()
+                    file = path.open(errors="replace")
+                continue
+            *whole, part = (part + text).split("\n")
+            yield from whole
+    finally:
+        file.close()

@@ -1,0 +1,55 @@
+"""The supervisor's reply to an order: whether it carried the order out, and why not."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from kfetch_jobs.config import Job
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+
+__all__ = ["OrderReply", "outdated_file_notice"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReply:
+    """The reply to one order. The database keeps it as text."""
+
+    message: str = ""
+    """Why the supervisor refuses the order; or a notice about an order that it carried out."""
+    exit_code: int = 0
+    """0: the order was carried out. Else the exit code for the command that gave it."""
+
+    def to_text(self) -> str:
+        """Return the text for the database."""
+        return json.dumps({"said": self.message, "exit_code": self.exit_code})
+
+    @classmethod
+    def from_text(cls, text: str) -> OrderReply:
+        """Return the reply of a text in the database.
+
+        A supervisor of an old kfetch writes the bare sentence of a refusal, or nothing.
+        """
+        if text.startswith("{"):
+            fields = json.loads(text)
+            return cls(message=fields["said"], exit_code=fields["exit_code"])
+        return cls(message=text, exit_code=1 if text else 0)
+
+
+def outdated_file_notice(job: Job, state: JobState) -> str:
+    """Return a notice if the job's file has changed since its run began; else an empty text.
+
+    The time of the inode's last change decides. Unlike the file's own time, it also moves when
+    somebody puts an older file in place, and nobody can set it.
+    """
+    began_s = state.started_s
+    if state.phase is not Phase.RUNNING or began_s is None:
+        return ""
+    if job.document.path.stat().st_ctime <= began_s:
+        return ""
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began_s))
+    return (
+        f"{job.name} runs with its file of {began}, which has changed since: "
+        f"kfetch restart {job.name} takes the new one"
+    )

@@ -1,0 +1,32 @@
+"""The process of a recorded run, and the path of its exit report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark
+from kfetch_jobs.supervise.store import Run
+
+__all__ = ["exit_report_file", "run_mark", "run_process"]
+
+_NO_PID = 0
+"""No process of a user has this number."""
+
+
+def run_mark(storage: Path, run: int) -> str:
+    """Return the mark in the environment of all processes of a run."""
+    return f"{storage}#{run}"
+
+
+def exit_report_file(storage: Path, job: str, run: int) -> Path:
+    """Return the path of a run's exit report."""
+    return storage / job / f"ending-{run}.json"
+
+
+def run_process(storage: Path, run: Run) -> RunProcess:
+    """Return the process of a run, alive or not."""
+    mark = run_mark(storage, run.id)
+    if run.pid is None or run.process_started_s is None:
+        # Its supervisor died before the start of the process, or before it recorded the pid.
+        return find_by_mark(mark) or adopt(_NO_PID, 0.0, mark)
+    return adopt(run.pid, run.process_started_s, mark)

@@ -1,0 +1,311 @@
+"""What a supervised job does next: pure. Time, chance and processes come in as arguments.
+
+    state          = initial_state(rules, now)
+    state          = apply_order(rules, state, Order.PAUSE, now)         an order arrives
+    state          = after_launch(rules, state, now)                     the process has started
+    state          = after_exit(rules, state, kind, why, now, chance)    the process has ended
+    state, action  = tick(rules, state, facts)                           time passes: do the action
+
+Orders and exits only change the state, and only ``tick`` returns an action. So a supervisor that
+dies between the two takes the action after its restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.rules import Rules
+
+__all__ = [
+    "Action",
+    "Facts",
+    "JobState",
+    "Order",
+    "Phase",
+    "after_exit",
+    "after_launch",
+    "apply_order",
+    "initial_state",
+    "tick",
+    "upstream_finished",
+]
+
+
+class Phase(StrEnum):
+    """The phase of a job."""
+
+    WAITING = "waiting"
+    """The job waits for its time, for the jobs before it, or for room."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """The process has an order to end after its micro-batch."""
+    BACKOFF = "backoff"
+    """The job has failed, and waits before its restart."""
+    FINISHED = "finished"
+    """The job has read everything, and has no next run."""
+    FAILED = "failed"
+    """The supervisor has given the job up. Only ``start`` and ``restart`` run it again."""
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+    @property
+    def has_process(self) -> bool:
+        """Whether a job in this phase has a process."""
+        return self in (Phase.RUNNING, Phase.STOPPING)
+
+
+class Order(StrEnum):
+    """The orders for a job."""
+
+    START = "start"
+    """Run the job now, whatever its trigger says."""
+    STOP = "stop"
+    RESTART = "restart"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+class Action(StrEnum):
+    """An action that the supervisor takes."""
+
+    LAUNCH = "launch"
+    END = "end"
+    """Send SIGTERM: the job ends after its micro-batch."""
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """The state of a job. The database keeps it as JSON, under these names."""
+
+    phase: Phase
+    since_s: float
+    """When the phase began."""
+    due_s: float | None = None
+    """The earliest start of the next run; None: it waits for the jobs before it."""
+    forced: bool = False
+    """An order asked for the next run, so it does not wait for other jobs."""
+    failures: int = 0
+    """Failures in a row."""
+    started_s: float | None = None
+    """When the last run started."""
+    finished_s: float | None = None
+    """When a run last read everything."""
+    then: Phase | None = None
+    """The phase after STOPPING; in PAUSED the phase after ``resume``."""
+    asked: bool = False
+    """Whether the process has got its SIGTERM."""
+    queued: bool = False
+    """A cron time came during the run, and one more run follows."""
+    sentence: str = ""
+    """The last failure; empty after a run that finished or was healthy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts that a tick needs."""
+
+    now: float
+    upstream_finished: bool = True
+    """The jobs in ``after`` have finished."""
+    has_room: bool = True
+    """Fewer jobs run than ``concurrency`` allows."""
+    silent_s: float = 0.0
+    """The query has not reported for this long, in seconds."""
+
+
+def initial_state(rules: Rules, now: float, before: JobState | None = None) -> JobState:
+    """Return the state at a supervisor's start.
+
+    ``before`` is the state at the end of the last supervisor. Only STOPPED and PAUSED stay.
+    """
+    if before and before.phase in (Phase.STOPPED, Phase.PAUSED):
+        return before
+    if before and before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
+        return replace(before, phase=before.then, since_s=now, then=None)
+    fresh = JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
+    if before is None:
+        return fresh
+    return replace(fresh, started_s=before.started_s, finished_s=before.finished_s)
+
+
+def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
+    """Return the state after an order. An order without a sense in this phase changes nothing."""
+    if state.phase.has_process:
+        return _apply_to_process(state, order, now)
+    if order in (Order.START, Order.RESTART):
+        return _run_now(state, now)
+    if order is Order.STOP:
+        return _moved(state, Phase.STOPPED, now, due_s=None, failures=0)
+    if order is Order.PAUSE and state.phase in (Phase.WAITING, Phase.BACKOFF, Phase.FINISHED):
+        # The due time stays: after ``resume`` the job goes on waiting.
+        return _moved(state, Phase.PAUSED, now, then=state.phase)
+    if order is Order.RESUME and state.phase is Phase.PAUSED:
+        return _resumed(rules, state, now)
+    return state
+
+
+_PHASE_AFTER = {
+    Order.STOP: Phase.STOPPED,
+    Order.PAUSE: Phase.PAUSED,
+    Order.RESTART: Phase.WAITING,
+    Order.START: Phase.WAITING,
+    Order.RESUME: Phase.WAITING,
+}
+
+
+def _apply_to_process(state: JobState, order: Order, now: float) -> JobState:
+    if state.phase is Phase.STOPPING:  # the process ends anyway; the phase after it may change
+        return replace(state, then=_PHASE_AFTER[order])
+    if order in (Order.START, Order.RESUME):
+        return state
+    return _moved(state, Phase.STOPPING, now, then=_PHASE_AFTER[order], asked=False)
+
+
+def _resumed(rules: Rules, state: JobState, now: float) -> JobState:
+    if state.then is Phase.FINISHED:
+        return _moved(state, Phase.FINISHED, now, then=None)
+    if state.then is None:  # the pause cut its run short: it goes on at once
+        return _run_now(state, now)
+    due_s = state.due_s
+    if rules.times is not None and due_s is not None and due_s < now:
+        due_s = rules.first_due(now)  # skip the times during the pause
+    return _moved(state, Phase.WAITING, now, then=None, due_s=due_s)
+
+
+def _run_now(state: JobState, now: float) -> JobState:
+    return _moved(
+        state, Phase.WAITING, now, then=None, due_s=now, forced=True, failures=0, sentence=""
+    )
+
+
+def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
+    """Return the state after the start of the process."""
+    due_s = rules.next_time(now) if rules.times is not None else None
+    return _moved(state, Phase.RUNNING, now, started_s=now, due_s=due_s, forced=False, asked=False)
+
+
+def after_exit(
+    rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
+) -> JobState:
+    """Return the state after the end of the process.
+
+    ``chance`` is a random number from 0 to 1.
+    """
+    if state.phase is Phase.STOPPING and state.then is not Phase.BACKOFF:
+        return _exit_by_order(rules, state, kind, now)
+    if kind is ExitKind.FINISHED and rules.finite:
+        return _after_finish(rules, state, now)
+    if state.phase is Phase.STOPPING:
+        kind, sentence = ExitKind.HUNG, state.sentence
+    return _after_failure(
+        rules, state, kind, sentence or _UNEXPECTED_EXITS.get(kind, str(kind)), now, chance
+    )
+
+
+_UNEXPECTED_EXITS = {
+    ExitKind.FINISHED: "it ended, and was not to end",
+    ExitKind.STOPPED: "it was stopped, and not by its supervisor",
+}
+
+
+def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) -> JobState:
+    then = state.then
+    if kind is ExitKind.FINISHED and rules.finite:  # it finished before the SIGTERM
+        state = _after_finish(rules, replace(state, then=None), now)
+        if then is Phase.PAUSED:
+            return _moved(state, Phase.PAUSED, now, then=state.phase)
+    if then is Phase.WAITING:
+        return _run_now(state, now)
+    assert then is not None
+    return _moved(state, then, now, then=None, due_s=None, failures=0, queued=False)
+
+
+def _after_finish(rules: Rules, state: JobState, now: float) -> JobState:
+    queued = state.queued
+    state = replace(state, finished_s=now, failures=0, sentence="", queued=False)
+    if rules.times is not None:
+        due_s = now if queued else rules.next_time(now)
+        return _moved(state, Phase.WAITING, now, due_s=due_s)
+    if rules.after:
+        return _moved(state, Phase.WAITING, now, due_s=None)
+    return _moved(state, Phase.FINISHED, now, due_s=None)
+
+
+def _after_failure(
+    rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
+) -> JobState:
+    failures = 1 if _was_healthy(rules, state, now) else state.failures + 1
+    state = replace(state, failures=failures, sentence=sentence, then=None)
+    if kind.needs_a_person or (rules.attempts is not None and failures > rules.attempts):
+        return _moved(state, Phase.FAILED, now, due_s=None)
+    return _moved(state, Phase.BACKOFF, now, due_s=now + rules.pause_s(failures, chance))
+
+
+def _was_healthy(rules: Rules, state: JobState, now: float) -> bool:
+    return state.started_s is not None and now - state.started_s >= rules.reset_after_s
+
+
+def tick(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    """Return the state and the action that is due now. ``after_launch`` confirms a launch."""
+    if state.phase is Phase.RUNNING:
+        return _tick_running(rules, state, facts)
+    if state.phase is Phase.STOPPING:
+        return _tick_stopping(rules, state, facts)
+    if state.phase in (Phase.WAITING, Phase.BACKOFF):
+        state = _bounded_backoff(rules, state, facts.now)
+        return state, Action.LAUNCH if _is_due(state, facts) else None
+    return state, None
+
+
+def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobState]) -> bool:
+    """Return whether the jobs in ``after`` have finished.
+
+    A job whose runs end by themselves needs finishes since its own last start. For other jobs, one
+    finish is enough.
+    """
+    since_s = state.started_s if rules.finite and state.started_s is not None else 0.0
+    finishes = (others[name].finished_s if name in others else None for name in rules.after)
+    return all(at is not None and at > since_s for at in finishes)
+
+
+def _is_due(state: JobState, facts: Facts) -> bool:
+    may_run = facts.upstream_finished or state.forced or state.phase is Phase.BACKOFF
+    return facts.has_room and may_run and (state.due_s is None or state.due_s <= facts.now)
+
+
+def _bounded_backoff(rules: Rules, state: JobState, now: float) -> JobState:
+    """Shorten a back-off that grew because somebody set the clock back."""
+    latest = now + rules.max_s * (1 + rules.jitter)
+    if state.phase is Phase.BACKOFF and state.due_s is not None and state.due_s > latest:
+        return replace(state, due_s=latest)
+    return state
+
+
+def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    now = facts.now
+    if state.failures and _was_healthy(rules, state, now):
+        state = replace(state, failures=0, sentence="")
+    if rules.times is not None and state.due_s is not None and state.due_s <= now:
+        state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
+    if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
+        sentence = f"it made no progress for {facts.silent_s:.0f} s"
+        hung = _moved(
+            state, Phase.STOPPING, now, then=Phase.BACKOFF, sentence=sentence, asked=False
+        )
+        return _tick_stopping(rules, hung, facts)
+    return state, None
+
+
+def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    if not state.asked:
+        return replace(state, asked=True), Action.END
+    late = facts.now - state.since_s > rules.stop_s
+    return state, Action.KILL if late else None
+
+
+def _moved(state: JobState, phase: Phase, now: float, **changes: object) -> JobState:
+    return replace(state, phase=phase, since_s=now, **changes)  # type: ignore[arg-type]

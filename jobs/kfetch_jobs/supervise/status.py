@@ -1,0 +1,74 @@
+"""The status of a project's jobs, as values: pure.
+
+``status_reader.py`` reads it. ``kfetch status``, the page and the metrics show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kfetch_jobs.supervise.state_machine import Phase
+
+__all__ = ["JobStatus", "ProjectStatus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """The status of one job. Times are seconds since 1970."""
+
+    name: str
+    description: str = ""
+    enabled: bool = True
+    trigger: str = ""
+    topics: tuple[str, ...] = ()
+    query: str = ""
+    """Spark's id of the query; empty before its first micro-batch."""
+    statistics: tuple[str, ...] = ()
+    """The directories of kfetch.statsDirectory, as absolute paths."""
+    target: str = ""
+    dead_letter_table: str = ""
+    """The table for records that cannot be decoded; empty if the job names none."""
+    after: tuple[str, ...] = ()
+    mistake: str = ""
+    """The mistakes in the job's file; empty if the file is valid."""
+    phase: Phase | None = None
+    """None: no supervisor has seen the job."""
+    since_s: float | None = None
+    due_s: float | None = None
+    failures: int = 0
+    error: str = ""
+    """The last failure; empty once the job is healthy."""
+    pid: int | None = None
+    batch: int | None = None
+    """The last micro-batch of the current run."""
+    lag: int | None = None
+    """Offsets behind."""
+    lag_s: float | None = None
+    """The next offset has waited at least this long, in seconds."""
+    pulse_s: float | None = None
+    """When the query last reported."""
+    unhealthy: tuple[str, ...] = ()
+    """The reasons why the job counts as unhealthy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStatus:
+    """The status of all jobs, and of their supervisor."""
+
+    project: str
+    environment: str | None
+    supervisor: int | None
+    """The pid of the running supervisor; None if none runs."""
+    supervised_s: float | None
+    """When the supervisor started: seconds since 1970."""
+    jobs: tuple[JobStatus, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a supervisor runs and every enabled job is healthy."""
+        return self.supervisor is not None and not any(job.unhealthy for job in self.jobs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status for ``--json``."""
+        return asdict(self) | {"healthy": self.healthy}

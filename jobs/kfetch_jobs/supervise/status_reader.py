@@ -1,0 +1,155 @@
+"""Reads the status of a project's jobs.
+
+It reads the project's files, the supervisor's database and each job's pulse. It asks no other
+process. So it works with and without a supervisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kfetch_jobs.config import Job, Project
+from kfetch_jobs.config.mistakes import unexpected_mistake
+from kfetch_jobs.config.models import Health
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.kafka.process import find
+from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.util.plural import counted
+
+__all__ = ["health_problems", "read_status", "supervisor_alive"]
+
+
+def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
+    """Return whether the process of this supervisor lives."""
+    return supervisor is not None and find(supervisor.pid, supervisor.process_started_s) is not None
+
+
+def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
+    """Return the status of all jobs at ``now``, in seconds since 1970."""
+    supervisor = store.last_supervisor()
+    running = supervisor if supervisor is None or supervisor.ended_s is None else None
+    running = running if supervisor_alive(running) else None
+    states = store.states()
+    runs = {run.job: run for run in store.open_runs()}
+    jobs = (
+        _job_status(project, name, states.get(name), runs.get(name), now) for name in project.jobs()
+    )
+    return ProjectStatus(
+        project=str(project.path),
+        environment=project.environment_name,
+        supervisor=running.pid if running else None,
+        supervised_s=running.started_s if running else None,
+        jobs=tuple(jobs),
+    )
+
+
+def _job_status(
+    project: Project, name: str, state: JobState | None, run: Run | None, now: float
+) -> JobStatus:
+    try:
+        return _valid_job_status(project.job(name), project, state, run, now)
+    except ConfigError as error:
+        mistake = error.message
+    except Exception as error:  # a bug that one job triggers must not hide the others
+        mistake = unexpected_mistake(name, error)
+    return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
+
+
+def _valid_job_status(
+    job: Job, project: Project, state: JobState | None, run: Run | None, now: float
+) -> JobStatus:
+    pulse = read_pulse(pulse_path(job.directory)) if run else None
+    if run and pulse and pulse.at < run.started_s:
+        pulse = None  # an earlier run wrote it
+    return JobStatus(
+        name=job.name,
+        description=job.file.description,
+        enabled=job.file.enabled,
+        trigger=str(job.file.trigger),
+        topics=_topics(job),
+        statistics=_statistics(project, job),
+        target=str(job.target),
+        dead_letter_table=str(job.dead_letters or ""),
+        after=tuple(job.file.after),
+        pid=run.pid if run else None,
+        unhealthy=_unhealthy(job, state, pulse, now),
+        **_state_fields(state),
+        **_pulse_fields(pulse, now),
+    )
+
+
+def _topics(job: Job) -> tuple[str, ...]:
+    return tuple(
+        text for source in job.file.views().values() for text in source.strategy().values()
+    )
+
+
+def _statistics(project: Project, job: Job) -> tuple[str, ...]:
+    directories = {
+        source.options.get("kfetch.statsDirectory", "") for source in job.file.views().values()
+    }
+    return tuple(
+        str(project.path.parent / directory) for directory in sorted(directories) if directory
+    )
+
+
+def _state_fields(state: JobState | None) -> dict[str, Any]:
+    if state is None:
+        return {}
+    return {
+        "phase": state.phase,
+        "since_s": state.since_s,
+        "due_s": state.due_s,
+        "failures": state.failures,
+        "error": state.sentence,
+    }
+
+
+def _pulse_fields(pulse: Pulse | None, now: float) -> dict[str, Any]:
+    if pulse is None:
+        return {}
+    return {
+        "query": pulse.query,
+        "batch": pulse.batch,
+        "lag": pulse.lag,
+        "lag_s": _lag_s(pulse, now),
+        "pulse_s": pulse.at,
+    }
+
+
+def _lag_s(pulse: Pulse, now: float) -> float:
+    # No micro-batch has ended since the pulse: the same offset still waits.
+    return round(pulse.lag_s + max(0.0, now - pulse.at), 3) if pulse.lag else 0.0
+
+
+def _unhealthy(
+    job: Job, state: JobState | None, pulse: Pulse | None, now: float
+) -> tuple[str, ...]:
+    if state is None or not job.file.enabled:
+        return ()
+    return tuple(health_problems(job.file.health, state, pulse, now))
+
+
+def health_problems(
+    health: Health, state: JobState, pulse: Pulse | None, now: float
+) -> Iterator[str]:
+    """Yield the reasons why a job counts as unhealthy."""
+    if state.phase is Phase.FAILED:
+        yield f"given up: {state.sentence}"
+    elif state.phase is Phase.BACKOFF:
+        yield f"failed {counted(state.failures, 'time')} in a row: {state.sentence}"
+    if state.phase is not Phase.RUNNING:
+        return
+    silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)
+    if health.noProgress is not None and silent_s > health.noProgress:
+        yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}"
+    if pulse is None or pulse.lag is None:
+        return
+    if health.lagRecords is not None and pulse.lag > health.lagRecords:
+        yield f"{pulse.lag:,} records behind, more than {health.lagRecords:,}"
+    if health.lagSeconds is not None and _lag_s(pulse, now) > health.lagSeconds:
+        yield f"{_lag_s(pulse, now):.0f} s behind, more than {health.lagSeconds:.0f}"

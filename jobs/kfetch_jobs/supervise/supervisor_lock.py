@@ -1,0 +1,31 @@
+"""The lock that allows one supervisor per storage. It ends with its process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.util.files import try_lock
+
+__all__ = ["hold_supervisor_lock", "lock_file"]
+
+
+def lock_file(storage: Path) -> Path:
+    """Return the path of the lock. Its text is the holder's pid."""
+    return supervisor_directory(storage) / "lock"
+
+
+@contextmanager
+def hold_supervisor_lock(storage: Path) -> Iterator[None]:
+    """Hold the lock for the block. Raises SupervisorError with the pid of another holder."""
+    lock = lock_file(storage)
+    with try_lock(lock) as locked:
+        if not locked:
+            raise SupervisorError(
+                f"{storage} has a supervisor (process {lock.read_text()}): "
+                "end that one first, with kfetch down"
+            )
+        yield

@@ -1,0 +1,329 @@
+"""``kfetch offsets reset`` and ``replay``: move the offsets of a job."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.util.plural import counted
+from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.text import offset, table
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch_jobs.config import Job
+    from kfetch_jobs.offsets.execution import MoveResult
+    from kfetch_jobs.offsets.moves import Move, Verb
+    from kfetch_jobs.offsets.plan import MovePlan
+    from kfetch_jobs.offsets.target import Target
+
+__all__ = ["LINES_MAX", "AllPartitions", "Execute", "add", "show_others", "show_rest"]
+
+LINES_MAX = 20
+"""The number of partitions in a list. ``--partitions`` shows all of them."""
+
+Earliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the start of the log.")]
+Latest = Annotated[bool, typer.Option("--to-latest", help="Move to the end of the log.")]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Move to the first record at this time or later (ISO 8601, by default in local time).",
+    ),
+]
+Ago = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Move to the first record of this last span of time, as in 2h."
+    ),
+]
+Shift = Annotated[
+    int | None, typer.Option(metavar="N", help="Move ahead by N offsets, or back if N is negative.")
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='Move to the offsets of a file: offsets show --json, or {"clicks": {"0": 12}}.',
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:0,1]", help="Move only this topic, or some of its partitions."
+    ),
+]
+AllPartitions = Annotated[
+    bool, typer.Option("--partitions", help="Show each partition, even if there are many.")
+]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Do it. By default the command shows the plan only.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Mount the verbs."""
+    app.command(short_help="Move a job's offsets, and leave its table alone.")(reset)
+    app.command(short_help="Read records again; the table has each row once.")(replay)
+
+
+def reset(
+    job: JobName,
+    to_earliest: Earliest = False,
+    to_latest: Latest = False,
+    to_datetime: Time = None,
+    by_duration: Ago = None,
+    shift_by: Shift = None,
+    from_file: File = None,
+    topic: Topics = None,
+    give_up_batch: Annotated[
+        bool,
+        typer.Option(help="Treat a planned micro-batch without a commit as not written."),
+    ] = False,
+    partitions: AllPartitions = False,
+    execute: Execute = False,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Move a job's offsets back or ahead in its topics. The command leaves the table alone.
+
+    After a move back, the job reads records again, and an append table has their rows twice. Use
+    replay to avoid that. After a move ahead, the job never reads the skipped records. The plan has
+    both numbers for each partition. Without --execute nothing changes. Stop or pause the job
+    first. kfetch copies the checkpoint, so offsets undo can restore it.
+
+    \b
+    Example: skip records that nobody needs
+      kfetch pause clicks
+      kfetch offsets reset clicks --to-latest
+      kfetch offsets reset clicks --to-latest --execute && kfetch resume clicks
+    """
+    from kfetch_jobs.offsets.moves import Verb
+
+    target = _target(to_earliest, to_latest, to_datetime, by_duration, shift_by, from_file)
+    request = _MoveRequest(
+        job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch
+    )
+    _move(request, project, environment, partitions, as_json)
+
+
+def replay(
+    job: JobName,
+    to_earliest: Earliest = False,
+    to_datetime: Time = None,
+    by_duration: Ago = None,
+    shift_by: Shift = None,
+    from_file: File = None,
+    topic: Topics = None,
+    several_rows: Annotated[
+        bool,
+        typer.Option(
+            "--several-rows",
+            help="A record may have several rows: allow more deleted rows than offsets.",
+        ),
+    ] = False,
+    partitions: AllPartitions = False,
+    execute: Execute = False,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Read records again from an earlier offset, so that the table has each row once.
+
+    Partitions only move back. kfetch first deletes the rows of these offsets from an append table
+    and from the dead letters. It finds them by the columns partition and offset, and by topic if
+    there are several topics. The transform must keep these columns. Other jobs that write the same
+    table must be stopped, and must not read the same topic. A merge replaces its rows by itself.
+    With --execute kfetch starts Spark for the deletion; without it, it shows the plan only.
+    Records that Kafka has already deleted (retention, compaction) do not come again. kfetch copies
+    the checkpoint, so offsets undo can restore it.
+
+    \b
+    Example: replay after you have corrected the transform
+      kfetch pause clicks
+      kfetch offsets replay clicks --to-datetime 2026-11-21T18:30 --execute
+      kfetch resume clicks
+    """
+    from kfetch_jobs.offsets.moves import Verb
+
+    target = _target(to_earliest, False, to_datetime, by_duration, shift_by, from_file)
+    request = _MoveRequest(
+        job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows
+    )
+    _move(request, project, environment, partitions, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _MoveRequest:
+    """The arguments of a reset or a replay."""
+
+    job: str
+    verb: Verb
+    target: Target
+    topics: Sequence[str]
+    execute: bool
+    give_up_batch: bool = False
+    several_rows: bool = False
+
+
+def _target(
+    earliest: bool,
+    latest: bool,
+    at: str | None,
+    ago: str | None,
+    shift: int | None,
+    file: Path | None,
+) -> Target:
+    from kfetch_jobs.offsets import target
+    from kfetch_jobs.verbs import targets
+
+    targets_given: list[Target] = []
+    targets_given += [target.Earliest()] if earliest else []
+    targets_given += [target.Latest()] if latest else []
+    targets_given += [targets.of_time(at)] if at is not None else []
+    targets_given += [targets.of_duration(ago, time.time())] if ago is not None else []
+    targets_given += [target.Shifted(shift)] if shift is not None else []
+    targets_given += [targets.of_file(file)] if file is not None else []
+    if len(targets_given) != 1:
+        raise ConfigError(
+            f"name one target, not {len(targets_given)}: --to-earliest, --to-latest (reset "
+            "alone), --to-datetime, --by-duration, --shift-by or --from-file"
+        )
+    return targets_given[0]
+
+
+def _move(
+    request: _MoveRequest,
+    project: Path | None,
+    environment: str | None,
+    all_partitions: bool,
+    as_json: bool,
+) -> None:
+    from kfetch_jobs.offsets.execution import execute, jobs_at_rest
+    from kfetch_jobs.offsets.moves import TopicChoice, Verb
+    from kfetch_jobs.offsets.plan import plan_move
+    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
+
+    loaded = project_of(project, environment)
+    job = loaded.job(request.job)
+    choices = [TopicChoice.of(text) for text in request.topics]
+    done: MoveResult | None = None
+    others = jobs_on_same_tables(loaded, job) if request.verb is Verb.REPLAY else []
+    with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext():
+        plan = plan_move(job, request.verb, request.target, choices)
+        if not as_json:
+            _show(plan, all_partitions)
+            show_others(others)
+        if request.execute:
+            done = execute(
+                loaded,
+                job,
+                plan,
+                give_up_batch=request.give_up_batch,
+                several_rows=request.several_rows,
+            )
+    if as_json:
+        typer.echo(json.dumps(_json(plan, done, others)))
+    elif done is None:
+        typer.echo("nothing has changed: use --execute, while the job is paused or stopped")
+    else:
+        _show_done(plan, done)
+
+
+def _show(plan: MovePlan, all_partitions: bool) -> None:
+    from kfetch_jobs.offsets.moves import Verb
+
+    typer.echo(f"{plan.job}: {plan.verb} to {plan.target}")
+    if plan.checkpoint.pending and plan.checkpoint.planned:
+        number = plan.checkpoint.planned.number
+        typer.echo(f"  micro-batch {number} is planned and not committed: the move gives it up")
+    for tp in plan.dropped:
+        typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
+    moving = [move for move in plan.moves if move.moves]
+    _table(moving if all_partitions else sorted(moving, key=_size)[:LINES_MAX])
+    show_rest(0 if all_partitions else len(moving) - LINES_MAX)
+    typer.echo(
+        f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.again:,} "
+        f"offsets again and skips {plan.skipped:,}"
+    )
+    for name in plan.tables:
+        if plan.verb is Verb.REPLAY:
+            typer.echo(f"kfetch first deletes the rows of the offsets behind the move from {name}")
+        elif plan.again:
+            typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
+
+
+def show_rest(left_out: int) -> None:
+    if left_out > 0:
+        typer.echo(f"  and {left_out:,} more: --partitions shows all")
+
+
+def show_others(others: Sequence[Job]) -> None:
+    for other in others:
+        typer.echo(f"job {other.name} writes to the same table: it must not run meanwhile")
+
+
+def _size(move: Move) -> tuple[int, Any]:
+    return -move.again - move.skipped, move.tp
+
+
+def _table(moves: Sequence[Move]) -> None:
+    rows = [
+        (
+            f"  {move.tp}",
+            offset(move.before),
+            offset(move.after),
+            f"{move.again:,}",
+            f"{move.skipped:,}",
+            move.limit,
+        )
+        for move in sorted(moves, key=lambda move: move.tp)
+    ]
+    if rows:
+        table(("  partition", "from", "to", "again", "skipped", ""), rows)
+
+
+def _show_done(plan: MovePlan, done: MoveResult) -> None:
+    for name, rows in done.deleted.items():
+        typer.echo(f"deleted {counted(rows, 'row')} from {name}")
+    typer.echo(
+        f"done, as micro-batch {done.batch}; a copy of the checkpoint is in {done.backup.path}; "
+        f"undo it with: kfetch offsets undo {plan.job} --execute"
+    )
+
+
+def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dict[str, Any]:
+    pending = plan.checkpoint.planned.number if plan.checkpoint.planned else None
+    return {
+        "job": plan.job,
+        "verb": plan.verb,
+        "executed": done is not None,
+        "batch": done.batch if done else None,
+        "backup": str(done.backup.path) if done else None,
+        "deleted": done.deleted if done else None,
+        "given_up": pending if plan.checkpoint.pending else None,
+        "again": plan.again,
+        "skipped": plan.skipped,
+        "tables": list(plan.tables),
+        "shared_with": [other.name for other in others],
+        "dropped": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.dropped],
+        "partitions": [
+            {
+                "topic": move.tp.topic,
+                "partition": move.tp.partition,
+                "from": move.before,
+                "to": move.after,
+                "again": move.again,
+                "skipped": move.skipped,
+            }
+            for move in plan.moves
+        ],
+    }

@@ -1,0 +1,294 @@
+"""``kfetch plan`` and ``lag``: compare checkpoints with Kafka's logs. They change nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kfetch_jobs.util.plural import counted
+from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.text import duration, number, offset, table, warn
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch.admin.sources import Partition
+    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+    from kfetch_jobs.config import Job
+    from kfetch_jobs.looks.job import JobReport, SourceReport
+
+__all__ = ["add"]
+
+_LINES_MAX = 20
+"""The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
+
+
+def add(app: typer.Typer) -> None:
+    """Mount the verbs."""
+    app.command(short_help="Show what a job would read now, and whether it can.")(plan)
+    app.command(short_help="Show how far jobs are behind Kafka's log ends.")(lag)
+
+
+def plan(
+    job: JobName,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a run of the job would read, from which offsets, and whether Kafka has them.
+
+    The command asks Kafka for topics, partitions and log ends. It shows where the run would start,
+    and whether the checkpoint still fits the topics (ids, log starts, leader epochs). It starts
+    neither Spark nor the job, and changes nothing. It exits with 1 if a run would fail, if a topic
+    of the job does not exist, or if a partition has no leader.
+
+    \b
+    Example: check a job before its first run
+      kfetch plan clicks
+    """
+    from kfetch_jobs.config.source_options import option_warnings
+    from kfetch_jobs.looks import job as looks
+
+    loaded = project_of(project, environment).job(job)
+    report = looks.report(loaded, time.time())
+    schema = _schema(loaded, report.sources[0])
+    if as_json:
+        typer.echo(json.dumps(_plan_json(loaded, report, schema)))
+    else:
+        warn(option_warnings(loaded))
+        _show_plan(loaded, report, schema)
+    raise typer.Exit(0 if report.fits and not report.missing and not report.leaderless else 1)
+
+
+def _schema(job: Job, source: SourceReport) -> str | None:
+    """Returns the columns for the sink; None for a transform, whose columns only Spark knows."""
+    if job.file.transform is not None:
+        return None
+    from kfetch.admin.sources import columns as columns_of
+
+    columns = ", ".join(f"{name} {kind}" for name, kind in columns_of(source.options).items())
+    decode = job.file.views()[source.view].decode
+    return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
+
+
+def _show_plan(job: Job, report: JobReport, schema: str | None) -> None:
+    typer.echo(f"{job.name}: {job.file.trigger}, into {job.target}")
+    typer.echo(f"checkpoint: {_progress_of(report.checkpoint)}")
+    typer.echo(f"columns: {schema or 'the transform makes them; only Spark knows them'}")
+    for source in report.sources:
+        _show_source(job.name, source)
+    typer.echo(f"a run would read {counted(report.behind, 'offset')} now{_limit(report)}")
+
+
+def _progress_of(checkpoint: Checkpoint | None) -> str:
+    if checkpoint is None or checkpoint.planned is None:
+        return f"none yet in {checkpoint.path}" if checkpoint else "none"
+    last = checkpoint.planned.number
+    if checkpoint.pending:
+        return f"micro-batch {last} is planned and not committed: it runs again first"
+    return f"the next run continues after micro-batch {last}"
+
+
+def _limit(report: JobReport) -> str:
+    limits = [source.options.max_offsets_per_trigger for source in report.sources]
+    texts = [f"{limit:,}" for limit in limits if limit is not None]
+    return f", at most {' and '.join(texts)} in a micro-batch" if texts else ""
+
+
+def _show_source(job: str, source: SourceReport) -> None:
+    servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
+    kafka = source.kafka
+    start = "continues from its checkpoint" if source.has_checkpoint else _starting(source)
+    typer.echo(
+        f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {start}"
+    )
+    mark = "gone" if source.fits else "FAILS"
+    if kafka.missing:
+        typer.echo(f"  {'missing' if source.fits else mark}: {kafka.missing}")
+    _print_some([f"  {mark}: {loss}" for loss in kafka.losses])
+    waits = "has no leader: start its brokers, or wait for an election"
+    _print_some([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
+    rows = [_partition_row(partition) for partition in _furthest(kafka.partitions)]
+    table(("partition", "leader", "log", "from", "offsets", ""), rows)
+    if left := len(kafka.partitions) - len(rows):
+        typer.echo(f"  and {left:,} more: kfetch lag {job} --partitions shows all")
+
+
+def _print_some(lines: list[str]) -> None:
+    more = [f"  and {len(lines) - _LINES_MAX:,} more"] if len(lines) > _LINES_MAX else []
+    for line in lines[:_LINES_MAX] + more:
+        typer.echo(line)
+
+
+def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
+    """Returns all partitions in order, or those of many that have most to read."""
+    if len(partitions) <= _LINES_MAX:
+        return partitions
+    return sorted(partitions, key=lambda partition: -(partition.behind or 0))[:_LINES_MAX]
+
+
+def _starting(source: SourceReport) -> str:
+    starting = source.options.starting
+    named = {-1: "latest", -2: "earliest"}
+    how = "given offsets" if starting.specific is not None else named.get(starting.default, "")
+    return f"starts at startingOffsets ({how})"
+
+
+def _partition_row(partition: Partition) -> tuple[str, ...]:
+    return (
+        str(partition.tp),
+        "none" if partition.leader is None else str(partition.leader),
+        f"{offset(partition.log_start)} to {offset(partition.log_end)}",
+        offset(partition.position),
+        number(partition.behind),
+        "gone" if partition.lost else "new" if partition.new else "",
+    )
+
+
+def _plan_json(job: Job, report: JobReport, schema: str | None) -> dict[str, Any]:
+    from kfetch_jobs.config.source_options import option_warnings
+
+    return _job_json(report) | {
+        "target": str(job.target),
+        "trigger": str(job.file.trigger),
+        "columns": schema,
+        "warnings": option_warnings(job),
+        "sources": [_source_json(source) for source in report.sources],
+    }
+
+
+def _job_json(report: JobReport) -> dict[str, Any]:
+    checkpoint = report.checkpoint
+    planned = checkpoint.planned if checkpoint else None
+    return {
+        "job": report.name,
+        "error": report.error or None,
+        "checkpoint": str(checkpoint.path) if checkpoint else None,
+        "planned": planned.number if planned else None,
+        "committed": checkpoint.committed if checkpoint else None,
+        "fits": report.fits,
+        "missing": report.missing,
+        "losses": report.losses,
+        "leaderless": report.leaderless,
+        "behind": report.behind if report.sources else None,
+        "behind_s": report.waiting_s,
+    }
+
+
+def _source_json(source: SourceReport) -> dict[str, Any]:
+    return {
+        "view": source.view,
+        "servers": [f"{host}:{port}" for host, port in source.options.bootstrap],
+        "goes_on": source.has_checkpoint,
+        "fail_on_data_loss": source.options.fail_on_data_loss,
+        "losses": list(source.kafka.losses),
+        "topics": {name: topic_id.hex for name, topic_id in source.kafka.topic_ids.items()},
+        "partitions": [_partition_json(partition) for partition in source.kafka.partitions],
+    }
+
+
+def _partition_json(partition: Partition) -> dict[str, Any]:
+    return {
+        "topic": partition.tp.topic,
+        "partition": partition.tp.partition,
+        "leader": partition.leader,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "position": partition.position,
+        "behind": partition.behind,
+        "new": partition.new,
+        "lost": partition.lost,
+    }
+
+
+def lag(
+    job: Annotated[str | None, typer.Argument(help="The job. Default: all jobs.")] = None,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how far jobs are behind: from the offsets of their checkpoints to Kafka's log ends.
+
+    The command asks the brokers, so a job need not run. The seconds are a lower bound: the next
+    offset has waited at least so long, by the job's last progress. The lag of a new job is what its
+    first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics.
+
+    \b
+    Example: print the partitions of one job that are furthest behind
+      kfetch lag clicks --partitions --json | jq '.[].partitions | sort_by(-.behind)[:5]'
+    """
+    from kfetch_jobs.looks import job as looks
+
+    loaded = project_of(project, environment)
+    names = [job] if job is not None else loaded.jobs()
+    if job is not None:
+        loaded.job(job)  # raises ConfigError, exit code 2, for a mistake in its file
+    reports = list(looks.reports(loaded, names, time.time()))
+    if as_json:
+        typer.echo(json.dumps([_lag_json(report, partitions) for report in reports]))
+    elif partitions:
+        _show_partitions(reports)
+    else:
+        _show_lag(reports)
+    raise typer.Exit(1 if any(report.error or report.missing for report in reports) else 0)
+
+
+def _lag_json(report: JobReport, partitions: bool) -> dict[str, Any]:
+    value = _job_json(report)
+    if partitions:
+        value["partitions"] = [
+            {"view": source.view} | _partition_json(partition)
+            for source in report.sources
+            for partition in source.kafka.partitions
+        ]
+    return value
+
+
+def _show_lag(reports: list[JobReport]) -> None:
+    rows = [
+        (
+            report.name,
+            number(report.checkpoint.committed) if report.checkpoint else "",
+            number(sum(len(source.kafka.partitions) for source in report.sources) or None),
+            number(report.behind) if report.sources else "",
+            duration(report.waiting_s) if report.waiting_s else "",
+            "; ".join(_about(report)),
+        )
+        for report in reports
+    ]
+    table(("job", "batch", "partitions", "behind", "waiting", "about"), rows)
+
+
+def _about(report: JobReport) -> Iterator[str]:
+    if report.error:
+        yield report.error
+    elif not report.has_run:
+        yield "has not run yet"
+    yield from report.missing
+    if lost := len(report.losses):
+        yield f"records are gone in {counted(lost, 'place')}: see kfetch plan {report.name}"
+    if leaderless := report.leaderless:
+        partitions = counted(len(leaderless), "partition has", "partitions have")
+        yield f"{partitions} no leader, {leaderless[0]} first"
+
+
+def _show_partitions(reports: list[JobReport]) -> None:
+    rows = [
+        (
+            report.name,
+            str(partition.tp),
+            offset(partition.position),
+            offset(partition.log_end),
+            number(partition.behind),
+        )
+        for report in reports
+        for source in report.sources
+        for partition in source.kafka.partitions
+    ]
+    table(("job", "partition", "position", "log end", "behind"), rows)
+    for report in reports:
+        for sentence in _about(report):
+            typer.echo(f"{report.name}: {sentence}")

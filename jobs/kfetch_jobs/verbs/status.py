@@ -1,0 +1,229 @@
+"""``kfetch list``, ``status``, ``history`` and ``logs``: the state of jobs, and their past runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.text import console, duration, number, table
+
+if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch_jobs.config import Project
+    from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
+
+__all__ = ["add"]
+
+_WATCH_S = 1.0
+
+
+def add(app: typer.Typer) -> None:
+    """Mount the verbs."""
+    app.command("list", short_help="List the jobs that the project's files describe.")(list_jobs)
+    app.command(short_help="Show the state of each job.")(status)
+    app.command(short_help="Show the last runs of jobs, and how they ended.")(history)
+    app.command(short_help="Print the log of a job or of the supervisor.")(logs)
+
+
+def _overview(project: Project) -> ProjectStatus:
+    from kfetch_jobs.supervise.status_reader import read_status
+    from kfetch_jobs.supervise.store import Store
+
+    with Store.of(project.storage) as store:
+        return read_status(project, store, time.time())
+
+
+def list_jobs(
+    project: ProjectFile = None, environment: Environment = None, as_json: Json = False
+) -> None:
+    """List the project's jobs with their topics, tables and triggers.
+
+    \b
+    Example: print only the names, for a script
+      kfetch list --json | jq -r '.[].name'
+    """
+    overview = _overview(project_of(project, environment))
+    if as_json:
+        typer.echo(json.dumps([asdict(job) for job in overview.jobs]))
+        return
+    rows = [
+        (job.name, ", ".join(job.topics), job.target, _when(job), job.mistake or job.description)
+        for job in overview.jobs
+    ]
+    table(("job", "topics", "table", "trigger", "about"), rows)
+
+
+def _when(job: JobStatus) -> str:
+    after = f" after {', '.join(job.after)}" if job.after else ""
+    return f"{job.trigger}{after}" if job.enabled else "disabled"
+
+
+def status(
+    project: ProjectFile = None,
+    environment: Environment = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the state again each second, until Ctrl-C.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the state of each job: phase, lag, failures, and its problems.
+
+    The command exits with 3 if no supervisor runs, or if a job has a problem: it is beyond the
+    limits of its file, it waits after a failure, or the supervisor has given it up.
+
+    \b
+    Example: watch jobs from a monitoring script
+      kfetch status --json || echo "something is wrong"
+    """
+    from kfetch_jobs.errors import Unhealthy
+
+    loaded = project_of(project, environment)
+    overview = _overview(loaded)
+    _print(overview, as_json)
+    with suppress(KeyboardInterrupt):
+        while watch:
+            time.sleep(_WATCH_S)
+            overview = _overview(loaded)
+            if not as_json:
+                console().clear()
+            _print(overview, as_json)
+    if not overview.healthy:
+        raise typer.Exit(Unhealthy.exit_code)
+
+
+def _print(overview: ProjectStatus, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(overview.to_json()))
+    else:
+        _show(overview)
+
+
+def _show(overview: ProjectStatus) -> None:
+    now = time.time()
+    environment = f" ({overview.environment})" if overview.environment else ""
+    if overview.supervisor is None:
+        typer.echo(f"{overview.project}{environment}: no supervisor runs: start one with kfetch up")
+    else:
+        since = duration(now - (overview.supervised_s or now))
+        typer.echo(
+            f"{overview.project}{environment}: supervised for {since} by {overview.supervisor}"
+        )
+    rows = [_status_row(job, now, overview.supervisor) for job in overview.jobs]
+    table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
+
+
+def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str, ...]:
+    return (
+        job.name,
+        str(job.phase or ("-" if job.enabled else "disabled")),
+        duration(now - job.since_s) if job.since_s is not None else "",
+        number(job.batch),
+        number(job.lag),
+        duration(job.lag_s) if job.lag_s else "",
+        number(job.failures or None),
+        _about(job, now, supervisor),
+    )
+
+
+def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
+    """Returns the job's problem, else its next step. Without a supervisor there is no next step."""
+    from kfetch_jobs.supervise.state_machine import Phase
+
+    settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
+    if supervisor is None and job.enabled and not job.mistake and job.phase not in settled:
+        return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
+    return "; ".join(job.unhealthy) or _next(job, now)
+
+
+def _next(job: JobStatus, now: float) -> str:
+    from kfetch_jobs.supervise.state_machine import Phase
+
+    if job.phase is not Phase.WAITING:
+        return job.error
+    if job.due_s is None:
+        return f"after {', '.join(job.after)}"
+    return f"in {duration(job.due_s - now)}" if job.due_s > now else "for room"
+
+
+def history(
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB...]", help="The jobs. Default: all of them.")
+    ] = None,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    count: Annotated[
+        int,
+        typer.Option(
+            "-n",
+            min=1,
+            max=1000,
+            help="The number of last runs: of all jobs, or of each named job.",
+        ),
+    ] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show the last runs: their start, their duration, how they ended, and why.
+
+    \b
+    Example: print the last failures of one job
+      kfetch history clicks -n 100 --json | jq '.[] | select(.kind == "failed")'
+    """
+    from kfetch_jobs.supervise.store import Store
+
+    storage = project_of(project, environment).storage
+    with Store.of(storage) as store:
+        names: list[str | None] = [*jobs] if jobs else [None]
+        runs = [run for job in names for run in store.history(job, count)]
+    if as_json:
+        typer.echo(json.dumps([asdict(run) for run in runs]))
+        return
+    rows = [
+        (
+            run.job,
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_s)),
+            duration((run.ended_s or time.time()) - run.started_s),
+            str(run.kind or "running"),
+            f"{run.batches:,}" if run.ended_s else "",
+            f"{run.rows:,}" if run.ended_s else "",
+            run.sentence,
+        )
+        for run in runs
+    ]
+    table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
+
+
+def logs(
+    job: Annotated[str | None, typer.Argument(help="The job. Default: the supervisor.")] = None,
+    project: ProjectFile = None,
+    environment: Environment = None,
+    lines: Annotated[int, typer.Option("-n", min=0, help="The number of last lines.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with new lines as they come.")
+    ] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Print Spark's log of the job.")] = False,
+) -> None:
+    """Print the end of a job's log, of Spark's log for it, or of the supervisor's log.
+
+    \b
+    Example: follow one job
+      kfetch logs clicks -f
+    """
+    from kfetch_jobs.supervise.log_tail import follow_lines, last_lines
+    from kfetch_jobs.supervise.supervisor_log import log_file
+
+    loaded = project_of(project, environment)
+    path = log_file(loaded.storage)
+    redacted, writer = loaded.redacted, "kfetch up writes it"
+    if job is not None:
+        one = loaded.job(job)
+        path, redacted = one.directory / ("spark.log" if spark else "run.log"), one.redacted
+        writer = "a run writes it" if spark else f"{writer}; kfetch run prints to its own terminal"
+    for line in last_lines(path, lines, redacted, writer):
+        typer.echo(line)
+    for line in follow_lines(path) if follow else ():
+        typer.echo(redacted(line))

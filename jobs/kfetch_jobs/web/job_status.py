@@ -1,0 +1,136 @@
+"""A job's status on the page: a word, a tone, reasons and buttons; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status import JobStatus
+from kfetch_jobs.web.units import plural
+
+__all__ = [
+    "Button",
+    "DisplayedStatus",
+    "Tone",
+    "displayed_status",
+    "headline",
+    "tone_of_run",
+    "worst_tone",
+]
+
+
+class Tone(StrEnum):
+    """How urgent a job is, the most urgent first. The page shows it as shape and colour."""
+
+    BAD = "bad"
+    """It does not work."""
+    WARN = "warn"
+    """It works, but beyond the limits of its file."""
+    HELD = "held"
+    """Somebody has paused or stopped it."""
+    IDLE = "idle"
+    """It has nothing to do now."""
+    GOOD = "good"
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button for an order."""
+
+    order: Order
+    label: str
+    asks: str = ""
+    """The question that the page asks first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplayedStatus:
+    """What the page shows first of a job."""
+
+    tone: Tone
+    word: str
+    why: tuple[str, ...] = ()
+    """The reasons, for BAD and WARN only."""
+    buttons: tuple[Button, ...] = ()
+
+
+_PAUSE = Button(Order.PAUSE, "Pause")
+_RESTART = Button(Order.RESTART, "Restart")
+_RUN = Button(Order.START, "Run now")
+_STOP = Button(
+    Order.STOP, "Stop", "Stop it after its micro-batch? It stays stopped until somebody starts it."
+)
+
+_BUTTONS = {
+    Phase.RUNNING: (_PAUSE, _RESTART, _STOP),
+    Phase.STOPPING: (),
+    Phase.WAITING: (_RUN, _PAUSE, _STOP),
+    Phase.BACKOFF: (Button(Order.START, "Try now"), _PAUSE, _STOP),
+    Phase.FINISHED: (_RUN,),
+    Phase.FAILED: (Button(Order.START, "Try again"),),
+    Phase.PAUSED: (Button(Order.RESUME, "Resume"), _STOP),
+    Phase.STOPPED: (Button(Order.START, "Start"),),
+}
+_TONES = {
+    Phase.RUNNING: Tone.GOOD,
+    Phase.BACKOFF: Tone.BAD,
+    Phase.FAILED: Tone.BAD,
+    Phase.PAUSED: Tone.HELD,
+    Phase.STOPPED: Tone.HELD,
+}
+_WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
+
+
+def displayed_status(job: JobStatus) -> DisplayedStatus:
+    """Returns the status of a job."""
+    buttons = _BUTTONS[job.phase] if job.phase else ()
+    if job.mistake:
+        return DisplayedStatus(
+            tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons
+        )
+    if not job.enabled:
+        return DisplayedStatus(tone=Tone.IDLE, word="disabled")
+    if job.phase is None:
+        return DisplayedStatus(tone=Tone.IDLE, word="not known yet")
+    if job.phase is Phase.RUNNING and job.unhealthy:
+        return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+    if job.phase is Phase.RUNNING and job.pulse_s is None:
+        return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
+    tone = _TONES.get(job.phase, Tone.IDLE)
+    why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
+    return DisplayedStatus(
+        tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
+    )
+
+
+def worst_tone(statuses: Sequence[DisplayedStatus]) -> Tone:
+    """Returns BAD or WARN if a job has that tone, and else GOOD."""
+    tones = {status.tone for status in statuses}
+    return next((tone for tone in (Tone.BAD, Tone.WARN) if tone in tones), Tone.GOOD)
+
+
+def headline(statuses: Sequence[DisplayedStatus]) -> str:
+    """Returns the first sentence of the page. It changes only when a job's status changes."""
+    need = sum(status.tone in (Tone.BAD, Tone.WARN) for status in statuses)
+    number = len(statuses)
+    if not number:
+        return "No job yet"
+    if need:
+        verb = "needs" if need == 1 else "need"
+        return f"{need:,} of {plural(number, 'job')} {verb} attention"
+    held = sum(status.tone is Tone.HELD for status in statuses)
+    if held:
+        return (
+            f"All is well; {held:,} of {plural(number, 'job')} {'is' if held == 1 else 'are'} held"
+        )
+    return "The job is well" if number == 1 else f"All {number:,} jobs are well"
+
+
+def tone_of_run(kind: ExitKind | None) -> Tone:
+    """Returns the tone of a past run. None stands for the running one."""
+    if kind is None:
+        return Tone.GOOD
+    return Tone.IDLE if kind.succeeded else Tone.BAD

@@ -1,0 +1,153 @@
+"""The values for the templates: a job's row on the first page, and its own page."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfetch.admin.agents import QueryStatus, Status
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import partition_lags
+from kfetch_jobs.run.partition_lags import PartitionLags
+from kfetch_jobs.supervise.status import JobStatus
+from kfetch_jobs.supervise.store import Run
+from kfetch_jobs.web.curve import WINDOWS
+from kfetch_jobs.web.drawing import Bar, bars, sparkline
+from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
+from kfetch_jobs.web.snapshot import Observer, Snapshot
+
+__all__ = [
+    "JobPage",
+    "JobRow",
+    "LaggingPartitions",
+    "batch_bars",
+    "job_page",
+    "job_rows",
+    "lagging_partitions",
+]
+
+BATCHES_SHOWN = 12
+BEHIND_SHOWN = 8
+_FIRST = next(iter(WINDOWS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job's row on the first page."""
+
+    job: JobStatus
+    status: DisplayedStatus
+    rate: float | None
+    """Rows per second in the last minute."""
+    batch_s: float | None
+    """Duration of the last micro-batch, in seconds."""
+    dead_letters: int
+    """Dead letters of the micro-batches on its page."""
+    lag_line: str
+    rate_line: str
+    """SVG paths, in the size that ``drawing`` sets."""
+
+
+def job_rows(snapshot: Snapshot, observer: Observer) -> list[JobRow]:
+    """Returns all jobs by name, in a stable order: nobody can click on a row that moves."""
+    jobs = snapshot.overview.jobs if snapshot.overview else ()
+    return [_row(job, snapshot, observer) for job in jobs]
+
+
+def _row(job: JobStatus, snapshot: Snapshot, observer: Observer) -> JobRow:
+    if job.name in snapshot.reading:
+        return JobRow(
+            job=job,
+            status=displayed_status(job),
+            rate=None,
+            batch_s=None,
+            dead_letters=0,
+            lag_line="",
+            rate_line="",
+        )
+    points = observer.points(job.name, _FIRST, snapshot.at)
+    last = observer.batches(job.name)[:BATCHES_SHOWN]
+    return JobRow(
+        job=job,
+        status=displayed_status(job),
+        rate=observer.rate(job.name, snapshot.at),
+        batch_s=last[0].seconds if last else None,
+        dead_letters=sum(batch.dead_letters for batch in last),
+        lag_line=sparkline(points["lag"]),
+        rate_line=sparkline(points["rows_s"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaggingPartitions:
+    """Partitions that are behind, the furthest first."""
+
+    partitions: int
+    behind: int
+    """The number of partitions that are behind."""
+    worst: tuple[tuple[str, int, int, float], ...]
+    """Topic, partition, offsets behind, seconds of waiting."""
+    at: float
+    left_out: int
+
+
+def lagging_partitions(lags: PartitionLags) -> LaggingPartitions:
+    """Returns the table beside the heat map, for people who can't see the map."""
+    rows = [
+        (topic.topic, *values)
+        for topic in lags.topics
+        for values in zip(topic.partitions, topic.behind, topic.waiting_s, strict=True)
+    ]
+    late = [row for row in rows if row[2] > 0]
+    return LaggingPartitions(
+        partitions=len(rows) + lags.left_out,
+        behind=len(late),
+        worst=tuple(heapq.nlargest(BEHIND_SHOWN, late, key=lambda row: row[2])),
+        at=lags.at,
+        left_out=lags.left_out,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """The values of a job's page."""
+
+    row: JobRow
+    batches: list[tuple[Batch, list[Bar]]]
+    reading: bool
+    """Whether its progress file is not read to its end yet."""
+    runs: list[Run]
+    trouble: str
+    """The error, if the runs can't be read."""
+    lagging: LaggingPartitions | None
+    agents: list[tuple[Status, QueryStatus]]
+    """The agents on this machine that read for the job."""
+
+
+def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
+    """Returns the values of a job's page. ``directory`` has the job's files."""
+    lags = partition_lags.read(partition_lags.partitions_path(directory))
+    runs, trouble = observer.runs(job.name)
+    reading = job.name in snapshot.reading
+    return JobPage(
+        row=_row(job, snapshot, observer),
+        batches=batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
+        reading=reading,
+        runs=runs,
+        trouble=trouble,
+        lagging=lagging_partitions(lags) if lags else None,
+        agents=[
+            (agent, query)
+            for agent in snapshot.agents
+            for query in agent.queries
+            if job.query and query.stream == job.query
+        ],
+    )
+
+
+def batch_bars(batches: Sequence[Batch]) -> list[tuple[Batch, list[Bar]]]:
+    """Returns micro-batches with their phases. The longest one fills the picture."""
+    longest_s = max((batch.seconds for batch in batches), default=0.0)
+    return [(batch, bars(batch, longest_s)) for batch in batches]

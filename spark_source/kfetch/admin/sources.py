@@ -1,0 +1,252 @@
+"""Reports on one source in Kafka: partitions, log starts and ends, positions, losses.
+
+``query_kafka`` uses the look-ups and the loss policy of the source itself, so it reports what a run
+would find. ``log_offsets`` returns offsets by partition. Neither opens a fetch session, and neither
+disturbs a running query. Offsets are record offsets, and an end is exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kfetch.errors import DataLoss, NoSuchPartition
+from kfetch.model import ClusterView, Leader, TopicPartition
+from kfetch.offsets import Offsets, Position
+from kfetch.options import SourceOptions
+
+if TYPE_CHECKING:
+    from kfetch.watch.lookups import OffsetLookup
+
+__all__ = [
+    "LOOKUP_TIMEOUT_S",
+    "KafkaReport",
+    "LogOffsets",
+    "Partition",
+    "columns",
+    "log_offsets",
+    "query_kafka",
+]
+
+LOOKUP_TIMEOUT_S = 10.0
+"""The limit for one look-up, which is not retried: a user waits at the terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Offsets of one partition. They are None if it has no leader."""
+
+    tp: TopicPartition
+    log_start: int | None = None
+    log_end: int | None = None
+    """The high watermark, or the last stable offset of a read_committed source."""
+    position: int | None = None
+    """The next offset that the job reads; if that is lost, the first one that is left."""
+    leader: int | None = None
+    """The broker's id."""
+    new: bool = False
+    """Whether the checkpoint lacks the partition."""
+    lost: bool = False
+    """Whether the log has lost the checkpoint's position."""
+
+    @property
+    def behind(self) -> int | None:
+        """Offsets from the position to the log's end."""
+        if self.position is None or self.log_end is None:
+            return None
+        return max(0, self.log_end - self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaReport:
+    """Kafka's view of one source. Without a checkpoint, positions come from ``startingOffsets``."""
+
+    partitions: tuple[Partition, ...]
+    topic_ids: Mapping[str, UUID]
+    losses: tuple[str, ...] = ()
+    """A sentence for each reason why the checkpoint's offsets don't fit the log."""
+    missing: str = ""
+    """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
+    them."""
+
+    @property
+    def behind(self) -> int:
+        """Offsets behind the log ends, over all partitions whose lag is known."""
+        return sum(partition.behind or 0 for partition in self.partitions)
+
+    @property
+    def leaderless(self) -> tuple[TopicPartition, ...]:
+        """Partitions without a leader. Nobody can read them now."""
+        return tuple(one.tp for one in self.partitions if one.leader is None)
+
+
+def query_kafka(
+    options: SourceOptions, start: Offsets | None = None, planned: Offsets | None = None
+) -> KafkaReport:
+    """Ask the cluster about a source whose next run starts at the checkpoint's offsets ``start``.
+
+    Without ``start``, the source begins at ``startingOffsets``. ``planned`` is the end of a
+    micro-batch that has to run again: it must fit too. A look-up takes ten seconds at most. Raises
+    ConnectionLost or BrokerError if the brokers don't answer, NoSuchPartition if a topic of a
+    source without ``start`` does not exist.
+    """
+    with closing(_lookup(options)) as log:
+        if start is None:
+            return _from_beginning(options, log)
+        return _from_checkpoint(log, start, planned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsets:
+    """What the leaders of partitions say of their logs, with the leader epochs."""
+
+    starts: Mapping[TopicPartition, Position]
+    """Log start offsets."""
+    ends: Mapping[TopicPartition, Position]
+    """High watermarks, or last stable offsets of a read_committed source."""
+    times: Mapping[TopicPartition, Position]
+    """First records at or after the time that was asked for; without such a record, no entry."""
+
+
+def log_offsets(
+    options: SourceOptions,
+    partitions: Collection[TopicPartition],
+    timestamp_ms: int | None = None,
+) -> LogOffsets:
+    """Ask for the log starts and log ends of partitions, and for their offsets at a time.
+
+    ``timestamp_ms`` is in milliseconds since 1970. Without it, ``times`` is empty. Raises
+    ConnectionLost or BrokerError.
+    """
+    with closing(_lookup(options)) as log:
+        return LogOffsets(
+            starts=log.log_starts(partitions),
+            ends=log.log_ends(partitions),
+            times={} if timestamp_ms is None else log.offsets_at_time(partitions, timestamp_ms),
+        )
+
+
+def _lookup(options: SourceOptions) -> OffsetLookup:
+    """The source's look-ups, for somebody who waits at the terminal."""
+    from kfetch.watch.lookups import OffsetLookup
+
+    network = options.network
+    network = replace(
+        network,
+        request_timeout_s=min(network.request_timeout_s, LOOKUP_TIMEOUT_S),
+        connect_timeout_s=min(network.connect_timeout_s, LOOKUP_TIMEOUT_S),
+    )
+    return OffsetLookup(replace(options, lookup_retries=0, network=network))
+
+
+def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
+    from kfetch.watch.initial_positions import initial_positions
+
+    view = log.cluster_view()
+    log.check_subscription(view)
+    positions = initial_positions(options.starting, log, view)
+    starts, ends = log.log_starts(positions), log.log_ends(positions)
+    return KafkaReport(
+        partitions=_partitions(view, positions, positions, starts, ends),
+        topic_ids=_ids(view),
+    )
+
+
+def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None) -> KafkaReport:
+    from kfetch.watch.position_check import PositionCheck
+
+    view = log.view_including(start.positions)
+    missing = _missing(log, view)
+    subscribed = log.subscribed_partitions(view)
+    led = [tp for tp in subscribed if view.leader(tp) is not None]
+    starts, ends = log.log_starts(led), log.log_ends(led)
+    losses: list[DataLoss] = []
+    snapshot = _LogSnapshot(view=view, existing=frozenset(subscribed), starts=starts)
+    check = PositionCheck(log, snapshot, fail=False, on_loss=losses.append)
+    if planned is not None:
+        ends = check.valid_log_ends(ends, check.valid_offsets(planned))
+    valid = check.valid_offsets(start)
+    ends = check.valid_log_ends(ends, valid)
+    new = [tp for tp in led if tp not in start.positions]
+    new_set = frozenset(new)
+    begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in valid.positions.items()}
+    lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
+    begin |= check.new_partition_starts(new)
+    partitions = _partitions(view, subscribed, begin, starts, ends)
+    return KafkaReport(
+        partitions=tuple(replace(p, new=p.tp in new_set, lost=p.tp in lost) for p in partitions),
+        topic_ids=_ids(view),
+        losses=tuple(dict.fromkeys(loss.message for loss in losses)),
+        missing=missing,
+    )
+
+
+def _missing(log: OffsetLookup, view: ClusterView) -> str:
+    try:
+        log.check_subscription(view)
+    except NoSuchPartition as missing:
+        return missing.message
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LogSnapshot:
+    """The KnownPartitions that PositionCheck needs, from one set of look-ups."""
+
+    view: ClusterView
+    existing: frozenset[TopicPartition]
+    starts: Mapping[TopicPartition, Position]
+    topic_ids: Mapping[str, UUID] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topic_ids", _ids(self.view))
+
+    def exists(self, tp: TopicPartition) -> bool:
+        return tp in self.existing
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        return self.view.leader(tp)
+
+    def log_start(self, tp: TopicPartition) -> int:
+        return self.starts[tp].offset if tp in self.starts else -1
+
+
+def _partitions(
+    view: ClusterView,
+    subscribed: Collection[TopicPartition],
+    positions: Mapping[TopicPartition, Position],
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+) -> tuple[Partition, ...]:
+    return tuple(
+        Partition(
+            tp=tp,
+            log_start=_offset(starts, tp),
+            log_end=_offset(ends, tp),
+            position=_offset(positions, tp),
+            leader=leader.broker.node_id if (leader := view.leader(tp)) else None,
+        )
+        for tp in sorted(subscribed)
+    )
+
+
+def _by_offset(position: Position) -> int:
+    return position.offset
+
+
+def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) -> int | None:
+    return positions[tp].offset if tp in positions else None
+
+
+def _ids(view: ClusterView) -> dict[str, UUID]:
+    return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}
+
+
+def columns(options: SourceOptions) -> dict[str, str]:
+    """Return the type of each column that a source has, in Spark SQL's words. Needs pyspark."""
+    from kfetch.source import schema
+
+    return {field.name: field.dataType.simpleString() for field in schema(options)}

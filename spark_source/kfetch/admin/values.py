@@ -1,0 +1,62 @@
+"""The values of tools: options of a source, offsets of a checkpoint, lag and totals. Pure.
+
+``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
+ids of its topics. ``Lag`` holds a ``PartitionLag`` for each partition; ``LagHistory`` makes it of
+Spark's progress. ``FetchStats`` holds the totals of what fetching cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kfetch import offsets, options
+from kfetch.fetch.stats import FetchStats
+from kfetch.lag import Lag, LagHistory, PartitionLag
+from kfetch.offsets import Offsets, Position
+from kfetch.options import SourceOptions, Subscription, catalogue
+from kfetch.options.catalogue import STRATEGIES as SUBSCRIPTION_OPTIONS
+from kfetch.options.catalogue import Option
+
+__all__ = [
+    "SUBSCRIPTION_OPTIONS",
+    "FetchStats",
+    "Lag",
+    "LagHistory",
+    "Offsets",
+    "Option",
+    "PartitionLag",
+    "Position",
+    "SourceOptions",
+    "Subscription",
+    "known_options",
+    "options_without_effect",
+    "parse_offsets",
+    "parse_options",
+]
+
+
+def parse_options(texts: Mapping[str, str]) -> SourceOptions:
+    """Return the meaning of the options of ``spark.readStream.format("kfetch")``.
+
+    ``texts`` are values by name, in any case. Raises OptionError, whose ``option`` is the name.
+    """
+    return options.parse(texts)
+
+
+def options_without_effect(parsed: SourceOptions) -> dict[str, str]:
+    """Return a warning for each option that kfetch accepts and ignores, by the option's name."""
+    return {name: catalogue.no_effect(name) for name in parsed.ignored}
+
+
+def known_options(part: str = "") -> list[Option]:
+    """Return the options whose names contain ``part``, in any case; those that work come first."""
+    return [option for option in catalogue.OPTIONS if part.lower() in option.name.lower()]
+
+
+def parse_offsets(document: Mapping[str, Any]) -> Offsets:
+    """Return the offsets of an object of JSON, as Spark's checkpoint and its progress have it.
+
+    Reads kfetch's own form and that of Spark's Kafka connector. Raises CheckpointError for others.
+    """
+    return offsets.from_json(document)

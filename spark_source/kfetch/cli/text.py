@@ -1,0 +1,148 @@
+"""How the verbs of ``kfetch.cli`` print what ``kfetch.admin`` returns: lines for people, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from kfetch.admin.agents import QueryStatus, Status
+from kfetch.admin.brokers import ClusterState
+from kfetch.admin.values import Option
+from kfetch.model import Topic
+
+__all__ = [
+    "agent_json",
+    "agent_lines",
+    "cluster_json",
+    "cluster_lines",
+    "option_json",
+    "option_lines",
+]
+
+_TOPICS_MAX = 3  # listed by name
+
+
+def agent_json(status: Status, rates: Mapping[str, float]) -> dict[str, Any]:
+    """One agent with every field; ``rates`` are records per second by the query's name."""
+    document = asdict(status)
+    for query in document["queries"]:
+        query["records_per_second"] = rates.get(query["name"])
+    return document
+
+
+def agent_lines(status: Status, rates: Mapping[str, float]) -> Iterator[str]:
+    """A few lines about one agent; ``rates`` are records per second by the query's name."""
+    used, limit = status.memory_used / (1 << 20), status.memory_limit / (1 << 20)
+    peak = status.memory_peak / (1 << 20)
+    yield (
+        f"agent {status.pid}: {status.workers} tasks read, {used:.0f} of {limit:.0f} MiB in use "
+        f"(at most {peak:.0f})"
+    )
+    yield f"  log: {status.log}"
+    for query in status.queries:
+        yield from _query_lines(query, rates.get(query.name, 0.0))
+
+
+def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
+    totals = query.totals
+    requests = totals.full_requests + totals.incremental_requests
+    yield f"  query {query.stream or query.name}: {_some(query.topics)}, {rate:,.0f} records/s"
+    yield (
+        f"    {totals.records:,} records, {requests:,} requests ({totals.full_requests} full), "
+        f"{totals.reply_bytes / (1 << 20):,.1f} MiB, decoded in {totals.decode_s:.1f} s, "
+        f"waited {totals.starved_s:.1f} s for memory, idle for {query.idle_s:.0f} s"
+    )
+    yield (
+        f"    sessions: {totals.sessions_opened} opened, {totals.sessions_lost} lost, "
+        f"{totals.sessions_refused} refused, {totals.sessions_closed} closed"
+    )
+    for session in query.sessions:
+        yield (
+            f"    {session.broker}: session {session.session_id}, epoch {session.epoch}, "
+            f"{session.partitions} partitions ({session.state})"
+        )
+
+
+def _some(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _TOPICS_MAX} more" if len(topics) > _TOPICS_MAX else ""
+    return ", ".join(topics[:_TOPICS_MAX]) + more
+
+
+def option_json(option: Option) -> dict[str, str]:
+    """One option with every field."""
+    return {
+        "name": option.name,
+        "default": option.default,
+        "treatment": option.treatment.name.lower(),
+        "meaning": option.meaning,
+    }
+
+
+def option_lines(options: Sequence[Option]) -> Iterator[str]:
+    """One line for each option: name, default, meaning; before it, what kfetch does if not read."""
+    names = max((len(option.name) for option in options), default=0)
+    defaults = max((len(option.default) for option in options), default=0)
+    for option in options:
+        note = "" if option.treatment.name == "BUILT" else f"({option.treatment.value}) "
+        yield f"{option.name:<{names}}  {option.default:<{defaults}}  {note}{option.meaning}"
+
+
+def cluster_json(state: ClusterState) -> dict[str, Any]:
+    """A cluster's state with every field; a topic that does not exist is null."""
+    return {
+        "cluster_id": state.cluster_id,
+        "servers": state.servers,
+        "fetch_sessions": state.fetch_sessions,
+        "versions": {name: asdict(versions) for name, versions in state.versions.items()},
+        "brokers": [
+            {
+                "id": each.broker.node_id,
+                "host": each.broker.host,
+                "port": each.broker.port,
+                "rack": each.broker.rack,
+                "reachable": not each.error,
+                "error": each.error,
+            }
+            for each in state.brokers
+        ],
+        "topics": {name: topic and _topic_json(topic) for name, topic in state.topics.items()},
+        "problems": [*state.problems],
+    }
+
+
+def _topic_json(topic: Topic) -> dict[str, Any]:
+    return {
+        "id": str(topic.topic_id) if topic.topic_id.int else None,
+        "partitions": len(topic.leaders),
+        "leaders": {
+            str(number): leader and leader.broker.node_id
+            for number, leader in topic.leaders.items()
+        },
+    }
+
+
+def cluster_lines(state: ClusterState) -> Iterator[str]:
+    """What a cluster answers: itself, its versions, its brokers, its topics."""
+    yield f"cluster {state.cluster_id or 'without an id'}, asked at {state.servers}"
+    for name, versions in state.versions.items():
+        used = "none in common" if versions.used is None else f"kfetch uses v{versions.used}"
+        spoken = f"v{versions.lowest} to v{versions.highest}"
+        yield f"  {name}: {spoken if versions.highest >= 0 else 'not spoken'}, {used}"
+    sessions = "yes" if state.fetch_sessions else "no: kfetch names every partition in each request"
+    yield f"  incremental fetch sessions: {sessions}"
+    for each in state.brokers:
+        yield f"{each.broker}: {each.error or 'reachable'}"
+    for name, topic in state.topics.items():
+        yield f"topic {name}: {_topic_text(topic)}"
+
+
+def _topic_text(topic: Topic | None) -> str:
+    if topic is None:
+        return "does not exist"
+    led: dict[str, int] = {}
+    for leader in topic.leaders.values():
+        name = "without a leader" if leader is None else f"led by broker {leader.broker.node_id}"
+        led[name] = led.get(name, 0) + 1
+    parts = [f"{number} {name}" for name, number in sorted(led.items())]
+    return f"{len(topic.leaders)} partitions, {', '.join(parts)}"

@@ -1,0 +1,141 @@
+"""The command ``kfetch`` of the distribution kfetch alone, and with verbs of others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from kfetch import cli
+from kfetch.admin import agents
+from kfetch.errors import BrokenPlugin
+from kfetch.options.catalogue import OPTIONS
+from tests.kfetch.cli.test_text import STATUS
+from tests.kfetch.wire.little import LittleKafka
+
+Kfetch = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def kfetch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kfetch:
+    """Runs the command without verbs of other distributions: exit code, stdout, stderr."""
+    alone = cli.build([])
+    monkeypatch.setattr(cli, "command", lambda: alone)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kfetch", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    with LittleKafka() as running:
+        running.create("clicks", 2)
+        yield running
+
+
+def test_help_says_what_to_install(kfetch: Kfetch) -> None:
+    """Alone, the command has four verbs, and its help names the distribution that has more."""
+    code, out, _ = kfetch("--help")
+
+    assert 0 == code
+    assert "Install kfetch-jobs for more" in " ".join(out.split())
+    listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
+    assert ["check", "options", "agents", "warm"] == listed
+
+
+def test_own_verbs_come_last() -> None:
+    """With other distributions there is one help, and kfetch's own verbs close it."""
+    command: Any = cli.command()
+    names = command.list_commands(None)
+
+    assert {"run", "up", "broker", "offsets"} < {*names}
+    assert ["check", "options", "agents", "warm"] == names[-4:]
+
+
+def test_a_broken_plugin_is_one_sentence() -> None:
+    """An entry point that cannot be loaded is an error with its distribution, not a traceback."""
+    plugin = EntryPoint(name="x", value="no_such_module_of_kfetch:mount", group="kfetch.verbs")
+
+    with pytest.raises(BrokenPlugin, match=r"no_such_module_of_kfetch.* cannot be loaded .*anew"):
+        cli.build([plugin])
+
+
+def test_options_are_the_catalogue(kfetch: Kfetch) -> None:
+    """``options`` prints each option of the catalogue on a line of its own, or as JSON."""
+    code, out, _ = kfetch("options")
+    rows = json.loads(kfetch("options", "--json")[1])
+
+    assert (0, len(OPTIONS)) == (code, len(out.splitlines()))
+    assert [option.name for option in OPTIONS] == [line.split()[0] for line in out.splitlines()]
+    assert [option.name for option in OPTIONS] == [row["name"] for row in rows]
+    assert {"name", "default", "treatment", "meaning"} == rows[0].keys()
+
+
+def test_options_by_name(kfetch: Kfetch) -> None:
+    """A part of a name, in any case, selects options; one that no name has is an error."""
+    code, out, _ = kfetch("options", "FETCH.MAX")
+    names = [line.split()[0] for line in out.splitlines()]
+
+    assert (0, ["kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms"]) == (code, names)
+    code, out, said = kfetch("options", "nonsense")
+    assert (1, "") == (code, out)
+    assert "no option has 'nonsense' in its name" in said
+
+
+def test_agents(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``agents`` lists every agent, as lines or as JSON; without any it says who starts them."""
+    monkeypatch.setattr(agents, "find", lambda *_: [STATUS])
+
+    assert "agent 9: 2 tasks read" in kfetch("agents", "--seconds", "0.1")[1]
+    assert [9] == [each["pid"] for each in json.loads(kfetch("agents", "--json")[1])]
+    monkeypatch.setattr(agents, "find", lambda *_: [])
+    assert "no agent runs here" in kfetch("agents", "--seconds", "0.1")[1]
+    assert [] == json.loads(kfetch("agents", "--json")[1])
+
+
+def test_check(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """A cluster that can be read: its id, versions, brokers and topics, and exit code 0."""
+    code, out, said = kfetch("check", kafka.bootstrap, "--topic", "clicks")
+
+    assert (0, "") == (code, said)
+    assert f"cluster little, asked at {kafka.bootstrap}" in out
+    assert "  incremental fetch sessions: yes" in out
+    assert "topic clicks: 2 partitions, 2 led by broker 1" in out
+
+
+def test_check_as_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """The same for scripts, with each leader and an empty list of problems."""
+    state = json.loads(kfetch("check", kafka.bootstrap, "--topic", "clicks", "--json")[1])
+
+    assert ("little", []) == (state["cluster_id"], state["problems"])
+    assert [(1, True)] == [(each["id"], each["reachable"]) for each in state["brokers"]]
+    assert {"0": 1, "1": 1} == state["topics"]["clicks"]["leaders"]
+
+
+def test_check_fails_with_one_sentence(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """What keeps a query from reading is one sentence on stderr and exit code 1."""
+    code, out, said = kfetch("check", kafka.bootstrap, "--topic", "absent")
+
+    assert (1, 1) == (code, len(said.splitlines()))
+    assert "topic absent does not exist: create it, or check its name" in said
+    assert "topic absent: does not exist" in out
+
+
+def test_check_takes_other_options(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """``--option`` sets an option of the source; one that it can't use is its own error."""
+    assert 0 == kfetch("check", kafka.bootstrap, "--option", "kafka.client.id=me")[0]
+
+    code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=SSL")
+    assert (1, True) == (code, "speaks PLAINTEXT only so far" in said)
+    code, _, said = kfetch("check", kafka.bootstrap, "--option", "nonsense")
+    assert (2, True) == (code, "is not NAME=VALUE" in said)

@@ -1,0 +1,219 @@
+"""Spark's settings, its errors as sentences, and the end of its JVM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
+
+from kfetch_jobs.errors import SparkError
+from kfetch_jobs.jvm import spark
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+kfetch.errors.RecordsExpired: partition 3 of clicks starts at offset 9, past 7
+\tat org.apache.spark.Something
+SQLSTATE: XXKST"""
+
+
+PY4J = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: java.io.FileNotFoundException: File file:/no/events does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem.deprecatedGetFileStatus(RawLocalFileSystem.java:980)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (PY4J, "File file:/no/events does not exist"),
+        (TRACE, "partition 3 of clicks starts at offset 9, past 7"),
+        ("Traceback:\n  File x\nKeyError: 'a'\nmore", "'a'"),
+        ("[TABLE_NOT_FOUND] no such table. SQLSTATE: 42P01\n'Project [*]\n+- X", "no such table"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_one_sentence_of_many(text: str, sentence: str) -> None:
+    """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
+    assert sentence == spark.cause_of(RuntimeError(text))
+
+
+JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
+\tat org.apache.spark.sql.Something
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows
+\t... 3 more
+Caused by: {cause}
+\tat java.base/java.lang.Thread.run"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        ("java.io.IOException: No space left on device", "No space left on device"),
+        (
+            "org.apache.spark.api.python.PythonException: Traceback\n" + TRACE,
+            "partition 3 of clicks",
+        ),
+        ("x.PythonException: Traceback (most\nRuntimeError: a bad mood", "a bad mood"),
+    ],
+)
+def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:
+    """What an executor's task died of is not in the message of the query's error, but is told."""
+    error = RuntimeError("never shown")
+    error._desc = "[STREAM_FAILED] Query [id = 1] terminated with exception: [TASK_WRITE_FAILED]"  # type: ignore[attr-defined]
+    error._stackTrace = JVM.format(cause=cause)  # type: ignore[attr-defined]
+
+    assert spark.cause_of(error).startswith(sentence)
+
+
+def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's settings replace the defaults, but its JVM options are added to ours."""
+    monkeypatch.setattr(spark, "delta_jars", lambda: [Path("a.jar"), Path("b.jar")])
+    wanted = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}
+    merged = spark._merged(wanted, tmp_path)
+
+    assert "true" == merged["spark.ui.enabled"]
+    assert "a.jar,b.jar" == merged["spark.jars"]
+    assert merged["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
+    assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
+
+
+ARCHIVE = {"spark.master": "spark://a:7077", "spark.archives": "/x/e.tar.gz#env,/x/more.zip#m"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "python", "path"),
+    [
+        ({"spark.master": "local[2]", "spark.archives": "e.tar.gz#env"}, sys.executable, None),
+        ({"spark.master": "spark://a:7077"}, sys.executable, None),
+        (ARCHIVE, "python3", "./env/bin:/usr/local/bin:/usr/bin:/bin"),
+        (ARCHIVE | {"spark.executorEnv.PATH": "/own"}, "python3", "/own"),
+    ],
+)
+def test_the_python_of_executors(
+    wanted: dict[str, str],
+    python: str,
+    path: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark has one name for it here and there: a path that is the same everywhere, or with an
+    archive a name, which each side finds by its PATH."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
+    merged = spark._merged(wanted, tmp_path)
+    spark._prepare_environment(merged, [])
+
+    found = spark.os.environ
+    assert (python, python, path) == (
+        found["PYSPARK_PYTHON"],
+        found["PYSPARK_DRIVER_PYTHON"],
+        merged.get("spark.executorEnv.PATH"),
+    )
+    assert python != "python3" or found["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    local = wanted["spark.master"].startswith("local")
+    assert local == ("SPARK_LOCAL_IP" in found)
+    # A directory of this machine's storage would not be there on others.
+    assert local or merged["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
+@pytest.mark.parametrize("given", ["", "/own"])
+def test_executors_get_the_projects_code(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors get the project's code and the user's own directories alone: kfetch is in the
+    archive."""
+    monkeypatch.setattr(spark, "delta_jars", list)
+    merged = spark._merged(ARCHIVE, tmp_path)
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
+    spark._prepare_environment(merged, [Path("/code")])
+
+    assert ":".join(filter(None, ("/code", given))) == spark.os.environ["PYTHONPATH"]
+
+
+def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deep storage directory can't hold sockets, nor can a deep TMPDIR."""
+    deep = Path("/", "d" * 100)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/short")
+    assert Path("/s") == spark._socket_directory(Path("/s"))
+    assert Path("/short") == spark._socket_directory(deep)
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))
+    assert Path("/tmp") == spark._socket_directory(deep)
+
+
+def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts are compared by name: PySpark's version of a jar wins."""
+    found = [Path("delta-storage-4.4.0.jar"), Path("scala-library-2.13.1.jar")]
+    monkeypatch.setattr(spark, "jars", lambda *_: found)
+
+    assert found[:1] == spark.delta_jars()
+
+
+class Gateway:
+    """PySpark's to a JVM, which here is a shell: it says something when it is told to leave."""
+
+    def __init__(self, output: int) -> None:
+        command = ["sh", "-c", "read none; echo last words"]
+        self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
+
+    def shutdown(self) -> None:
+        """No more calls."""
+
+
+def test_sparks_traces_go_to_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark logs a mistake in a query as JSON, with pages of the JVM's trace: people and the
+    job's log have the sentence alone."""
+
+    class Started:
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(spark, "_started", lambda *_: Started())
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    names = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
+    for name in names:  # made anew here, and by whoever comes next: they keep this test's stderr
+        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
+    loggers = [PySparkLogger.getLogger(name) for name in names]
+    with spark.session({}, name="a", log=tmp_path / "log", redacted=str.upper):
+        for logger in loggers:
+            logger.propagate = False  # as PySpark does
+            logger.error("a mistake", errorClass="X")
+    loggers[0].error("later")
+
+    assert ["A MISTAKE", "A MISTAKE"] == re.findall("A MISTAKE", (tmp_path / "log").read_text())
+    said = capsys.readouterr().err
+    assert "a mistake" not in said
+    assert "later" in said
+
+
+def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM is ended, its last words are in the log, and nobody waits for more of them."""
+
+    def fails(name: str, settings: object, log: Path, output: int) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", Gateway(output))
+        raise SparkError("Spark does not start")
+
+    monkeypatch.setattr(spark, "_started", fails)
+    monkeypatch.setattr(spark, "find_java", str)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark.os, "environ", dict(os.environ))
+    began = time.monotonic()
+    with pytest.raises(SparkError), spark.session({}, name="a", log=tmp_path / "log"):
+        pass
+
+    assert time.monotonic() - began < 4
+    assert (tmp_path / "log").read_text() == "last words\n"
+    assert None is SparkContext._gateway

@@ -1,0 +1,44 @@
+"""Processes that are started with and without a tether."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.kafka import process, ready
+
+
+def wait_dead(begun: process.LaunchedProcess) -> bool:
+    gone = time.monotonic() + 10
+    return ready.wait_until(lambda: process.find(begun.pid, begun.started) is None, gone)
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_launch_names_the_process_itself(tmp_path: Path, detached: bool) -> None:
+    """The pid is the command's, not the shell's, and its output goes to the file."""
+    (tmp_path / "out").touch()
+    command = ["/bin/sh", "-c", "echo $$ 'a b'; exec sleep 60"]
+    begun = process.launch(command, output=tmp_path / "out", detached=detached)
+    assert begun is not None
+    written = f"{begun.pid} a b\n"
+    deadline = time.monotonic() + 10
+    said = ready.wait_until(lambda: (tmp_path / "out").read_text() == written, deadline)
+    found = process.find(begun.pid, begun.started)
+    if found:
+        found.kill()
+    dead = wait_dead(begun)
+    if begun.tether:
+        begun.tether.cut()
+    assert (said, found is not None, dead) == (True, True, True)
+    assert (begun.tether is None) == detached
+
+
+def test_cutting_the_tether_kills(tmp_path: Path) -> None:
+    """A process that is not detached lives only as long as its tether."""
+    begun = process.launch(["sleep", "60"], output=tmp_path / "out", detached=False)
+    assert begun is not None
+    assert begun.tether is not None
+    begun.tether.cut()
+    assert wait_dead(begun)

@@ -1,0 +1,29 @@
+"""What Prometheus reads of the metrics: samples by name and labels."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kfetch_jobs.metrics.collect import CollectedMetrics
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scraped(metrics: CollectedMetrics) -> Samples:
+    """Returns the samples that Prometheus parses."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def sample_of(samples: Samples, name: str, **labels: str) -> float | None:
+    """Returns one sample, by default of the job clicks, or None."""
+    if name.startswith("kfetch_job"):
+        labels["job_name"] = labels.get("job_name", "clicks")
+    return samples.get((name, tuple(sorted(labels.items()))))

@@ -1,0 +1,65 @@
+"""Metrics of micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.metrics.batches import BatchMetrics
+from kfetch_jobs.metrics.collect import CollectedMetrics
+from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
+
+BATCH = Batch(
+    batch=1,
+    started="2026-01-01T00:00:00.000Z",
+    finished=1.0,
+    rows=10,
+    seconds=0.3,
+    end=10,
+    latest=15,
+    phases={"addBatch": 0.2},
+)
+
+
+def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each later micro-batch counts once, through full files, unfinished lines and damage."""
+    monkeypatch.setattr(progress, "_BYTES_MAX", 1500)
+    path = tmp_path / "a" / "progress.jsonl"
+    path.parent.mkdir()
+    progress.append_batch(path, BATCH)
+    batches, aside = BatchMetrics(tmp_path), 0
+    for number in range(40):
+        progress.append_batch(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
+        aside += not path.exists()
+        if number % 3 == 0:
+            batches.update()
+    with path.open("a") as file:
+        file.write('{"batch": 1}\n{"batch": 2, "ro')
+    batches.update()
+    assert aside >= 3
+    assert 1 == batches.damaged
+    with path.open("a") as file:
+        file.write('ws": 3\n')
+    progress.append_batch(path, BATCH)
+    batches.update()
+    batches.update()
+
+    samples = SampleSet()
+    batches.add_samples(samples, "a")
+    told = scraped(CollectedMetrics(samples.families()))
+    name = "kfetch_job_batch_duration_seconds"
+    assert 410 == sample_of(told, "kfetch_job_rows_total", job_name="a")
+    assert 20 == sample_of(told, "kfetch_job_dead_letters_total", job_name="a")
+    assert [6, 11, 41, 41] == [
+        sample_of(told, f"{name}_bucket", job_name="a", le=le)
+        for le in ("0.05", "0.1", "0.5", "+Inf")
+    ]
+    assert 41 == sample_of(told, f"{name}_count", job_name="a")
+    assert pytest.approx(7.8 + 0.3) == sample_of(told, f"{name}_sum", job_name="a")
+    phases = "kfetch_job_batch_phase_seconds_total"
+    assert pytest.approx(41 * 0.2) == sample_of(told, phases, job_name="a", phase="addBatch")

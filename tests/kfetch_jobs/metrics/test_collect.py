@@ -1,0 +1,165 @@
+"""All metrics of a project, collected."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfetch.admin import agents
+from kfetch.agent.channel import Status
+from kfetch.errors import LogTruncated
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats_file import write_stats
+from kfetch.watch.statistics import DriverStatistics
+from kfetch_jobs import config
+from kfetch_jobs.config import Project
+from kfetch_jobs.metrics.collect import MetricsCollector
+from kfetch_jobs.metrics.table import METRICS
+from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
+from tests.kfetch.cli.test_text import QUERY, STATUS
+from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
+from tests.kfetch_jobs.projects import ENVIRON, JOB
+
+BATCH = Batch(
+    batch=1,
+    started="2026-01-01T00:00:00.000Z",
+    finished=1.0,
+    rows=10,
+    seconds=0.3,
+    end=10,
+    latest=15,
+    phases={"addBatch": 0.2},
+)
+
+
+@pytest.fixture
+def loaded(project: Path) -> Project:
+    """A project whose job clicks has files of statistics."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(
+        JOB.replace("    includeHeaders", "    kfetch.statsDirectory: ../stats\n    includeHeaders")
+    )
+    return config.load(project / "conf" / "kfetch.yml", ENVIRON)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[Status]:
+    """The agents that answer; none unless a test says so."""
+    found: list[Status] = []
+    monkeypatch.setattr(agents, "find", lambda *_: list(found))
+    return found
+
+
+def _begin(loaded: Project) -> None:
+    """A supervisor, and a run of clicks that has said how far it is."""
+    now = time.time()
+    running = JobState(phase=Phase.RUNNING, since_s=now, failures=2, due_s=now + 9)
+    with Store.of(loaded.storage) as store:
+        pid, started = 1, 0.0
+        store.record_start(
+            SupervisorRecord(
+                pid=pid, process_started_s=started, environment=None, started_s=now, ended_s=None
+            )
+        )
+        store.begin("clicks", running, now - 5)
+    told = {"at": now, "batch": 4, "lag": 5, "lag_s": 2.5, "query": QUERY.stream}
+    (loaded.storage / "clicks").mkdir(parents=True, exist_ok=True)
+    (loaded.storage / "clicks" / "pulse.json").write_text(json.dumps(told))
+
+
+def test_every_metric_is_told(
+    loaded: Project, answers: list[Status], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row of the table has samples with its labels, and nothing else is there; the job's
+    own figures are right, and what was before the supervisor does not count."""
+    monkeypatch.setattr(
+        "kfetch_jobs.supervise.status_reader.supervisor_alive", lambda incumbent: True
+    )
+    _begin(loaded)
+    stats = tmp_path / "stats"
+    write_stats(str(stats), "old", FetchStats(records=1000))
+    look = MetricsCollector(loaded, lambda: 12.0)
+    write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
+    DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
+    progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
+    answers.append(STATUS)
+    told = scraped(look.collect_now())
+
+    names = {name for entry in METRICS.values() for name in entry.samples}
+    assert names == {name for name, _ in told}
+    expected = {
+        name: {*entry.labels, *(["le"] if name.endswith("_bucket") else [])}
+        for entry in METRICS.values()
+        for name in entry.samples
+    }
+    assert all({label for label, _ in labels} == expected[name] for name, labels in told)
+    for name, labels, value in (
+        ("kfetch_job_lag_offsets", {}, 5),
+        ("kfetch_job_state", {"state": "running"}, 1),
+        ("kfetch_job_state", {"state": "failed"}, 0),
+        ("kfetch_job_consecutive_failures", {}, 2),
+        ("kfetch_job_rows_total", {}, 10),
+        ("kfetch_job_fetch_records_total", {"reader": "executor"}, 7),
+        ("kfetch_job_fetch_response_bytes_total", {"reader": "executor"}, 99),
+        ("kfetch_job_fetch_session_events_total", {"reader": "executor", "event": "lost"}, 1),
+        ("kfetch_job_fetch_requests_total", {"reader": "driver", "type": "full"}, 3),
+        ("kfetch_job_losses_total", {"kind": "LogTruncated"}, 2),
+        ("kfetch_job_agent_memory_used_bytes", {}, 3 << 20),
+        ("kfetch_job_fetch_session_partitions", {"broker": "broker 1 (h:9092)"}, 12),
+        ("kfetch_supervisor_last_step_time_seconds", {}, 12),
+    ):
+        assert value == sample_of(told, name, **labels), name
+    assert sample_of(told, "kfetch_job_lag_seconds") == pytest.approx(2.5, abs=1)
+
+
+def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) -> None:
+    """An agent's totals count from the first update on, and those of its successor too."""
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    _begin(loaded)
+    answers.append(STATUS)
+    look = MetricsCollector(loaded, time.time)
+    later = replace(QUERY, totals=replace(QUERY.totals, records=1200))
+    answers[:] = [replace(STATUS, queries=(later, replace(later, stream="another's")))]
+    look.collect_now()
+    successor = replace(QUERY, totals=FetchStats(records=50))
+    answers[:] = [replace(STATUS, pid=10, queries=(successor,))]
+    told = scraped(look.collect_now())
+
+    assert 250 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+    assert None is sample_of(told, "kfetch_job_fetch_records_total", reader="driver")
+
+
+def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status]) -> None:
+    """With a wrong job file, wrong files of statistics and then a wrong database, the other
+    samples are there, and the errors are counted."""
+    _begin(loaded)
+    jobs = loaded.path.parent / "jobs"
+    (jobs / "wrong.yml").write_text("source: [\n")
+    (jobs / "b\udcff.yml").write_text(JOB)
+    stats = loaded.path.parent.parent / "stats"
+    look = MetricsCollector(loaded, time.time)
+    stats.mkdir()
+    for number, text in enumerate(["{", "[]", '{"records": "many"}', '{"records": 3}']):
+        (stats / f"{number}.json").write_text(text)
+    (loaded.storage / "clicks" / "progress.jsonl").write_text("null}\n[]\n")
+    told = scraped(look.collect_now())
+    assert 0 == sample_of(told, "kfetch_job_file_valid", job_name="wrong")
+    assert 0 == sample_of(told, "kfetch_job_file_valid", job_name=r"b\udcff")
+    assert 1 == sample_of(told, "kfetch_job_file_valid")
+    assert 3 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+    assert 0 == sample_of(told, "kfetch_metrics_collection_errors_total", part="jobs")
+    assert 1 == sample_of(told, "kfetch_metrics_collection_errors_total", part="batches")
+
+    for file in (loaded.storage / ".supervisor").glob("kfetch.db*"):
+        file.write_bytes(b"no database" * 1000)
+    told = scraped(look.collect_now())
+    assert 1 == sample_of(told, "kfetch_metrics_collection_errors_total", part="jobs")
+    assert 1 == sample_of(told, "kfetch_metrics_collection_errors_total", part="runs")
+    assert 3 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")

@@ -1,0 +1,399 @@
+"""``offsets replay`` and ``undo`` beside tables: no row is there twice and none is lost, or they
+refuse. A table here is its versions, each a list of rows; Delta's part is in integration/running.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfetch.model import TopicPartition
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints import backup
+from kfetch_jobs.checkpoints.backup import OffsetRange, Stage, TableVersion
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.offsets import execution, undo
+from kfetch_jobs.offsets.moves import Verb
+from kfetch_jobs.offsets.plan import plan_move as plan_of
+from kfetch_jobs.offsets.table_rows import appended_tables, place_columns
+from kfetch_jobs.offsets.target import Earliest, Shifted
+from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.util.files import try_lock
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
+from tests.kfetch_jobs.projects import JOB
+
+Ask = Callable[..., Any]
+Row = tuple[str, int, int]
+"""Topic, partition, offset."""
+DEAD = "  deadLetters:\n    path: ${storage}/dead\n"
+BOTH = JOB.replace("trigger:", DEAD + "trigger:").replace(
+    "  options:", "  decode: {fields: id BIGINT}\n  options:"
+)
+
+
+def rows(*counts: int, topic: str = "clicks") -> list[Row]:
+    """One row for each offset of each partition below a count."""
+    return [(topic, n, at) for n, count in enumerate(counts) for at in range(count)]
+
+
+class Tables:
+    """What ``table.Rows`` does with Delta's."""
+
+    def __init__(self) -> None:
+        self.histories: dict[str, list[list[Row]]] = {}
+        self.foreign: list[Row] = []
+        """Somebody adds them between a count and a deletion."""
+        self.vacuumed: set[str] = set()
+
+    @contextmanager
+    def __call__(self, job: Job, by_topic: bool) -> Iterator[Tables]:
+        self.by_topic = by_topic
+        self.names = self.histories.keys() & {str(place) for place in appended_tables(job)}
+        yield self
+
+    def write(self, name: str, more: Iterable[Row]) -> None:
+        self.histories.setdefault(name, [[]]).append([*self[name], *more])
+
+    def __getitem__(self, name: str) -> list[Row]:
+        return self.histories.get(name, [[]])[-1]
+
+    def has_rows(self, name: str) -> bool:
+        return bool(self[name])
+
+    def check(self, names: Iterable[str]) -> None:
+        assert self.names >= {*names}
+
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
+        counts = {name: len(self._of(name, ranges)) for name in self.names}
+        for name in self.names if self.foreign else ():
+            self.write(name, self.foreign)
+        return counts
+
+    def versions(self, names: Collection[str]) -> list[TableVersion]:
+        return [
+            TableVersion(name=name, by_name=False, version=len(self.histories[name]) - 1)
+            for name in sorted(names)
+        ]
+
+    def delete(self, ranges: Sequence[OffsetRange], names: Collection[str]) -> dict[str, int]:
+        gone = {name: self._of(name, ranges) for name in names if ranges}
+        for name, rows in gone.items():
+            self.histories[name].append([row for row in self[name] if row not in rows])
+        return {name: len(rows) for name, rows in gone.items()}
+
+    def version(self, table: TableVersion) -> int:
+        return len(self.histories[table.name]) - 1
+
+    def restore(self, table: TableVersion, way_out: str) -> None:
+        if table.name in self.vacuumed:
+            raise JobsError(f"Delta refuses: a file of that version is gone: {way_out}")
+        self.histories[table.name].append(self.histories[table.name][table.version])
+
+    def _of(self, name: str, ranges: Sequence[OffsetRange]) -> list[Row]:
+        return [
+            (topic, partition, at)
+            for topic, partition, at in self[name]
+            if any(
+                partition == each.partition
+                and each.begin <= at < each.end
+                and (topic == each.topic or not self.by_topic)
+                for each in ranges
+            )
+        ]
+
+
+@pytest.fixture
+def tables(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """The job's table has what it has read, by micro-batch 7."""
+    made = Tables()
+    monkeypatch.setattr(execution, "open_rows", made)
+    monkeypatch.setattr(undo, "open_rows", made)
+    made.write(target(), rows(6, 4))
+    return made
+
+
+def target() -> str:
+    return str(Path("data/clicks/table").resolve())
+
+
+def dead() -> str:
+    return str(Path("data/dead").resolve())
+
+
+def the_project() -> config.Project:
+    return config.load(config.find(Path.cwd()))
+
+
+def to_come() -> set[Row]:
+    """What the next run reads of the partitions that the checkpoint knows, far ahead."""
+    return {
+        ("clicks", tp.partition, at)
+        for tp, (start, _) in stands().items()
+        for at in range(start, 99)
+    }
+
+
+def ran(kafka: LittleKafka, number: int, *ends: int, done: bool = True) -> None:
+    planned(number, offset(kafka, *ends))
+    if done:
+        committed(number)
+
+
+def another_job(topic: str = "orders") -> None:
+    """It writes to the same dead letters."""
+    job(
+        BOTH.replace("clicks", "orders").replace("subscribe: orders", f"subscribe: {topic}"),
+        "orders",
+    )
+
+
+def test_a_batch_without_its_commit_is_undone_after_a_run(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """The restored version has its rows, and it comes again: they are deleted once more."""
+    ran(kafka, 8, 9, 4, done=False)
+    tables.write(target(), rows(9)[6:])
+    assert {target(): 3} == asked("replay", "--shift-by", "0", "--execute")["deleted"]
+    ran(kafka, 10, 10, 4)
+    tables.write(target(), rows(10)[6:])
+
+    assert not asked("undo", "--execute")["exact"]
+    assert rows(6, 4) == tables[target()]
+    assert (6, 0) == stands()[TopicPartition("clicks", 0)]
+    assert not to_come() & {*tables[target()]}
+
+
+@pytest.mark.parametrize("when", ["before", "now"])
+def test_a_reset_with_an_unknown_end_is_not_undone(
+    kafka: LittleKafka, asked: Ask, tables: Tables, when: str
+) -> None:
+    """Its table is left alone, so rows of a batch without a commit would come twice: refused.
+    Before a run nothing can have come of it."""
+    words = ["reset", "--to-latest", "--execute"]
+    if when == "before":
+        ran(kafka, 8, 9, 4, done=False)
+        words += ["--give-up-batch"]
+    number = asked(*words)["batch"]
+    assert asked("undo")["exact"]
+    ran(kafka, number + 1, 10, 4, done=when == "before")
+    before = files()
+
+    said = asked("undo", "--execute", code=1)
+    assert "was planned, and its end is not noted: the table may have its rows already" in said
+    assert before == files()
+    assert Stage.DONE is backup.all_backups(CHECKPOINT)[-1].stage
+
+
+@pytest.mark.parametrize(
+    ("by_topic", "expected"),
+    [(False, ("partition", "offset")), (True, ("topic", "partition", "offset"))],
+)
+def test_rows_are_found_by_what_is_needed(by_topic: bool, expected: tuple[str, ...]) -> None:
+    """A column topic may be a field of the values: it is compared only where topics differ."""
+    types = {"id": "long", "topic": "string", "partition": "integer", "offset": "long"}
+
+    assert expected == place_columns("clicks", "table", types, by_topic)
+    with pytest.raises(JobsError, match="table keeps no column offset of its records"):
+        place_columns("clicks", "table", types | {"offset": "string"}, by_topic)
+
+
+def test_no_row_is_found(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """Offsets that come again should have rows; a table that has others is not understood, and
+    nothing is moved. An empty one has none to delete."""
+    tables.write(target(), [])
+    tables.histories[target()][-1] = [("clicks", 7, 1)]
+    before = files()
+    said = asked("replay", "--to-earliest", "--execute", code=1)
+    assert "has not one row of theirs: either its columns" in said
+    assert (before, []) == (files(), backup.all_backups(CHECKPOINT))
+
+    tables.histories[target()][-1] = []
+    assert {target(): 0} == asked("replay", "--to-earliest", "--execute")["deleted"]
+
+
+def test_somebody_else_writes_meanwhile(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """What was deleted is not what was counted: the job isn't moved, and may not run."""
+    tables.foreign = rows(1)
+    said = asked("replay", "--to-earliest", "--execute", code=1)
+
+    assert "had 10 rows to delete, and 11 were deleted: somebody else" in said
+    assert (6, 0) == stands()[TopicPartition("clicks", 0)]
+    with pytest.raises(JobsError, match="was interrupted"):
+        backup.check_no_interrupted_move(the_project().job("clicks"))
+
+
+def test_more_rows_than_offsets(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """Some may be of an earlier topic of the name, which would not come again: only if told so."""
+    tables.write(target(), rows(10, 4))
+    said = asked("replay", "--to-earliest", "--execute", code=1)
+    assert f"{target()} has 24 rows of what comes again, 14 offsets" in said
+    assert [] == backup.all_backups(CHECKPOINT)
+
+    told = asked("replay", "--to-earliest", "--several-rows", "--execute")
+    assert {target(): 24} == told["deleted"]
+
+
+def test_another_job_has_to_rest(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """It writes the same dead letters: the plan names it, and while it runs nothing is done. Rows
+    of its topic stay."""
+    job(BOTH)
+    another_job()
+    tables.write(dead(), [*rows(2), *rows(3, topic="orders")])
+    assert ["orders"] == asked("replay", "--to-earliest")["shared_with"]
+    with try_lock(Path("data/orders/lock")):
+        said = asked("replay", "--to-earliest", "--execute", code=1)
+        assert "job orders runs here already" in said
+    told = asked("replay", "--to-earliest", "--execute")
+    assert {target(): 10, dead(): 2} == told["deleted"]
+    assert rows(3, topic="orders") == tables[dead()]
+
+    assert ["orders"] == asked("undo")["shared_with"]
+    with try_lock(Path("data/orders/lock")):
+        assert "job orders runs here already" in asked("undo", "--execute", code=1)
+    of_orders = Path("data/orders/checkpoint/commits")
+    of_orders.mkdir(parents=True)
+    (of_orders / "0").touch()
+    os.utime(of_orders / "0", (1.0, 1.0))
+    assert "the checkpoint's" in asked("undo", "--execute", code=1)
+    (of_orders.parent / "offsets").mkdir()
+    plan = (CHECKPOINT / "offsets" / "7").read_text().replace("clicks", "orders")
+    (of_orders.parent / "offsets" / "0").write_text(plan)
+    said = asked("undo", "--execute", code=1)
+    assert "job orders has written to" in said
+    assert "would take those rows away: let the job go on as it is, or restore its rows" in said
+    backup.all_backups(CHECKPOINT)[-1].record_stage(Stage.UNDOING)
+    assert "take those rows away: restore its rows" in asked("undo", "--execute", code=1)
+    backup.all_backups(CHECKPOINT)[-1].record_stage(Stage.DONE)
+
+    os.utime(of_orders.parent / "offsets" / "0", (1.0, 1.0))
+    asked("undo", "--execute")
+    assert [*rows(2), *rows(3, topic="orders")] == tables[dead()]
+
+
+def test_another_job_of_the_same_topic(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """Nobody can tell whose a row is: it would be deleted, and not come again."""
+    job(BOTH)
+    another_job("clicks")
+    offsets = Path("data/orders/checkpoint/offsets")
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text((CHECKPOINT / "offsets" / "7").read_text())
+    before = files()
+
+    said = asked("replay", "--to-earliest", "--execute", code=1)
+    assert "job orders writes rows of topic clicks to the same table" in said
+    assert before == files()
+
+
+def test_a_table_that_lost_nothing_is_not_restored(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """Others' rows stay in it; those that this job has written since go, and come once."""
+    job(BOTH)
+    another_job()
+    tables.write(dead(), rows(3, topic="orders"))
+    asked("replay", "--to-earliest", "--execute")
+    ran(kafka, 9, 10, 4)
+    tables.write(dead(), rows(10))
+    tables.write(dead(), rows(2, topic="more"))
+
+    assert {target(): 1} == asked("undo", "--execute")["tables"]
+    assert rows(6, 4) == tables[target()]
+    assert [*rows(3, topic="orders"), *rows(2, topic="more")] == tables[dead()]
+
+
+def test_a_log_that_seems_shorter_than_what_was_read(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """An open transaction hides records that the table has: they come again, and are deleted; a
+    reset to the end does not go back."""
+    job(JOB.replace("  options:", "  options:\n    kafka.isolation.level: read_committed"))
+    kafka.log(TopicPartition("clicks", 0)).stable = 3
+    latest = asked("reset", "--to-latest")["partitions"][0]
+    assert (6, 6) == (latest["from"], latest["to"])
+    ran(kafka, 8, 9, 4, done=False)
+    tables.write(target(), rows(9)[6:])
+    told = asked("replay", "--shift-by=-5", "--topic", "clicks:0", "--execute")
+
+    assert (5, {target(): 8}) == (told["again"], told["deleted"])
+    assert not to_come() & {*tables[target()]}
+
+
+def test_a_new_partition_of_a_batch_without_its_commit(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """A replay leaves it to the next run, but its first rows may be in the table already."""
+    kafka.create("other", 1)
+    kafka.topics["clicks"].logs += kafka.topics["other"].logs
+    kafka.log(TopicPartition("clicks", 2)).append(b"n", b"n")
+    ran(kafka, 8, 6, 4, 2, done=False)
+    tables.write(target(), rows(0, 0, 2))
+
+    the_job = the_project().job("clicks")
+    plan = plan_of(the_job, Verb.REPLAY, Shifted(0), [])
+    expected = [
+        OffsetRange(topic="clicks", partition=0, begin=6, end=10),
+        OffsetRange(topic="clicks", partition=2, begin=0, end=2),
+    ]
+    assert expected == sorted(plan.ranges, key=lambda each: each.partition)
+    assert {target(): 2} == asked("replay", "--shift-by", "0", "--execute")["deleted"]
+    assert rows(6, 4) == tables[target()]
+
+
+def test_a_reset_is_undone_after_the_topic_has_grown(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """What the job has read of the new partition does not come again; after a replay, whose rows
+    are gone from the table, it does."""
+    asked("reset", "--to-earliest", "--execute")
+    kafka.create("other", 1)
+    kafka.topics["clicks"].logs += kafka.topics["other"].logs
+    kafka.log(TopicPartition("clicks", 2)).append(b"n", b"n")
+    ran(kafka, 9, 10, 4, 2)
+
+    assert [{"topic": "clicks", "partition": 2}] == asked("undo")["kept"]
+    asked("undo", "--execute")
+    assert [6, 4, 2] == [at for at, _ in stands().values()]
+
+    asked("replay", "--to-earliest", "--topic", "clicks:0", "--execute")
+    assert [] == asked("undo", "--execute")["kept"]
+
+
+def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """Nothing was undone, so the job may run as before; half undone it may not, and is told a way
+    out."""
+    job(BOTH)
+    tables.write(dead(), rows(2))
+    the_job = the_project().job("clicks")
+    plan = plan_of(the_job, Verb.REPLAY, Earliest(), [])
+    moved = execution.execute(the_project(), the_job, plan).backup
+    first, second = (table.name for table in moved.tables)
+    tables.vacuumed = {first}
+    said = asked("undo", "--execute", code=1)
+    assert "a file of that version is gone: let the job go on as it is" in said
+    backup.check_no_interrupted_move(the_job)
+
+    for tables.vacuumed in ({second}, {first}):
+        said = asked("undo", "--execute", code=1)
+        assert f"gone: put checkpoint and tables right by hand and move {moved.path} away" in said
+        with pytest.raises(JobsError, match=rf"right by hand and move {moved.path} away"):
+            backup.check_no_interrupted_move(the_job)
+    tables.vacuumed = set()
+    asked("undo", "--execute")
+    assert (rows(6, 4), rows(2)) == (tables[target()], tables[dead()])
+
+
+def test_a_checkpoint_by_its_uri_is_claimed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one by its path: a move and a run, or two projects, never work on it at once."""
+    monkeypatch.setenv("SERVERS", "127.0.0.1:1")
+    job(JOB + f"checkpoint: file://{project}/checkpoint\n")
+    the_job = config.load(config.find(Path.cwd())).job("clicks")
+    refused = pytest.raises(JobsError, match="runs here already")
+    with try_lock(project / "checkpoint.lock"), refused, hold_job_lock(the_job):
+        pass

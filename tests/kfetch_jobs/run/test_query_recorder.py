@@ -1,0 +1,34 @@
+"""The lag that a run writes into its pulse."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs import config
+from kfetch_jobs.run import query_recorder
+from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from tests.kfetch_jobs.progress.test_spark_progress import TOLD
+from tests.kfetch_jobs.projects import ENVIRON
+
+
+def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that has just begun says that it is idle before its source knows better; one that
+    stays idle has nothing to read; after a micro-batch the lag is the batch's."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    watched = query_recorder.QueryRecorder(job, lambda batch: None)
+    lags = []
+    for at in (100.0, 110.0):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        watched.record_idle()
+        lags.append(read_pulse(pulse_path(job.directory)))
+    monkeypatch.setattr(time, "time", lambda: 120.0)
+    watched.record_progress(TOLD | {"runId": "1", "id": "2"})
+    lags.append(read_pulse(pulse_path(job.directory)))
+
+    assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
+        (p.at, p.lag, p.query) for p in lags if p
+    ]

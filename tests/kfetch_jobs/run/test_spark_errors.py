@@ -1,0 +1,109 @@
+"""From Spark's exceptions to kfetch's errors, whose class decides about a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kfetch import codes
+from kfetch_jobs.errors import ConfigError, JobsError, SparkError
+from kfetch_jobs.run import exit_report, spark_errors
+from kfetch_jobs.run.exit_kind import ExitKind
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+kfetch.errors.{name}: what happened
+\tat org.apache.spark.Something"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (TRACE.format(name="RecordsExpired"), ExitKind.DATA_LOSS),
+        (TRACE.format(name="TopicRecreated"), ExitKind.DATA_LOSS),
+        (TRACE.format(name="OptionError"), ExitKind.CONFIG),
+        (TRACE.format(name="NoSuchPartition"), ExitKind.CONFIG),
+        (TRACE.format(name="CheckpointError"), ExitKind.CONFIG),
+        (TRACE.format(name="BrokerError"), ExitKind.FAILED),
+        (TRACE.format(name="AccessRefused"), ExitKind.AUTH),
+        (TRACE.format(name="ConnectionLost"), ExitKind.FAILED),
+        (TRACE.format(name="NoSuchError"), ExitKind.FAILED),
+        ("[USER_RAISED_EXCEPTION] cannot decode t-0, offset 1: value is not JSON", ExitKind.CONFIG),
+        ("java.lang.OutOfMemoryError: Java heap space", ExitKind.FAILED),
+        ("", ExitKind.FAILED),
+    ],
+)
+def test_kinds(cause: str, kind: ExitKind) -> None:
+    """The class that Spark's text names decides whether another attempt could help."""
+    error = spark_errors.job_error(RuntimeError(cause), "job a failed", Path("spark.log"))
+
+    assert kind is exit_report.exit_kind_of(error)
+    assert error.message.startswith("job a failed: ")
+    assert error.message.endswith("(see spark.log)")
+
+
+def test_the_code_of_the_cause_is_shown_once() -> None:
+    """The source's code leaves its sentence and follows that of the run; a wrong option has one."""
+    text = TRACE.replace("happened", "happened [{code}]").replace("[STREAM_FAILED]", "")
+    lost, wrong = (
+        str(spark_errors.job_error(RuntimeError(text.format(**each)), "job a failed", Path("log")))
+        for each in (
+            {"name": "LogTruncated", "code": "LOG_TRUNCATED"},
+            {"name": "OptionError", "code": "OPTION_INVALID"},
+        )
+    )
+
+    assert "job a failed: what happened (see log) [RECORDS_LOST.LOG_TRUNCATED]" == lost
+    assert "job a failed: what happened (see log) [CONFIG_INVALID]" == wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(29, ExitKind.AUTH), (31, ExitKind.AUTH), (58, ExitKind.AUTH), (6, ExitKind.FAILED)],
+)
+def test_what_a_broker_answers(code: int, kind: ExitKind) -> None:
+    """A refusal for good is known in Spark's text by the error that the source raises for it."""
+    told = codes.error(code, "watching clicks-0", topic="clicks")
+    text = TRACE.replace("what happened", str(told)).format(name=type(told).__name__)
+
+    assert kind is exit_report.exit_kind_of(
+        spark_errors.job_error(RuntimeError(text), "failed", Path("log"))
+    )
+
+
+RAISED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/env/lib/site-packages/pyspark/worker.py", line 1, in main
+{frame}
+    return 1 // number
+           ~~^^~~~~~~~
+ZeroDivisionError: integer division or modulo by zero
+\tat org.apache.spark.Something"""
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("/shop/agg.py", "/shop/agg.py:21: ZeroDivisionError: "),
+        ("/shop/conf/agg.py", "/shop/conf/agg.py:21: ZeroDivisionError: "),
+        ("/shop/.venv/lib/site-packages/other.py", ""),
+        ("/shopping/agg.py", ""),
+    ],
+)
+def test_where_the_projects_code_raised(file: str, place: str) -> None:
+    """A function of the project that raises in a worker is told by its line; a library's is not."""
+    text = RAISED.format(frame=f'  File "{file}", line 21, in g')
+    error = spark_errors.job_error(
+        RuntimeError(text), "job a failed", Path("log"), code=[Path("/shop/conf"), Path("/shop")]
+    )
+
+    told = f"{place}integer division or modulo by zero"
+    assert f"job a failed: {told} (see log)" == error.message
+
+
+@pytest.mark.parametrize("error", [ConfigError("a.yml:1: wrong"), SparkError("no Java")])
+def test_our_own_errors_stay(error: JobsError) -> None:
+    """An error that is one sentence already is told as it is."""
+    assert error is spark_errors.job_error(error, "job a failed", Path("spark.log"))

@@ -1,0 +1,160 @@
+"""Orders to a supervisor: what their commands print, and with which code they end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.supervisor import Supervisor
+from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.projects import ENVIRON
+from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
+
+
+@pytest.fixture
+def ordered(stage: Stage, kfetch: Told, monkeypatch: pytest.MonkeyPatch) -> Ordered:
+    """``ordered(supervisor, "start", "a")``: code, output and error of the command."""
+    monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
+    return Ordered(stage, kfetch)
+
+
+class Ordered:
+    """A command beside a supervisor's loop."""
+
+    def __init__(self, stage: Stage, kfetch: Told) -> None:
+        self._stage = stage
+        self._kfetch = kfetch
+
+    def __call__(self, supervisor: Supervisor, *words: str) -> tuple[int, str, str]:
+        got: list[tuple[int, str, str]] = []
+        told = (*words, "--project", str(self._stage.project.path))
+        command = threading.Thread(target=lambda: got.append(self._kfetch(*told)))
+        command.start()
+        self._stage.until(supervisor, lambda: not command.is_alive())
+        return got[0]
+
+
+def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) -> None:
+    """``start`` says that the process goes on with the file that it began with, and what to do."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    stage.ahead_s = 10
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: running\n", "") == ordered(supervisor, "start", "a")
+
+        stage.ahead_s = -10
+        stage.ask("a", Order.RESTART)
+        stage.until(supervisor, lambda: len(stage.runs("a")) == 2)
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stage.runs("a")[1].started_s))
+        note = (
+            f"a runs with its file of {began}, which has changed since: kfetch restart a takes the "
+            "new one"
+        )
+
+        assert (0, f"a: running\n{note}\n", "") == ordered(supervisor, "start", "a")
+        code, out, _ = ordered(supervisor, "start", "a", "--json")
+        assert (0, {"taken": True, "jobs": {"a": "running"}, "notes": [note]}) == (
+            code,
+            json.loads(out),
+        )
+
+
+def test_a_restart_is_over_when_its_command_is(stage: Stage, ordered: Ordered) -> None:
+    """As ``stop`` does, it returns when the run before has ended; and then the next one goes."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: running\n", "") == ordered(supervisor, "restart", "a")
+
+        before, after = stage.runs("a")
+        assert (ExitKind.STOPPED, None) == (before.kind, after.kind)
+
+
+def test_a_restart_that_takes_too_long(stage: Stage, ordered: Ordered) -> None:
+    """A micro-batch that does not end is told, and the code is 1; the order stands. Of several
+    jobs those are named that have not ended; and who starts one of them waits for that, too."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM.replace('cp "$WORDS/stopped.json" "$1"; exit', ":"))
+    stage.job("b", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a", "b")
+        assert 0 == ordered(supervisor, "restart", "b")[0]
+        code, _, said = ordered(supervisor, "restart", "b", "a", "--timeout", "0.2")
+
+        assert (1, "kfetch: still running after 0.2 s: a [SUPERVISOR_ERROR]\n") == (code, said)
+        assert Phase.STOPPING is stage.phase("a")
+
+
+@pytest.mark.parametrize("order", [Order.START, Order.RESUME, Order.RESTART])
+def test_what_begins_is_waited_for(stage: Stage, order: Order) -> None:
+    """A run that is still ending, and then one that is due: only when it goes is the order done."""
+    phases = [Phase.STOPPING, Phase.WAITING, Phase.RUNNING]
+    states = [JobState(since_s=0.0, phase=phase, due_s=0.0) for phase in phases]
+    seen = []
+
+    class Looked:
+        def states(self) -> dict[str, JobState]:
+            seen.append(states[min(len(seen), len(states) - 1)])
+            return {"a": seen[-1]}
+
+    control.wait_until_done(Looked(), ["a"], order, timeout_s=60.0)  # type: ignore[arg-type]
+
+    assert states == seen[:3]
+
+
+def test_a_job_that_waits_for_room(
+    stage: Stage, ordered: Ordered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a run that has no room: the command says that it waits."""
+    monkeypatch.setattr(control, "_STARTED_WITHIN_S", 0.1)
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    file = stage.place / "conf" / "kfetch.yml"
+    file.write_text(f"{file.read_text()}concurrency: 1\n")
+    stage.job("b", ONCE, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        for order in ("start", "restart"):
+            assert (0, "b: waiting\n", "") == ordered(supervisor, order, "b")
+
+
+def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
+    """What would begin a run with a mistake in its file is refused with 2, and changes nothing."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert (0, "a: paused\n", "") == ordered(supervisor, "pause", "a")
+        stage.job("a", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+        for order in ("start", "restart", "resume"):
+            code, out, said = ordered(supervisor, order, "a")
+
+            assert (2, "", Phase.PAUSED) == (code, out, stage.phase("a"))
+            assert said.startswith("kfetch: conf/jobs/a.yml:14: the key a is not known")
+        stage.job("a", CONTINUOUS, UNTIL_TERM)
+        assert 0 == ordered(supervisor, "resume", "a")[0]
+        stage.until_phase(supervisor, "a", Phase.RUNNING)
+
+
+def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
+    """That is no mistake in a file, but one beside it is: then the code is 2."""
+    stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        told = "job a is not supervised: it has no file, or enabled: false"
+        assert (1, "", f"kfetch: {told} [SUPERVISOR_ERROR]\n") == ordered(supervisor, "start", "a")
+
+        stage.job("b", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+        code, _, said = ordered(supervisor, "start", "a", "b")
+
+        assert 2 == code
+        assert said.startswith(f"kfetch: {told}; conf/jobs/b.yml:14: the key a is not known")
+
+
+def test_answers_of_an_earlier_supervisor() -> None:
+    """It may be up since before an update: it wrote a refusal's sentence, or nothing."""
+    assert OrderReply() == OrderReply.from_text("") == OrderReply.from_text(OrderReply().to_text())
+    assert OrderReply(message="no", exit_code=1) == OrderReply.from_text("no")

@@ -1,0 +1,287 @@
+"""What a supervised job does next: each order in each phase, each ending, and what always holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.rules import CronTimes, Rules
+from kfetch_jobs.supervise.state_machine import (
+    Action,
+    Facts,
+    JobState,
+    Order,
+    Phase,
+    after_exit,
+    after_launch,
+    apply_order,
+    initial_state,
+    tick,
+    upstream_finished,
+)
+
+NOW = 1_700_000_000.0  # Tue Nov 14 2023 22:13:20 UTC
+FOREVER = Rules(finite=False, jitter=0.0)
+ONCE = Rules(finite=True, jitter=0.0)
+HOURLY = Rules(finite=True, times=CronTimes("0 * * * *", "UTC"), jitter=0.0)
+CHAINED = Rules(finite=True, after=("first",), jitter=0.0)
+NEXT_HOUR = 1_700_002_800.0
+
+
+def at(phase: Phase, **fields: object) -> JobState:
+    return JobState(phase=phase, since_s=NOW, **fields)  # type: ignore[arg-type]
+
+
+W, R, G, B, F, X, P, S = Phase  # waiting running stopping backoff finished failed paused stopped
+
+#        start stop restart pause resume
+ORDERS = {
+    W: (W, S, W, P, W),
+    R: (R, G, G, G, R),
+    G: (G, G, G, G, G),
+    B: (W, S, W, P, B),
+    F: (W, S, W, P, F),
+    X: (W, S, W, X, X),
+    P: (W, S, W, P, W),
+    S: (W, S, W, S, S),
+}
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_orders(phase: Phase) -> None:
+    """Each order moves each phase where the table says."""
+    state = at(phase, due_s=NOW, then=S if phase is G else None)
+    asked = (Order.START, Order.STOP, Order.RESTART, Order.PAUSE, Order.RESUME)
+
+    assert ORDERS[phase] == tuple(apply_order(FOREVER, state, one, NOW).phase for one in asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "then"),
+    [(Order.STOP, S), (Order.PAUSE, P), (Order.RESTART, W)],
+)
+def test_a_running_job_is_told_once_and_then_does_as_asked(asked: Order, then: Phase) -> None:
+    """It gets one SIGTERM; SIGKILL only when its time is over; then it is where it was sent."""
+    state = apply_order(FOREVER, at(R, started_s=NOW), asked, NOW)
+    state, first = tick(FOREVER, state, Facts(now=NOW))
+    state, second = tick(FOREVER, state, Facts(now=NOW + FOREVER.stop_s))
+    _, third = tick(FOREVER, state, Facts(now=NOW + FOREVER.stop_s + 1))
+    state = after_exit(FOREVER, state, ExitKind.STOPPED, "", NOW + 1, 0.0)
+
+    assert (Action.END, None, Action.KILL, then) == (first, second, third, state.phase)
+    assert 0 == state.failures
+
+
+def test_the_last_word_counts() -> None:
+    """What is asked of a job that is on its way to an end replaces what was asked before."""
+    state = apply_order(FOREVER, at(R, started_s=NOW), Order.STOP, NOW)
+    state = apply_order(FOREVER, state, Order.START, NOW)
+
+    assert W is after_exit(FOREVER, state, ExitKind.STOPPED, "", NOW, 0.0).phase
+
+
+ENDINGS = [
+    (FOREVER, ExitKind.FINISHED, B, NOW + 5),
+    (FOREVER, ExitKind.STOPPED, B, NOW + 5),
+    (FOREVER, ExitKind.FAILED, B, NOW + 5),
+    (FOREVER, ExitKind.KILLED, B, NOW + 5),
+    (FOREVER, ExitKind.CONFIG, X, None),
+    (FOREVER, ExitKind.AUTH, X, None),
+    (FOREVER, ExitKind.DATA_LOSS, X, None),
+    (ONCE, ExitKind.FINISHED, F, None),
+    (ONCE, ExitKind.FAILED, B, NOW + 5),
+    (HOURLY, ExitKind.FINISHED, W, NEXT_HOUR),
+    (HOURLY, ExitKind.KILLED, B, NOW + 5),
+    (HOURLY, ExitKind.CONFIG, X, None),
+    (CHAINED, ExitKind.FINISHED, W, None),
+]
+
+
+@pytest.mark.parametrize(("rules", "kind", "phase", "due_s"), ENDINGS)
+def test_endings(rules: Rules, kind: ExitKind, phase: Phase, due_s: float | None) -> None:
+    """What a run's end leads to: done, another attempt, or none that would help."""
+    state = after_exit(rules, at(R, started_s=NOW), kind, "", NOW, 0.0)
+
+    assert (phase, due_s) == (state.phase, state.due_s)
+    assert (kind is ExitKind.FINISHED and rules.finite) == (state.sentence == "")
+
+
+def test_pauses_grow_up_to_a_limit() -> None:
+    """Each failure in a row doubles the pause, whatever their number."""
+    pauses = [FOREVER.pause_s(failures, 0.0) for failures in (1, 2, 3, 7, 10_000_000)]
+
+    assert [5, 10, 20, 300, 300] == pauses
+    assert 360 == replace(FOREVER, jitter=0.2).pause_s(99, 1.0)
+
+
+def test_a_healthy_run_makes_failures_forgotten() -> None:
+    """A run as long as ``resetAfter`` begins the count anew, while it runs and when it ends."""
+    state = at(R, started_s=NOW, failures=5, sentence="broken")
+    before, _ = tick(FOREVER, state, Facts(now=NOW + 599))
+    healthy, _ = tick(FOREVER, state, Facts(now=NOW + 600))
+
+    assert (5, 0, "") == (before.failures, healthy.failures, healthy.sentence)
+    assert 6 == after_exit(FOREVER, state, ExitKind.FAILED, "", NOW + 599, 0.0).failures
+    assert 1 == after_exit(FOREVER, state, ExitKind.FAILED, "", NOW + 600, 0.0).failures
+
+
+def test_attempts_end() -> None:
+    """With two attempts, the third failure in a row is the last."""
+    rules = replace(FOREVER, attempts=2)
+    state = at(R, started_s=NOW)
+    phases = []
+    for _ in range(3):
+        state = after_exit(rules, state, ExitKind.FAILED, "broken", NOW, 0.0)
+        phases.append(state.phase)
+        state = replace(state, phase=R)
+
+    assert [B, B, X] == phases
+    assert "broken" == state.sentence
+
+
+def test_a_clock_set_back_makes_no_pause_longer() -> None:
+    """A pause is never longer than the longest one, as seen by the clock there is."""
+    state, action = tick(FOREVER, at(B, due_s=NOW), Facts(now=NOW - 86_400))
+
+    assert (NOW - 86_400 + 300, None) == (state.due_s, action)
+
+
+@pytest.mark.parametrize(("queue", "due_s"), [(False, NEXT_HOUR + 3600), (True, NEXT_HOUR + 60)])
+def test_a_time_that_comes_while_it_runs(queue: bool, due_s: float) -> None:
+    """It is passed over, or kept for one run after this one."""
+    rules = replace(HOURLY, queue=queue)
+    state = after_launch(rules, at(W, due_s=NOW), NOW)
+    state, action = tick(rules, state, Facts(now=NEXT_HOUR))
+    state = after_exit(rules, state, ExitKind.FINISHED, "", NEXT_HOUR + 60, 0.0)
+
+    assert action is None
+    assert (W, due_s, False) == (state.phase, state.due_s, state.queued)
+
+
+def test_a_hung_query_is_ended_and_tried_again() -> None:
+    """No progress for too long: SIGTERM, and then as after a failure."""
+    rules = replace(FOREVER, no_progress_s=60)
+    state, none = tick(rules, at(R, started_s=NOW), Facts(now=NOW, silent_s=60))
+    state, action = tick(rules, state, Facts(now=NOW, silent_s=61))
+    state = after_exit(rules, state, ExitKind.STOPPED, "", NOW, 0.0)
+
+    assert (None, Action.END, B, 1) == (none, action, state.phase, state.failures)
+    assert "it made no progress for 61 s" == state.sentence
+
+
+@pytest.mark.parametrize(
+    ("state", "facts", "action"),
+    [
+        (at(W, due_s=NOW), Facts(now=NOW), Action.LAUNCH),
+        (at(W, due_s=NOW + 1), Facts(now=NOW), None),
+        (at(W, due_s=NOW), Facts(now=NOW, has_room=False), None),
+        (at(W, due_s=None), Facts(now=NOW, upstream_finished=False), None),
+        (at(W, due_s=None), Facts(now=NOW, upstream_finished=True), Action.LAUNCH),
+        (at(W, due_s=NOW, forced=True), Facts(now=NOW, upstream_finished=False), Action.LAUNCH),
+        (at(B, due_s=NOW), Facts(now=NOW, upstream_finished=False), Action.LAUNCH),
+        (at(P, due_s=NOW), Facts(now=NOW), None),
+        (at(X, due_s=NOW), Facts(now=NOW), None),
+    ],
+)
+def test_what_is_launched(state: JobState, facts: Facts, action: Action | None) -> None:
+    """A job starts when its time has come, those before it have finished, and there is room."""
+    assert action is tick(CHAINED, state, facts)[1]
+
+
+def test_a_chained_job_runs_once_for_each_end_of_the_first() -> None:
+    """It is ready when the first has finished since its own last start."""
+    first = at(F, finished_s=NOW)
+
+    assert not upstream_finished(CHAINED, at(W), {})
+    assert not upstream_finished(CHAINED, at(W), {"first": at(R)})
+    assert upstream_finished(CHAINED, at(W), {"first": first})
+    assert not upstream_finished(CHAINED, at(W, started_s=NOW + 1), {"first": first})
+    assert upstream_finished(
+        replace(FOREVER, after=("first",)), at(W, started_s=NOW + 1), {"first": first}
+    )
+
+
+@pytest.mark.parametrize("rules", [FOREVER, ONCE, HOURLY, CHAINED])
+@pytest.mark.parametrize("phase", [W, F, B])
+def test_a_pause_that_cut_nothing_short_starts_nothing(rules: Rules, phase: Phase) -> None:
+    """A job that was paused between its runs goes on waiting for what it waited for."""
+    before = at(phase, due_s=NEXT_HOUR if phase is not F else None)
+    after = apply_order(rules, apply_order(rules, before, Order.PAUSE, NOW), Order.RESUME, NOW + 1)
+
+    assert (F if phase is F else W, before.due_s) == (after.phase, after.due_s)
+
+
+@pytest.mark.parametrize("kind", [ExitKind.STOPPED, ExitKind.FINISHED])
+def test_a_pause_that_cut_a_run_short_goes_on_with_it(kind: ExitKind) -> None:
+    """A run that was ended by a pause begins again at once, unless it was done already."""
+    state = apply_order(ONCE, at(R, started_s=NOW), Order.PAUSE, NOW)
+    state = after_exit(ONCE, state, kind, "", NOW, 0.0)
+    assert P is state.phase
+    state = apply_order(ONCE, state, Order.RESUME, NOW + 5)
+
+    assert (F if kind is ExitKind.FINISHED else W) is state.phase
+
+
+@pytest.mark.parametrize(
+    ("before", "phase"),
+    [(None, W), (S, S), (P, P), (X, W), (F, W), (B, W), (R, W)],
+)
+def test_what_a_new_start_remembers(before: Phase | None, phase: Phase) -> None:
+    """After a clean end all jobs begin anew, but for what was stopped or paused."""
+    old = at(before, failures=3, finished_s=7.0, due_s=None) if before else None
+    state = initial_state(ONCE, NOW, old)
+
+    assert phase is state.phase
+    assert 7.0 == state.finished_s if before else state.finished_s is None
+
+
+def test_times_follow_the_clocks_of_their_zone() -> None:
+    """A daily time that a change of clocks leaves out comes right after it; as in Debian's cron."""
+    berlin = CronTimes("30 2 * * *", "Europe/Berlin")
+    before_spring = 1_711_753_200.0  # 2024-03-30 00:00 in Berlin
+    first = berlin.next(before_spring)
+    second = berlin.next(first)
+
+    assert 2.5 * 3600 == first - before_spring
+    assert 23.5 * 3600 == second - first  # 03:00 in summer time: 02:30 did not come
+
+
+STEPS = st.one_of(
+    st.sampled_from(Order),
+    st.sampled_from(ExitKind),
+    st.floats(0, 1000),
+    st.just("launch"),
+)
+
+
+@settings(max_examples=60)
+@given(
+    rules=st.sampled_from([FOREVER, ONCE, HOURLY, CHAINED, replace(FOREVER, attempts=1)]),
+    steps=st.lists(STEPS, max_size=30),
+)
+def test_what_always_holds(rules: Rules, steps: list[object]) -> None:
+    """Whatever comes: only a waiting job is launched, only a process is ended or killed, a stopped
+    job stays stopped until it is asked, and no state is lost on its way through JSON."""
+    now, state = NOW, initial_state(rules, NOW)
+    for step in steps:
+        before = state
+        if isinstance(step, Order):
+            state = apply_order(rules, state, step, now)
+            assert state.phase.has_process == before.phase.has_process
+        elif isinstance(step, ExitKind) and state.phase.has_process:
+            state = after_exit(rules, state, step, "", now, 0.5)
+            assert not state.phase.has_process
+        elif isinstance(step, float):
+            now += step
+        state, action = tick(rules, state, Facts(now=now, silent_s=0))
+        assert (action is Action.LAUNCH) <= (state.phase in (W, B))
+        assert (action in (Action.END, Action.KILL)) <= (state.phase is G)
+        if before.phase in (S, X) and not isinstance(step, Order):
+            assert before.phase is state.phase
+        if action is Action.LAUNCH and step == "launch":
+            state = after_launch(rules, state, now)
+        assert (state.then is not None) >= (state.phase is G)

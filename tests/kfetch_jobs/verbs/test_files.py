@@ -1,0 +1,45 @@
+"""``kfetch init`` and ``validate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.kfetch_jobs.commands import Told
+
+
+def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
+    """A new project is valid, has its schemas, and its .gitignore covers its data."""
+    assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
+    assert {"job.json", "project.json", "environment.json"} == {
+        path.name for path in (shop / "schema").iterdir()
+    }
+    assert ".kfetch/" in (shop / ".gitignore").read_text().splitlines()
+    assert 2 == kfetch("init", str(shop))[0]
+
+
+def test_validate_tells_all(kfetch: Told, shop: Path) -> None:
+    """Every mistake is a line on stderr, or an element of JSON; the exit code is 2."""
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text() + "a: 1\nb: 2\n")
+    code, _, said = kfetch("validate")
+    assert 2 == code
+    assert 2 == said.count("kfetch: jobs/clicks.yml:")
+
+    code, out, _ = kfetch("validate", "--json")
+    assert (2, 2) == (code, len(json.loads(out)["mistakes"]))
+
+
+def test_an_environment_must_have_its_variables(
+    kfetch: Told, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--env chooses a file of env/."""
+    monkeypatch.delenv("KFETCH_BOOTSTRAP", raising=False)
+
+    assert 0 == kfetch("validate")[0]
+    assert (
+        "env/prod.yml:8: the environment variable KFETCH_BOOTSTRAP"
+        in kfetch("validate", "--env", "prod")[2]
+    )

@@ -1,0 +1,88 @@
+"""The status of a job on the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import state_machine as machine
+from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status import JobStatus
+from kfetch_jobs.web.job_status import (
+    DisplayedStatus,
+    Tone,
+    displayed_status,
+    headline,
+    tone_of_run,
+    worst_tone,
+)
+
+JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("job", "tone", "word", "why"),
+    [
+        (JOB, Tone.GOOD, "running", ()),
+        (replace(JOB, unhealthy=("300 s behind",)), Tone.WARN, "degraded", ("300 s behind",)),
+        (replace(JOB, pulse_s=None), Tone.IDLE, "starting", ()),
+        (replace(JOB, mistake="jobs/x.yml:3: no"), Tone.BAD, "file mistake", ("jobs/x.yml:3: no",)),
+        (replace(JOB, enabled=False, phase=None), Tone.IDLE, "disabled", ()),
+        (replace(JOB, phase=None), Tone.IDLE, "not known yet", ()),
+        (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
+        (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
+        (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("the job gave no reason",)),
+        (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
+        (replace(JOB, phase=Phase.FINISHED), Tone.IDLE, "finished", ()),
+        (replace(JOB, phase=Phase.STOPPING), Tone.IDLE, "stopping", ()),
+        (replace(JOB, phase=Phase.PAUSED), Tone.HELD, "paused", ()),
+        (replace(JOB, phase=Phase.STOPPED), Tone.HELD, "stopped", ()),
+    ],
+)
+def test_what_is_said_of_a_job(job: JobStatus, tone: Tone, word: str, why: tuple[str, ...]) -> None:
+    """A job that fails has its reason. A paused or stopped job raises no alarm."""
+    told = displayed_status(job)
+
+    assert (tone, word, why) == (told.tone, told.word, told.why)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_button_does_something(phase: Phase) -> None:
+    """In each phase every button changes the job's phase. No button is there twice."""
+    rules, state = Rules(finite=False), JobState(phase=phase, since_s=0.0)
+    buttons = displayed_status(replace(JOB, phase=phase)).buttons
+
+    assert len({button.order for button in buttons}) == len(buttons)
+    for button in buttons:
+        assert phase is not machine.apply_order(rules, state, button.order, 1.0).phase or (
+            phase is Phase.WAITING  # it runs at once instead of later
+        )
+
+
+@pytest.mark.parametrize(
+    ("tones", "text", "tone"),
+    [
+        ([], "No job yet", Tone.GOOD),
+        ([Tone.GOOD], "The job is well", Tone.GOOD),
+        ([Tone.GOOD, Tone.IDLE], "All 2 jobs are well", Tone.GOOD),
+        ([Tone.GOOD, Tone.HELD], "All is well; 1 of 2 jobs is held", Tone.GOOD),
+        ([Tone.GOOD, Tone.WARN, Tone.HELD], "1 of 3 jobs needs attention", Tone.WARN),
+        ([Tone.BAD, Tone.WARN], "2 of 2 jobs need attention", Tone.BAD),
+    ],
+)
+def test_the_first_sentence(tones: list[Tone], text: str, tone: Tone) -> None:
+    """The headline counts jobs that need attention. It has nothing that changes by itself."""
+    statuses = [DisplayedStatus(tone=each, word="") for each in tones]
+
+    assert (text, tone) == (headline(statuses), worst_tone(statuses))
+
+
+def test_runs_have_tones() -> None:
+    """A run that ended well is idle, any other is bad."""
+    assert Tone.GOOD is tone_of_run(None)
+    assert {ExitKind.FINISHED, ExitKind.STOPPED} == {
+        kind for kind in ExitKind if tone_of_run(kind) is Tone.IDLE
+    }
