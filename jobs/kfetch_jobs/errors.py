@@ -25,6 +25,8 @@ lists all codes. A traceback is for bugs.
 
 from __future__ import annotations
 
+from typing import Any
+
 from kfetch.errors import KfetchError
 
 
@@ -48,10 +50,11 @@ class ConfigError(JobsError):
     condition = "CONFIG_INVALID"
     exit_code = 2
 
-    def __init__(self, *mistakes: str) -> None:
+    def __init__(self, *mistakes: str, action: str = "", **where: Any) -> None:
         """``mistakes``: one sentence each, with file and line; ``str`` shows the first."""
         more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        super().__init__(f"{mistakes[0]}{more}")
+        first = mistakes[0] if mistakes else "the configuration cannot be used"
+        super().__init__(f"{first}{more}", action=action, **where)
         self.mistakes = mistakes
 
 

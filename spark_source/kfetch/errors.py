@@ -45,7 +45,7 @@ class KfetchError(Exception):
     exit_code: ClassVar[int] = 1
     """Of the command ``kfetch``, when this error ends it."""
 
-    def __init__(self, what: str, *, action: str = "", **where: Any) -> None:
+    def __init__(self, what: str, /, *, action: str = "", **where: Any) -> None:
         """``what`` happened, ``action`` is what to do, and ``where`` holds what they name.
 
         ``where``: topic, partition, offset, option, file, … It must be picklable and must never

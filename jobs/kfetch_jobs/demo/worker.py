@@ -6,6 +6,7 @@ JVM and Python workers end when their parent is gone.
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
@@ -48,7 +49,8 @@ class Worker:
         if self._process is None:
             lines = self._log.read_text().splitlines() if self._log.exists() else []
             error = next((line for line in reversed(lines) if line.startswith("kfetch: ")), "")
-            raise DemoError(f"the job's process ended: {error or 'it printed no error'}")
+            sentence = re.sub(r" \[[A-Z_.]+\]$", "", error.removeprefix("kfetch: "))
+            raise DemoError(f"the job's process ended: {sentence or 'it printed no error'}")
 
     def kill(self) -> int:
         """Send SIGKILL to the process and its descendants. Returns how many there were."""

@@ -61,7 +61,7 @@ def session(
     ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
     gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
     """
-    find_java()  # Spark's own message about a missing Java is a page long
+    _use_java(Path(find_java()))  # Spark's own message about a missing Java is a page long
     log.parent.mkdir(parents=True, exist_ok=True)
     merged = _merged(settings, log.parent)
     _prepare_environment(merged, code)
@@ -170,6 +170,13 @@ def _archive_directory(settings: Mapping[str, str]) -> str:
     The setting has the form ``FILE#DIRECTORY``. Returns an empty text without one.
     """
     return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
+
+
+def _use_java(java: Path) -> None:
+    """Let Spark start the Java that was checked: Spark reads JAVA_HOME and PATH alone."""
+    java = java.resolve()
+    if java.parent.name == "bin":
+        os.environ["JAVA_HOME"] = str(java.parent.parent)
 
 
 def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:

@@ -88,7 +88,7 @@ def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
 def _mount(plugin: EntryPoint, app: typer.Typer) -> None:
     try:
         plugin.load()(app)
-    except Exception as cause:  # it is code of another distribution
+    except (Exception, SystemExit) as cause:  # it is code of another distribution
         distribution = plugin.dist.name if plugin.dist else plugin.value
         raise BrokenPlugin(
             f"the verbs of {distribution} cannot be loaded ({type(cause).__name__}: {cause})",

@@ -20,7 +20,7 @@ def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) 
     wait_s = min(options.connect_timeout_s, deadline - time.monotonic())
     try:
         stream = socket.create_connection((host, port), timeout=max(wait_s, 0.001))
-    except OSError as cause:
+    except (OSError, UnicodeError) as cause:  # UnicodeError: a name that no DNS can hold
         raise ConnectionLost(
             f"no connection to {host}:{port}: {cause} (is the broker up, and is this the "
             "address it advertises?)",

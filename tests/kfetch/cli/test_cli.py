@@ -48,9 +48,25 @@ def test_help_says_what_to_install(kfetch: Kfetch) -> None:
     code, out, _ = kfetch("--help")
 
     assert 0 == code
-    assert "Install kfetch-jobs for more" in " ".join(out.split())
+    assert "kfetch-jobs adds verbs" in " ".join(out.split())
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
     assert ["check", "options", "agents", "warm"] == listed
+
+
+def test_a_verb_of_the_other_distribution_is_named(kfetch: Kfetch) -> None:
+    """Alone, an unknown verb says which distribution may have it, and how to install it."""
+    code, _, err = kfetch("broker", "start")
+
+    assert 2 == code
+    assert "broker may be a verb of kfetch-jobs, which is not installed: pip install" in err
+
+
+def test_check_takes_options_of_kafka_alone(kfetch: Kfetch) -> None:
+    """An option without ``kafka.`` in front is refused: ``check`` reads no records."""
+    code, _, err = kfetch("check", "localhost:1", "--option", "subscribe=x")
+
+    assert 2 == code
+    assert "'subscribe' does not begin with kafka." in err
 
 
 def test_own_verbs_come_last() -> None:

@@ -217,3 +217,16 @@ def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert time.monotonic() - began < 4
     assert (tmp_path / "log").read_text() == "last words\n"
     assert None is SparkContext._gateway
+
+
+def test_spark_starts_the_java_that_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KFETCH_JAVA reaches Spark as JAVA_HOME: Spark knows neither the variable nor the check."""
+    monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    spark._use_java(java)
+
+    assert str(tmp_path / "jdk") == spark.os.environ["JAVA_HOME"]

@@ -1,0 +1,20 @@
+"""Connections that can't be made."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kfetch.errors import ConnectionLost
+from kfetch.options import parse
+from kfetch.wire.transport import open_stream
+
+NETWORK = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).network
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 300])
+def test_a_name_that_no_dns_can_hold(host: str) -> None:
+    """A host name that can't be encoded is ConnectionLost with the name in it, no traceback."""
+    with pytest.raises(ConnectionLost, match="no connection to "):
+        open_stream(host, 9092, NETWORK, time.monotonic() + 1)
