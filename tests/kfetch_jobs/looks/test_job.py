@@ -198,7 +198,7 @@ def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Command) -> None
 def test_lag_of_every_job(
     kafka: LittleKafka, kfetch: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one job's cluster does not answer, ``kfetch lag`` shows the other jobs and exits with 1."""
+    """If a job's cluster does not answer, ``kfetch lag`` shows the other jobs and exits with 1."""
     monkeypatch.setattr(sources, "LOOKUP_TIMEOUT_S", 2.0)  # for the broker that does not answer
     planned(3, offset(kafka, 2, 1))
     committed(3)
