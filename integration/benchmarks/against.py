@@ -147,9 +147,9 @@ def main() -> None:
         print(json.dumps(results))
         return
     for name, result in results.items():
-        this_tree, base_s = result["medians"]["this tree"], result["medians"]["base"]
+        here_s, base_s = result["medians"]["this tree"], result["medians"]["base"]
         print(
-            f"{name:8} this tree {this_tree:.4g} s, base {base_s:.4g} s, ratio {result['ratio']:.3f}"
+            f"{name:8} this tree {here_s:.4g} s, base {base_s:.4g} s, ratio {result['ratio']:.3f}"
         )
 
 

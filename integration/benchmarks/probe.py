@@ -49,7 +49,7 @@ def session() -> Any:
 
 
 def drain(options: dict[str, str]) -> Callable[[], float]:
-    """Returns a run that reads the topic from its start. Its result is the micro-batches' seconds."""
+    """Returns a run that reads the topic from its start. Its result is in seconds."""
     spark = session()
 
     def run() -> float:

@@ -1,11 +1,10 @@
 """The offsets that Spark keeps in the checkpoint: positions with leader epochs and topic ids.
 
-    {"version": 1, "topics": {"clicks": {"id": "…", "partitions": {"0": [1200, 7]}}},
-     "sessions": {"1": [837261, 41]}}
+    {"version": 1, "topics": {"clicks": {"id": "…", "partitions": {"0": [1200, 7]}}}}
 
 A position is ``[next offset, leader epoch]``. The epoch is that of the leader under which the
-offset was known to be committed. ``sessions`` holds [id, epoch] of the driver's fetch session at
-each broker when data last moved. With it the next run closes sessions that a crash left open.
+offset was known to be committed. Older checkpoints also have ``sessions``. kfetch ignores that key,
+and the next offset that moves no longer has it.
 
 Spark compares offsets as JSON text, so the keys have one order: topics by name, partitions by
 number. The end of a query's first batch also carries ``from``, the positions where the batch
@@ -46,8 +45,6 @@ class Offsets:
     """The ids of the topics. Topics of brokers before Kafka 2.8 have none and are left out."""
     first_batch: Mapping[TopicPartition, Position] | None = None
     """``from``: where batch 0 starts. Only the end of batch 0 has it."""
-    sessions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """(id, epoch) of the watch session at each broker, by broker id."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The result of ``to_json``, not to be changed."""
 
@@ -78,7 +75,6 @@ class Offsets:
         *,
         gone: Collection[TopicPartition] = (),
         topic_ids: Mapping[str, UUID],
-        sessions: Mapping[int, tuple[int, int]],
         first_batch: Mapping[TopicPartition, Position] | None = None,
     ) -> Offsets:
         """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
@@ -93,7 +89,6 @@ class Offsets:
             self,
             positions=positions,
             topic_ids=topic_ids,
-            sessions=sessions,
             first_batch=first_batch,
         )
         if len(positions) == len(self.positions) and not gone and topic_ids == self.topic_ids:
@@ -104,8 +99,6 @@ class Offsets:
         document: dict[str, Any] = {"version": VERSION, "topics": topics}
         if self.first_batch is not None:
             document["from"] = _grouped(self.first_batch)
-        if self.sessions:
-            document["sessions"] = {str(n): list(pair) for n, pair in sorted(self.sessions.items())}
         object.__setattr__(self, "_document", document)
 
     def _topics(self) -> dict[str, Any]:
@@ -175,7 +168,6 @@ def _from_kfetch(document: Mapping[str, Any]) -> Offsets:
         positions=_flattened({topic: entry["partitions"] for topic, entry in topics.items()}),
         topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID},
         first_batch=None if start is None else _flattened(start),
-        sessions={int(n): _session(*pair) for n, pair in document.get("sessions", {}).items()},
     )
 
 
@@ -203,10 +195,6 @@ def _partition(topic: str, index: str) -> TopicPartition:
 
 def _position(offset: object, leader_epoch: object) -> Position:
     return Position(_number(offset, lowest=0), _number(leader_epoch, lowest=NO_EPOCH))
-
-
-def _session(session_id: object, epoch: object) -> tuple[int, int]:
-    return _number(session_id, lowest=0), _number(epoch, lowest=-1)
 
 
 def _number(value: object, *, lowest: int) -> int:

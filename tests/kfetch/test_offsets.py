@@ -29,7 +29,6 @@ partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1))
 positions = st.dictionaries(
     partitions, st.builds(Position, st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1))
 )
-sessions = st.tuples(st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1))
 
 
 @st.composite
@@ -42,7 +41,6 @@ def offsets(draw: st.DrawFn) -> Offsets:
         positions=placed,
         topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID},
         first_batch=draw(st.none() | positions),
-        sessions=draw(st.dictionaries(st.integers(0, 2**31 - 1), sessions, max_size=3)),
     )
 
 
@@ -68,7 +66,6 @@ def test_text_is_canonical(known_offsets: Offsets, random: Any) -> None:
         positions=dict(pairs),
         topic_ids=dict(reversed(known_offsets.topic_ids.items())),
         first_batch=None if known_offsets.first_batch is None else dict(start),
-        sessions=dict(reversed(known_offsets.sessions.items())),
     )
 
     assert text(known_offsets) == text(again)
@@ -242,11 +239,9 @@ def test_moved_offsets_equal_new_ones(known_offsets: Offsets, data: st.DataObjec
     moved = {tp: data.draw(st.just(Position(7, 3))) for tp in data.draw(some)}
     moved |= data.draw(st.just({}) | positions)
     gone = [tp for tp in data.draw(some) if tp not in moved]
-    after = known_offsets.with_moved(
-        moved, gone=gone, topic_ids=known_offsets.topic_ids, sessions={1: (5, 2)}
-    )
+    after = known_offsets.with_moved(moved, gone=gone, topic_ids=known_offsets.topic_ids)
     expected = {tp: p for tp, p in known_offsets.positions.items() if tp not in gone} | moved
-    anew = Offsets(positions=expected, topic_ids=known_offsets.topic_ids, sessions={1: (5, 2)})
+    anew = Offsets(positions=expected, topic_ids=known_offsets.topic_ids)
 
     assert text(anew) == text(after)
     assert before == text(known_offsets)

@@ -185,6 +185,24 @@ def test_idle_returns_the_start_itself(kafka: LittleKafka, reader: Any) -> None:
     assert start is reader.latestOffset(start, ReadAllAvailable())
 
 
+def test_an_idle_query_keeps_the_sessions_of_an_old_offset(kafka: LittleKafka, reader: Any) -> None:
+    """With nothing new an offset with watch sessions comes back byte for byte. The next offset that
+    moves has none."""
+    plain = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    text = json.dumps({**plain, "sessions": {"1": [173322508, 21]}})
+    anew = stream_reader({"kafka.bootstrap.servers": kafka.bootstrap, **START})
+    restarted = [json.loads(text) for _ in range(2)]
+
+    assert [text] * 2 == [json.dumps(anew.latestOffset(s, ReadAllAvailable())) for s in restarted]
+    assert [] == anew.partitions(restarted[0], restarted[1])
+    kafka.log(T0).append(b"c")
+    moved = anew.latestOffset(restarted[0], ReadAllAvailable())
+    anew.stop()
+
+    assert ["version", "topics"] == list(moved)
+    assert [3, 0] == moved["topics"]["t"]["partitions"]["0"]
+
+
 def test_limit_of_the_trigger(kafka: LittleKafka, reader: Any) -> None:
     """A limit bounds the batch. Trigger.Once has no limit and reads all."""
     start = reader.initialOffset()

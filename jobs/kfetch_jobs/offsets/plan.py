@@ -235,7 +235,7 @@ def _end(
     gone: Collection[TopicPartition],
 ) -> Offsets:
     """The checkpoint's positions after the move. Unmoved positions keep their leader epochs."""
-    start, last = checkpoint.start(place), checkpoint.end(place)
+    start = checkpoint.start(place)
     retained = {tp: at for tp, at in start.positions.items() if tp not in gone} if start else {}
     moved = {
         tp: at
@@ -247,7 +247,6 @@ def _end(
     return Offsets(
         positions=retained | moved,
         topic_ids={name: id_ for name, id_ in ids.items() if name in names},
-        sessions=last.sessions if last is not None else {},
     )
 
 

@@ -1,4 +1,4 @@
-"""``kfetch offsets reset``, ``replay`` and ``undo``: move the offsets of a job."""
+"""``kfetch offsets reset`` and ``replay``: move the offsets of a job."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.offsets.moves import Move, Verb
     from kfetch_jobs.offsets.plan import MovePlan
     from kfetch_jobs.offsets.target import Target
-    from kfetch_jobs.offsets.undo import UndoPlan
 
-__all__ = ["add"]
+__all__ = ["LINES_MAX", "AllPartitions", "Execute", "add", "show_others", "show_rest"]
 
-_LINES_MAX = 20
+LINES_MAX = 20
 """The number of partitions in a list. ``--partitions`` shows all of them."""
 
 Earliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the start of the log.")]
@@ -73,7 +72,6 @@ def add(app: typer.Typer) -> None:
     """Mount the verbs."""
     app.command(short_help="Move a job's offsets, and leave its table alone.")(reset)
     app.command(short_help="Read records again; the table has each row once.")(replay)
-    app.command(short_help="Undo the last reset or replay.")(undo)
 
 
 def reset(
@@ -223,7 +221,7 @@ def _move(
         plan = plan_move(job, request.verb, request.target, choices)
         if not as_json:
             _show(plan, all_partitions)
-            _show_others(others)
+            show_others(others)
         if request.execute:
             done = execute(
                 loaded,
@@ -250,8 +248,8 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
     for tp in plan.dropped:
         typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
     moving = [move for move in plan.moves if move.moves]
-    _table(moving if all_partitions else sorted(moving, key=_size)[:_LINES_MAX])
-    _show_rest(0 if all_partitions else len(moving) - _LINES_MAX)
+    _table(moving if all_partitions else sorted(moving, key=_size)[:LINES_MAX])
+    show_rest(0 if all_partitions else len(moving) - LINES_MAX)
     typer.echo(
         f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.again:,} "
         f"offsets again and skips {plan.skipped:,}"
@@ -263,12 +261,12 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
             typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
 
 
-def _show_rest(left_out: int) -> None:
+def show_rest(left_out: int) -> None:
     if left_out > 0:
         typer.echo(f"  and {left_out:,} more: --partitions shows all")
 
 
-def _show_others(others: Sequence[Job]) -> None:
+def show_others(others: Sequence[Job]) -> None:
     for other in others:
         typer.echo(f"job {other.name} writes to the same table: it must not run meanwhile")
 
@@ -327,87 +325,5 @@ def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dic
                 "skipped": move.skipped,
             }
             for move in plan.moves
-        ],
-    }
-
-
-def undo(
-    job: JobName,
-    partitions: AllPartitions = False,
-    execute: Execute = False,
-    project: ProjectFile = None,
-    environment: Environment = None,
-    as_json: Json = False,
-) -> None:
-    """Undo the last reset or replay that was not undone yet.
-
-    If the job has not run since the move, kfetch restores its checkpoint. Otherwise the job goes on
-    at the offsets from before the move. kfetch restores tables from which a replay has deleted rows
-    to their versions from before; every later write to them is lost. From the other tables of a
-    replay it deletes the job's rows since then; after a reset they keep their rows. Other jobs that
-    write these tables must be stopped. Without --execute nothing changes.
-
-    \b
-    Example: undo a replay of one job
-      kfetch offsets undo clicks --execute
-    """
-    from kfetch_jobs.offsets import undo as undoing
-    from kfetch_jobs.offsets.execution import jobs_at_rest
-    from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
-
-    loaded_project = project_of(project, environment)
-    loaded = loaded_project.job(job)
-    others = (
-        jobs_on_same_tables(loaded_project, loaded) if undoing.plan_undo(loaded).rewrites else []
-    )
-    with jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext():
-        plan = undoing.plan_undo(loaded)
-        if not as_json:
-            _show_undoing(plan, partitions)
-            _show_others(others)
-        if execute:
-            undoing.undo(loaded_project, loaded, plan)
-    if as_json:
-        typer.echo(json.dumps(_undoing_json(plan, execute, others)))
-    else:
-        typer.echo("done" if execute else "nothing has changed: use --execute")
-
-
-def _show_undoing(plan: UndoPlan, all_partitions: bool) -> None:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
-    typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
-    if not plan.exact:
-        typer.echo("  the job has run since: it goes on at the offsets from before the move")
-    for table_version in plan.backup.tables:
-        typer.echo(
-            f"  kfetch restores {table_version.name} to version {table_version.version}; "
-            "every later write to it is lost"
-        )
-    for tp in plan.new_partitions[: None if all_partitions else _LINES_MAX]:
-        typer.echo(f"  {tp} is new since then: its offset stays")
-    rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
-    printed = rows if all_partitions else rows[:_LINES_MAX]
-    if printed:
-        table(("  partition", "from", "to"), printed)
-    _show_rest(len(rows) - len(printed))
-
-
-def _changed(plan: UndoPlan) -> list[tuple[Any, int | None, int]]:
-    return [(tp, here, there) for tp, here, there in plan.positions() if here != there]
-
-
-def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
-    return {
-        "job": plan.job,
-        "undoes": plan.backup.verb,
-        "backup": str(plan.backup.path),
-        "executed": executed,
-        "exact": plan.exact,
-        "tables": {restored.name: restored.version for restored in plan.backup.tables},
-        "shared_with": [other.name for other in others],
-        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.new_partitions],
-        "partitions": [
-            {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
-            for tp, here, there in plan.positions()
         ],
     }

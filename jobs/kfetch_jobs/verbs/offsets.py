@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kfetch_jobs.verbs import moves
+from kfetch_jobs.verbs import moves, undo
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import offset, table
 
@@ -109,3 +109,4 @@ def _source_json(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
 
 
 moves.add(app)
+undo.add(app)

@@ -21,6 +21,7 @@ from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.replies import FetchReply, PartitionReply
+from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
 from kfetch.session.values import FetchPlan, Outcome
@@ -58,13 +59,10 @@ class Fetcher:
         network: NetworkOptions,
         allocate: Allocate | None = None,
         on_event: events.EventHandler = events.log_event,
-        orphan: int = 0,
     ) -> None:
-        """``orphan``: id of a session that an earlier process left. The first request closes it."""
         self.broker = broker
         self.reply_bytes_max = fetch_.max_bytes
         """Limit for the next reply, in bytes. Its first record batch comes whatever its size."""
-        self._orphan = orphan
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
@@ -86,7 +84,7 @@ class Fetcher:
     def session(self) -> tuple[int, int]:
         """(id, epoch) of the session that the broker may hold; id 0 for none."""
         if self._session is None:
-            return self._orphan, 0
+            return INVALID_SESSION_ID, 0
         return self._session.metadata.session_id, self._session.metadata.epoch
 
     @property
@@ -194,8 +192,8 @@ class Fetcher:
         if self._session is None or self._topic_ids != topic_ids:
             # The broker came back with other API versions, and without its old sessions.
             self._pending_positions = {**self._session_positions(), **self._pending_positions}
-            self._session = FetchSession(topic_ids=topic_ids, orphan=self._orphan)
-            self._topic_ids, self._orphan = topic_ids, 0
+            self._session = FetchSession(topic_ids=topic_ids)
+            self._topic_ids = topic_ids
         return self._session
 
     def _accept(self, plan: FetchPlan, reply: FetchReply) -> AcceptedReply | None:

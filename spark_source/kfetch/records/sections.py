@@ -207,7 +207,7 @@ class SectionReader:
         if codec not in (CODECS if header.magic > 1 else CODECS_LEGACY):
             raise failure(Fault.CODEC, tp, header.base_offset, detail=f" ({codec})")
         if codec == LZ4 and header.magic == 0:
-            packed = memoryview(legacy.repaired_lz4_frame(packed))
+            packed = legacy.repaired_lz4_frame(packed)
         self._buffer = self._buffer or DecompressionBuffer(self._compressed_bytes)
         try:
             return self._buffer.decompress(codec, packed)

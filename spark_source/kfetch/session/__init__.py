@@ -1,6 +1,6 @@
 """The client side of incremental fetch sessions (KIP-227), as a pure state machine.
 
-Read ``transitions`` first: its tables hold every move of the state, and
+Read ``transitions`` first: it holds every move of the state, and
 ``python -m kfetch.session.transitions`` draws them. ``session`` has ``FetchSession`` itself.
 ``values`` has its inputs and outputs, ``metadata`` the pair (session id, epoch), ``partitions`` the
 partitions of the session, and ``refusals`` the wait after a refusal. Nothing here does I/O, starts

@@ -10,12 +10,12 @@ until the session accepts a plan that had them. After any other outcome the next
 carries the changes and every acknowledged partition.
 
 The session does not resume after a lost reply, because nobody can know whether the broker counted
-the request. It makes no move of (id, epoch) that is not a row of ``transitions``.
+the request. It makes no move of (id, epoch) that is not in ``transitions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from kfetch.model import FetchPosition, TopicPartition
@@ -23,16 +23,13 @@ from kfetch.session.metadata import INVALID_SESSION_ID, FetchMetadata
 from kfetch.session.partitions import Changes, SessionPartitions
 from kfetch.session.refusals import RefusalBackoff
 from kfetch.session.transitions import (
-    REQUEST_KINDS,
-    TRANSITIONS,
-    Purpose,
-    ReplyClass,
+    MOVES,
     RequestKind,
     SessionEvent,
     SessionState,
-    Transition,
-    classify,
-    next_metadata,
+    can_close,
+    next_request,
+    reply_event,
     request_metadata,
     state_of,
 )
@@ -41,30 +38,22 @@ from kfetch.session.values import (
     FetchPlan,
     Outcome,
     SessionReply,
-    SessionStats,
     SessionUsageError,
 )
-
-_BACKOFF_MOVES: Mapping[SessionEvent, Callable[[RefusalBackoff], RefusalBackoff]] = {
-    SessionEvent.OPENED: RefusalBackoff.opened,
-    SessionEvent.REFUSED: RefusalBackoff.refused,
-    SessionEvent.SESSIONLESS: RefusalBackoff.fetched,
-}
 
 
 class FetchSession:
     """The client's half of a fetch session.
 
     ``topic_ids``: the broker speaks Fetch v13 or later, so topics may be keyed by id.
-    ``orphan``: id of a session of an earlier process; the first request closes it (0: none).
     """
 
-    def __init__(self, *, topic_ids: bool = True, orphan: int = INVALID_SESSION_ID) -> None:
+    def __init__(self, *, topic_ids: bool = True) -> None:
         self._topic_ids = topic_ids
-        self._metadata = FetchMetadata(session_id=orphan)
+        self._metadata = FetchMetadata()
         self._partitions = SessionPartitions(uses_topic_ids=topic_ids)
         self._backoff = RefusalBackoff()
-        self._stats = dict.fromkeys(SessionEvent, 0)
+        self._event_counts = dict.fromkeys(SessionEvent, 0)
         self._last_problem = ""
         self._request_token = object()
 
@@ -98,7 +87,12 @@ class FetchSession:
         unsent = self._partitions.unsent(changes)
         count, without_id_count = self._partitions.count_after(unsent)
         uses_topic_ids = self._topic_ids and not without_id_count
-        request = REQUEST_KINDS[self.state, self._purpose(count, uses_topic_ids)]
+        request = next_request(
+            self.state,
+            empty=not count,
+            keys_changed=uses_topic_ids != self._partitions.uses_topic_ids,
+            may_ask=self._backoff.is_over,
+        )
         if request is RequestKind.CONTINUE:
             plan = self._incremental_plan(unsent)
         else:
@@ -111,8 +105,9 @@ class FetchSession:
 
         After the reply is accepted the session holds nothing, and the caller can use it again.
         """
-        request = REQUEST_KINDS.get((self.state, Purpose.CLOSE))
-        return request and self._full_plan(request, {}, self._partitions.uses_topic_ids)
+        if not can_close(self.state):
+            return None
+        return self._full_plan(RequestKind.CLOSE, {}, self._partitions.uses_topic_ids)
 
     def accept(self, plan: FetchPlan, reply: SessionReply) -> Outcome:
         """Applies the broker's reply to ``plan`` and returns what it did.
@@ -122,22 +117,21 @@ class FetchSession:
         self._check_request_token(plan)
         _check_version(plan, reply)
         partitions, mismatch = self._partitions.match_reply(plan, reply.partitions)
-        reply_class = classify(
+        event = reply_event(
             plan.request,
             error=reply.error,
             session_id=reply.session_id,
             only_throttled=reply.throttle_ms > 0 and not reply.partitions,
             valid=not mismatch,
         )
-        transition = TRANSITIONS[plan.request, reply_class]
-        if transition.accepted:
+        if event.accepted:
             self._partitions.commit(plan)
-            self._move(transition, reply.session_id, "")
-            return Outcome(accepted=True, event=transition.event, partitions=partitions)
-        # A reply with an error has no partitions, so only INVALID concerns the mismatch.
-        invalid = reply_class is ReplyClass.INVALID
-        problem = mismatch if invalid else f"{reply_class.value} (error {reply.error})"
-        return self._refuse(transition, reply.session_id, problem)
+            self._move(plan.request, event, reply.session_id)
+            return Outcome(event=event, partitions=partitions)
+        # A reply with an error has no partitions, so only INVALID_REPLY concerns the mismatch.
+        invalid = event is SessionEvent.INVALID_REPLY
+        problem = mismatch if invalid else f"{event.value} (error {reply.error})"
+        return self._refuse(plan.request, event, reply.session_id, problem)
 
     def reject(self, plan: FetchPlan, cause: object) -> Outcome:
         """Records that ``plan`` has no usable reply: connection lost, too late, undecodable.
@@ -145,32 +139,18 @@ class FetchSession:
         Raises SessionUsageError if the plan belongs to another state of the session.
         """
         self._check_request_token(plan)
-        transition = TRANSITIONS[plan.request, ReplyClass.NO_REPLY]
-        return self._refuse(transition, INVALID_SESSION_ID, str(cause) or repr(cause))
-
-    def stats(self) -> SessionStats:
-        """Returns how often each event has happened."""
-        return SessionStats(**{event.value: count for event, count in self._stats.items()})
+        problem = str(cause) or repr(cause)
+        return self._refuse(plan.request, SessionEvent.REJECTED, INVALID_SESSION_ID, problem)
 
     def __repr__(self) -> str:
         keyed = "id" if self._partitions.uses_topic_ids else "name"
         parts = [f"{len(self._partitions.positions)} partitions by topic {keyed}"]
-        parts += [f"{event.value} {count}" for event, count in self._stats.items() if count]
+        parts += [f"{event.value} {count}" for event, count in self._event_counts.items() if count]
         if not self._backoff.is_over:
             parts.append(f"wait {self._backoff.remaining_fetches} fetches")
         if self._last_problem:
             parts.append(f"last problem: {self._last_problem}")
         return f"<FetchSession {self.state.name} {self._metadata}: {', '.join(parts)}>"
-
-    def _purpose(self, count: int, uses_topic_ids: bool) -> Purpose:
-        if not count:  # even if the kind of key changes: a forget uses the session's own keys
-            return Purpose.EMPTY
-        in_session = self.state is SessionState.SESSION
-        if in_session and uses_topic_ids != self._partitions.uses_topic_ids:
-            return Purpose.REKEY
-        if self.state is SessionState.SESSIONLESS and self._backoff.is_over:
-            return Purpose.ASK
-        return Purpose.FETCH
 
     def _incremental_plan(self, unsent: Changes) -> FetchPlan:
         send = {tp: position for tp, position in unsent.items() if position is not None}
@@ -197,16 +177,23 @@ class FetchSession:
             request_token=self._request_token,
         )
 
-    def _refuse(self, transition: Transition, replied_id: int, problem: str) -> Outcome:
-        self._move(transition, replied_id, problem)
-        return Outcome(accepted=False, event=transition.event, problem=problem)
+    def _refuse(
+        self, request: RequestKind, event: SessionEvent, replied_id: int, problem: str
+    ) -> Outcome:
+        self._last_problem = problem
+        self._move(request, event, replied_id)
+        return Outcome(event=event, problem=problem)
 
-    def _move(self, transition: Transition, replied_id: int, problem: str) -> None:
-        self._metadata = next_metadata(transition, self._metadata, replied_id)
-        if transition.event in _BACKOFF_MOVES:
-            self._backoff = _BACKOFF_MOVES[transition.event](self._backoff)
-        self._stats[transition.event] += 1
-        self._last_problem = problem or self._last_problem
+    def _move(self, request: RequestKind, event: SessionEvent, replied_id: int) -> None:
+        self._metadata = MOVES[request][event](self._metadata, replied_id)
+        match event:
+            case SessionEvent.OPENED:
+                self._backoff = self._backoff.opened()
+            case SessionEvent.REFUSED:
+                self._backoff = self._backoff.refused()
+            case SessionEvent.SESSIONLESS:
+                self._backoff = self._backoff.fetched()
+        self._event_counts[event] += 1
         self._request_token = object()
 
     def _check_request_token(self, plan: FetchPlan) -> None:

@@ -1,10 +1,10 @@
-"""Every move of a fetch session, as data: two tables and the rules that they name.
+"""Every move of a fetch session: the next request, what its reply means, and the next (id, epoch).
 
-``REQUEST_KINDS`` gives the request that a state sends for a purpose. ``TRANSITIONS`` gives the
-effect of each reply on the state. ``session`` moves (session id, epoch) only by these tables.
+``next_request`` chooses the request of a state. ``reply_event`` names what a reply means. ``MOVES``
+says how each event moves (session id, epoch). ``session`` moves in no other way.
 ``python -m kfetch.session.transitions`` draws the diagram in docs/fetch-sessions.md from them.
 
-The rows are those of Kafka's FetchSessionHandler, with two differences. After a refusal, kfetch
+The moves are those of Kafka's FetchSessionHandler, with two differences. After a refusal, kfetch
 goes on without a session and asks again after a back-off; Kafka asks with every request. And a
 client without partitions asks for no session, so that it takes no slot of the broker's cache.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from itertools import product
 
 from kfetch.session.metadata import INITIAL, INITIAL_EPOCH, LEGACY, FetchMetadata
 
@@ -31,16 +31,6 @@ class SessionState(Enum):
     SESSIONLESS = "(0, -1): refused, full fetches for a while"
 
 
-class Purpose(Enum):
-    """What the next request is for."""
-
-    FETCH = "fetch, with the topic keys of the session"
-    REKEY = "fetch, but topics are keyed by id now instead of by name, or the other way round"
-    ASK = "fetch, and the back-off after a refusal is over"
-    EMPTY = "the caller reads no partition any more"
-    CLOSE = "the caller closes the session"
-
-
 class RequestKind(Enum):
     """The kinds of Fetch request; the value is the (id, epoch) that it carries."""
 
@@ -50,22 +40,8 @@ class RequestKind(Enum):
     CLOSE = "(id, -1)"
 
 
-class ReplyClass(Enum):
-    """The classes of reply, in the order in which ``classify`` checks them."""
-
-    NO_REPLY = "lost, late or undecodable"
-    NOT_FOUND = "FETCH_SESSION_ID_NOT_FOUND"
-    WRONG_EPOCH = "INVALID_FETCH_SESSION_EPOCH"
-    WRONG_KEYS = "FETCH_SESSION_TOPIC_ID_ERROR"
-    FAILED = "any other top-level error"
-    THROTTLED = "a full fetch answered by nothing but a throttle time (KIP-219)"
-    INVALID = "partitions that the request did not name, or missing partitions"
-    WITHOUT_ID = "good, session id 0"
-    WITH_ID = "good, with a session id"
-
-
 class SessionEvent(Enum):
-    """What happened, for the caller and the counters."""
+    """What a reply, or its absence, means for the session."""
 
     OPENED = "opened"
     CONTINUED = "continued"
@@ -81,119 +57,27 @@ class SessionEvent(Enum):
     OTHER_ERROR = "other_error"
     REJECTED = "rejected"
 
-
-class NextMetadata(Enum):
-    """Rules for the next (id, epoch)."""
-
-    RESET = "(0, 0)"
-    REPLACE = "(id, 0)"
-    BEGIN = "(id of the reply, 1)"
-    ADVANCE = "(id, n + 1)"
-    LEGACY = "(0, -1)"
-    KEEP = "unchanged"
+    @property
+    def accepted(self) -> bool:
+        """Whether the reply counts: its data is used, and the broker holds what was sent."""
+        return self in _ACCEPTED
 
 
-class Transition(NamedTuple):
-    """The effect of a reply on the session: one row of the table."""
+_ACCEPTED = frozenset(
+    {
+        SessionEvent.OPENED,
+        SessionEvent.CONTINUED,
+        SessionEvent.SESSIONLESS,
+        SessionEvent.REFUSED,
+        SessionEvent.CLOSED,
+        SessionEvent.CLOSED_BY_BROKER,
+    }
+)
 
-    next: NextMetadata
-    """How (id, epoch) moves."""
-    accepted: bool
-    """Whether the reply counts: the caller uses its data, and the broker holds what was sent."""
-    event: SessionEvent
-
-
-REQUEST_KINDS: Mapping[tuple[SessionState, Purpose], RequestKind] = {
-    (SessionState.NONE, Purpose.FETCH): RequestKind.OPEN,
-    (SessionState.NONE, Purpose.EMPTY): RequestKind.SESSIONLESS,
-    (SessionState.SESSION, Purpose.FETCH): RequestKind.CONTINUE,
-    (SessionState.SESSION, Purpose.REKEY): RequestKind.OPEN,
-    # Its forgets empty the session, so the broker closes it.
-    (SessionState.SESSION, Purpose.EMPTY): RequestKind.CONTINUE,
-    (SessionState.SESSION, Purpose.CLOSE): RequestKind.CLOSE,
-    (SessionState.DOUBT, Purpose.FETCH): RequestKind.OPEN,
-    (SessionState.DOUBT, Purpose.EMPTY): RequestKind.CLOSE,
-    (SessionState.DOUBT, Purpose.CLOSE): RequestKind.CLOSE,
-    (SessionState.SESSIONLESS, Purpose.FETCH): RequestKind.SESSIONLESS,
-    (SessionState.SESSIONLESS, Purpose.ASK): RequestKind.OPEN,
-    (SessionState.SESSIONLESS, Purpose.EMPTY): RequestKind.SESSIONLESS,
-}
-
-# An INVALID or THROTTLED full reply leads to (0, 0), not (id, 0): the broker has already closed id.
-# CONTINUE has no THROTTLED row: the broker advances its epoch before it throttles, so an empty
-# incremental reply counts like any other.
-_ROWS: Mapping[RequestKind, Mapping[ReplyClass, tuple[NextMetadata, bool, SessionEvent]]] = {
-    RequestKind.OPEN: {
-        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: (NextMetadata.RESET, False, SessionEvent.LOST),
-        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
-        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
-        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
-        ReplyClass.THROTTLED: (NextMetadata.RESET, False, SessionEvent.THROTTLED_FULL),
-        ReplyClass.INVALID: (NextMetadata.RESET, False, SessionEvent.INVALID_REPLY),
-        ReplyClass.WITHOUT_ID: (NextMetadata.LEGACY, True, SessionEvent.REFUSED),
-        ReplyClass.WITH_ID: (NextMetadata.BEGIN, True, SessionEvent.OPENED),
-    },
-    RequestKind.CONTINUE: {
-        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: (NextMetadata.RESET, False, SessionEvent.LOST),
-        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
-        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
-        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
-        ReplyClass.INVALID: (NextMetadata.REPLACE, False, SessionEvent.INVALID_REPLY),
-        ReplyClass.WITHOUT_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED_BY_BROKER),
-        ReplyClass.WITH_ID: (NextMetadata.ADVANCE, True, SessionEvent.CONTINUED),
-    },
-    RequestKind.SESSIONLESS: {
-        ReplyClass.NO_REPLY: (NextMetadata.KEEP, False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: (NextMetadata.KEEP, False, SessionEvent.LOST),
-        ReplyClass.WRONG_EPOCH: (NextMetadata.KEEP, False, SessionEvent.EPOCH_MISMATCH),
-        ReplyClass.WRONG_KEYS: (NextMetadata.KEEP, False, SessionEvent.TOPIC_ID_ERROR),
-        ReplyClass.FAILED: (NextMetadata.KEEP, False, SessionEvent.OTHER_ERROR),
-        ReplyClass.THROTTLED: (NextMetadata.KEEP, False, SessionEvent.THROTTLED_FULL),
-        ReplyClass.INVALID: (NextMetadata.KEEP, False, SessionEvent.INVALID_REPLY),
-        ReplyClass.WITHOUT_ID: (NextMetadata.KEEP, True, SessionEvent.SESSIONLESS),
-        ReplyClass.WITH_ID: (NextMetadata.BEGIN, True, SessionEvent.OPENED),
-    },
-    RequestKind.CLOSE: {
-        ReplyClass.NO_REPLY: (NextMetadata.REPLACE, False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: (NextMetadata.RESET, True, SessionEvent.CLOSED),
-        ReplyClass.WRONG_EPOCH: (NextMetadata.REPLACE, False, SessionEvent.EPOCH_MISMATCH),
-        ReplyClass.WRONG_KEYS: (NextMetadata.REPLACE, False, SessionEvent.TOPIC_ID_ERROR),
-        ReplyClass.FAILED: (NextMetadata.REPLACE, False, SessionEvent.OTHER_ERROR),
-        ReplyClass.THROTTLED: (NextMetadata.RESET, True, SessionEvent.CLOSED),
-        ReplyClass.INVALID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
-        ReplyClass.WITHOUT_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
-        ReplyClass.WITH_ID: (NextMetadata.RESET, True, SessionEvent.CLOSED),
-    },
-}
-
-TRANSITIONS: Mapping[tuple[RequestKind, ReplyClass], Transition] = {
-    (request, reply_class): Transition(*row)
-    for request, rows in _ROWS.items()
-    for reply_class, row in rows.items()
-}
-
-ERRORS: Mapping[int, ReplyClass] = {
-    FETCH_SESSION_ID_NOT_FOUND: ReplyClass.NOT_FOUND,
-    INVALID_FETCH_SESSION_EPOCH: ReplyClass.WRONG_EPOCH,
-    FETCH_SESSION_TOPIC_ID_ERROR: ReplyClass.WRONG_KEYS,
-}
-
-_REQUEST_METADATA: Mapping[RequestKind, Callable[[FetchMetadata], FetchMetadata]] = {
-    RequestKind.OPEN: FetchMetadata.next_close_existing_attempt_new,
-    RequestKind.CONTINUE: lambda current: current,
-    RequestKind.SESSIONLESS: lambda current: LEGACY,
-    RequestKind.CLOSE: FetchMetadata.next_close_existing,
-}
-
-_NEXT_METADATA: Mapping[NextMetadata, Callable[[FetchMetadata, int], FetchMetadata]] = {
-    NextMetadata.RESET: lambda current, replied_id: INITIAL,
-    NextMetadata.REPLACE: lambda current, replied_id: current.next_close_existing_attempt_new(),
-    NextMetadata.BEGIN: lambda current, replied_id: FetchMetadata.new_incremental(replied_id),
-    NextMetadata.ADVANCE: lambda current, replied_id: current.next_incremental(),
-    NextMetadata.LEGACY: lambda current, replied_id: LEGACY,
-    NextMetadata.KEEP: lambda current, replied_id: current,
+_ERROR_EVENTS: Mapping[int, SessionEvent] = {
+    FETCH_SESSION_ID_NOT_FOUND: SessionEvent.LOST,
+    INVALID_FETCH_SESSION_EPOCH: SessionEvent.EPOCH_MISMATCH,
+    FETCH_SESSION_TOPIC_ID_ERROR: SessionEvent.TOPIC_ID_ERROR,
 }
 
 
@@ -206,36 +90,138 @@ def state_of(metadata: FetchMetadata) -> SessionState:
     return SessionState.DOUBT if metadata.epoch == INITIAL_EPOCH else SessionState.SESSION
 
 
+def next_request(
+    state: SessionState, *, empty: bool, keys_changed: bool, may_ask: bool
+) -> RequestKind:
+    """Returns the request that ``state`` sends to fetch.
+
+    ``empty``: the caller reads no partition any more.
+    ``keys_changed``: topics are keyed by id now instead of by name, or the other way round.
+    ``may_ask``: the back-off after a refusal is over.
+    """
+    match state:
+        case SessionState.NONE:
+            return RequestKind.SESSIONLESS if empty else RequestKind.OPEN
+        case SessionState.SESSION:
+            # The forgets of an empty request use the session's own keys. The broker closes it.
+            return RequestKind.OPEN if keys_changed and not empty else RequestKind.CONTINUE
+        case SessionState.DOUBT:
+            return RequestKind.CLOSE if empty else RequestKind.OPEN
+        case SessionState.SESSIONLESS:
+            return RequestKind.OPEN if may_ask and not empty else RequestKind.SESSIONLESS
+
+
+def can_close(state: SessionState) -> bool:
+    """Returns whether the broker may hold a session that a CLOSE ends."""
+    return state in (SessionState.SESSION, SessionState.DOUBT)
+
+
 def request_metadata(request: RequestKind, current: FetchMetadata) -> FetchMetadata:
     """Returns the (id, epoch) that ``request`` carries."""
-    return _REQUEST_METADATA[request](current)
+    match request:
+        case RequestKind.OPEN:
+            return current.next_close_existing_attempt_new()
+        case RequestKind.CONTINUE:
+            return current
+        case RequestKind.SESSIONLESS:
+            return LEGACY
+        case RequestKind.CLOSE:
+            return current.next_close_existing()
 
 
-def next_metadata(transition: Transition, current: FetchMetadata, replied_id: int) -> FetchMetadata:
-    """Returns the (id, epoch) after ``transition``.
-
-    ``replied_id``: the reply's session id. It counts only where the reply opens a session.
-    """
-    return _NEXT_METADATA[transition.next](current, replied_id)
-
-
-def classify(
+def reply_event(
     request: RequestKind, *, error: int, session_id: int, only_throttled: bool, valid: bool
-) -> ReplyClass:
-    """Returns the class of a reply to ``request``.
+) -> SessionEvent:
+    """Returns what a reply to ``request`` means.
 
     ``session_id``: the reply's. Ids below 0 count as none: no broker gives them to a session.
-    ``only_throttled``: the reply has a throttle time and no partition.
+    ``only_throttled``: the reply has a throttle time and no partition (KIP-219). An incremental
+    reply without partitions counts like any other, because the broker advances its epoch before it
+    throttles.
     ``valid``: the reply's partitions fit the request.
     """
+    if request is RequestKind.CLOSE and error in (0, FETCH_SESSION_ID_NOT_FOUND):
+        return SessionEvent.CLOSED
     if error:
-        return ERRORS.get(error, ReplyClass.FAILED)
+        return _ERROR_EVENTS.get(error, SessionEvent.OTHER_ERROR)
     if only_throttled and request is not RequestKind.CONTINUE:
-        return ReplyClass.THROTTLED
+        return SessionEvent.THROTTLED_FULL
     if not valid:
-        return ReplyClass.INVALID
-    return ReplyClass.WITH_ID if session_id > 0 else ReplyClass.WITHOUT_ID
+        return SessionEvent.INVALID_REPLY
+    return _good_reply_event(request, has_session=session_id > 0)
 
+
+def _good_reply_event(request: RequestKind, *, has_session: bool) -> SessionEvent:
+    if request is RequestKind.CONTINUE:  # whatever id the reply has
+        return SessionEvent.CONTINUED if has_session else SessionEvent.CLOSED_BY_BROKER
+    if has_session:
+        return SessionEvent.OPENED
+    return SessionEvent.REFUSED if request is RequestKind.OPEN else SessionEvent.SESSIONLESS
+
+
+Move = Callable[[FetchMetadata, int], FetchMetadata]
+"""Returns the next (id, epoch) from the current one and the reply's session id."""
+
+
+def _reset(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return INITIAL
+
+
+def _replace(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return current.next_close_existing_attempt_new()
+
+
+def _begin(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return FetchMetadata.new_incremental(replied_id)
+
+
+def _advance(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return current.next_incremental()
+
+
+def _go_without(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return LEGACY
+
+
+def _keep(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return current
+
+
+# The broker may hold the session, at an epoch that nobody knows.
+_DOUBTFUL: Mapping[SessionEvent, Move] = {
+    SessionEvent.REJECTED: _replace,
+    SessionEvent.EPOCH_MISMATCH: _replace,
+    SessionEvent.TOPIC_ID_ERROR: _replace,
+    SessionEvent.OTHER_ERROR: _replace,
+}
+
+MOVES: Mapping[RequestKind, Mapping[SessionEvent, Move]] = {
+    # A reply without an error shows that the broker has closed the session that OPEN named.
+    RequestKind.OPEN: {
+        **_DOUBTFUL,
+        SessionEvent.LOST: _reset,
+        SessionEvent.THROTTLED_FULL: _reset,
+        SessionEvent.INVALID_REPLY: _reset,
+        SessionEvent.REFUSED: _go_without,
+        SessionEvent.OPENED: _begin,
+    },
+    RequestKind.CONTINUE: {
+        **_DOUBTFUL,
+        SessionEvent.INVALID_REPLY: _replace,
+        SessionEvent.LOST: _reset,
+        SessionEvent.CLOSED_BY_BROKER: _reset,
+        SessionEvent.CONTINUED: _advance,
+    },
+    RequestKind.SESSIONLESS: {
+        **dict.fromkeys(_DOUBTFUL, _keep),
+        SessionEvent.LOST: _keep,
+        SessionEvent.THROTTLED_FULL: _keep,
+        SessionEvent.INVALID_REPLY: _keep,
+        SessionEvent.SESSIONLESS: _keep,
+        SessionEvent.OPENED: _begin,
+    },
+    RequestKind.CLOSE: {**_DOUBTFUL, SessionEvent.CLOSED: _reset},
+}
 
 _EXAMPLES: Mapping[SessionState, FetchMetadata] = {
     SessionState.NONE: INITIAL,
@@ -248,19 +234,28 @@ Edge = tuple[SessionState, SessionState, RequestKind]
 """The state before, the state after, and the request that leads from one to the other."""
 
 
+def requests_of(state: SessionState) -> list[RequestKind]:
+    """Returns every request that ``state`` can send."""
+    flags = product((False, True), repeat=3)
+    sent = {next_request(state, empty=e, keys_changed=k, may_ask=a) for e, k, a in flags}
+    if can_close(state):
+        sent.add(RequestKind.CLOSE)
+    return [request for request in RequestKind if request in sent]
+
+
 def edges() -> dict[Edge, tuple[SessionEvent, ...]]:
-    """Returns every edge of the tables, with the events that happen along it."""
-    events_by_edge: dict[Edge, dict[SessionEvent, None]] = {}
-    for (before, _), request in REQUEST_KINDS.items():
-        for (row_request, _), transition in TRANSITIONS.items():
-            if row_request is request:
-                after = state_of(next_metadata(transition, _EXAMPLES[before], 9))
-                events_by_edge.setdefault((before, after, request), {})[transition.event] = None
-    return {edge: tuple(events) for edge, events in events_by_edge.items()}
+    """Returns every edge of the moves, with the events that happen along it."""
+    events_by_edge: dict[Edge, tuple[SessionEvent, ...]] = {}
+    for before, metadata in _EXAMPLES.items():
+        for request in requests_of(before):
+            for event, move in MOVES[request].items():
+                edge = before, state_of(move(metadata, 9)), request
+                events_by_edge[edge] = (*events_by_edge.get(edge, ()), event)
+    return events_by_edge
 
 
 def diagram() -> str:
-    """Returns the tables as a mermaid state diagram."""
+    """Returns the moves as a mermaid state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {SessionState.NONE.name}"]
     lines += [f"    {s.name} : {s.name} {s.value.split(':')[0]}" for s in SessionState]
     for (before, after, request), events in edges().items():

@@ -77,8 +77,6 @@ class SessionReply:
 class Outcome:
     """What a reply, or its absence, did to the session."""
 
-    accepted: bool
-    """True: use the reply's data and drop the planned changes. False: ignore it and keep them."""
     event: SessionEvent
     """What happened."""
     partitions: Mapping[ReplyKey, TopicPartition] = field(default_factory=dict)
@@ -86,34 +84,7 @@ class Outcome:
     problem: str = ""
     """Why the session did not accept the reply, for the log."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStats:
-    """How often each event happened; the names are those of ``SessionEvent``."""
-
-    opened: int = 0
-    """The broker opened a session for the client."""
-    continued: int = 0
-    """The broker answered an incremental fetch."""
-    sessionless: int = 0
-    """The broker answered a full fetch that asked for no session."""
-    refused: int = 0
-    """The client asked for a session and the broker's cache was full."""
-    closed: int = 0
-    """The client closed the session."""
-    closed_by_broker: int = 0
-    """The broker closed the session, usually because no partition was left in it."""
-    lost: int = 0
-    """The broker no longer knew the session: it had evicted it, or it had restarted."""
-    epoch_mismatch: int = 0
-    """Broker and client disagreed on the number of the request."""
-    topic_id_error: int = 0
-    """The session was opened with the other kind of topic key."""
-    throttled_full: int = 0
-    """The broker throttled a full fetch and answered without data."""
-    invalid_reply: int = 0
-    """A reply lacked partitions, or had some that the request did not name."""
-    other_error: int = 0
-    """Any other top-level error."""
-    rejected: int = 0
-    """There was no usable reply."""
+    @property
+    def accepted(self) -> bool:
+        """True: use the reply and drop the planned changes. False: ignore it and keep them."""
+        return self.event.accepted

@@ -228,9 +228,7 @@ class Driver:
         self, start: Offsets, ends: Positions, gone: Collection[TopicPartition]
     ) -> None:
         last = self._log_ends or start
-        self._log_ends = last.with_moved(
-            ends, gone=gone, topic_ids=self._watch.topic_ids, sessions={}
-        )
+        self._log_ends = last.with_moved(ends, gone=gone, topic_ids=self._watch.topic_ids)
 
     def _is_held_back(
         self, start: Offsets, starts: Positions, ends: Positions, min_offsets: int
@@ -266,7 +264,6 @@ class Driver:
             {tp: p for tp, p in positions.items() if start.positions.get(tp) != p},
             gone=gone,
             topic_ids=ids,
-            sessions=self._watch.sessions(),
             first_batch={**start.positions, **starts} if is_first else None,
         )
 

@@ -85,8 +85,6 @@ class MetadataRefresh:
 
     def _refresh_metadata(self, known: Offsets) -> None:
         view = self._lookup.view_including(known.positions)
-        if not self.initialized:
-            self._watch.replace_sessions(known.sessions)
         self.apply(view)
         self._refresh_due = time.monotonic() + self._network.metadata_max_age_s
         if self._watch.needs_metadata:

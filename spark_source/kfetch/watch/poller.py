@@ -52,20 +52,13 @@ class PartitionRegistry(Protocol):
 class Poller:
     """Polls one broker."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        registry: PartitionRegistry,
-        options: SourceOptions,
-        replaced_session: int,
-    ) -> None:
-        """``replaced_session`` is the id of an earlier run's session, 0 for none. It is closed."""
+    def __init__(self, broker: Broker, registry: PartitionRegistry, options: SourceOptions) -> None:
         self.broker = broker
         self._registry = registry
         # Operators can tell watch sessions from the sessions of tasks by the client id.
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
-        self._fetcher = Fetcher(broker, limits, self._network, orphan=replaced_session)
+        self._fetcher = Fetcher(broker, limits, self._network)
         self._backoff = RetryPauses(self._network)
         self._refusals = 0
         """Number of refused requests since the last accepted reply."""
@@ -97,11 +90,6 @@ class Poller:
         """Wait until the session is closed, at most ``timeout_s`` seconds."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-
-    @property
-    def session(self) -> tuple[int, int]:
-        """(id, epoch) of the broker's session. The id is 0 if there is no session."""
-        return self._fetcher.session
 
     def stats(self) -> FetchStats:
         """Return the cost of the session so far."""

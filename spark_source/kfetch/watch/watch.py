@@ -45,8 +45,6 @@ class Watch:
         self._condition = threading.Condition()
         """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}
-        self._replaced_sessions: dict[int, tuple[int, int]] = {}
-        """(id, epoch) of an earlier run's sessions that are still open, by broker id."""
         self._failures: dict[Broker, tuple[float, KfetchError]] = {}
         """When requests to a broker began to fail (monotonic seconds), and the first cause."""
         self._broker_failed = False
@@ -56,13 +54,6 @@ class Watch:
         self._closing: list[Poller] = []
         self._ended_stats = FetchStats()
         """The cost of the sessions that have ended."""
-
-    def replace_sessions(self, sessions: Mapping[int, tuple[int, int]]) -> None:
-        """Close an earlier run's sessions with the first request to each broker.
-
-        ``sessions`` holds (id, epoch) by broker id.
-        """
-        self._replaced_sessions = dict(sessions)
 
     def update_metadata(
         self, view: ClusterView, partitions: Iterable[TopicPartition]
@@ -164,13 +155,6 @@ class Watch:
         """Return the log start offset, -1 while it is unknown."""
         return self._state.log_start(tp)
 
-    def sessions(self) -> dict[int, tuple[int, int]]:
-        """Return (id, epoch) of each broker's session, with sessions that are not replaced yet."""
-        with self._condition:
-            current = {broker.node_id: p.session for broker, p in self._pollers.items()}
-            known = {**self._replaced_sessions, **current}
-        return {node: session for node, session in known.items() if session[0]}
-
     def stats(self) -> FetchStats:
         """Return the cost of the sessions so far."""
         with self._condition:
@@ -237,8 +221,7 @@ class Watch:
         """Start a poller for every broker that leads partitions and has none."""
         for broker in self._state.brokers():
             if broker not in self._pollers and not self._closed:
-                session_id, _ = self._replaced_sessions.pop(broker.node_id, (0, 0))
-                self._pollers[broker] = Poller(broker, self, self._options, session_id)
+                self._pollers[broker] = Poller(broker, self, self._options)
                 self._start(self._pollers[broker])
 
     def _start(self, poller: Poller) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,6 +149,29 @@ def test_old_faults(decode: Decode, data: bytes, fault: Fault) -> None:
 
     assert fault.name == caught.value.fault
     assert caught.value.message.startswith("topic clicks, partition 3, record batch at offset ")
+
+
+def _lz4_wrapper(header: str) -> bytes:
+    """Returns a wrapper of v0 around one message, as an LZ4 frame with this header."""
+    inner = message(7, magic=0)
+    frame = bytes.fromhex("04224d18" + header) + struct.pack("<I", len(inner) | 1 << 31) + inner
+    return message(7, frame + bytes(4), magic=0, attributes=codecs.LZ4)
+
+
+@pytest.mark.parametrize("header", ["60401a", "604082", "607073"])
+def test_old_lz4_headers(decode: Decode, header: str) -> None:
+    """An LZ4 frame of v0 may have the wrong header of Kafka before 0.10, or any right header."""
+    assert [row(7, time=-1, kind=-1)] == decode([make_slice(_lz4_wrapper(header))])
+
+
+@pytest.mark.parametrize("header", ["604083", "60701a", "607010"])
+def test_other_wrong_lz4_headers(decode: Decode, header: str) -> None:
+    """Any other header with a wrong checksum is CorruptBatch, even one that Kafka's old formula
+    gives for a header that Kafka never wrote."""
+    with pytest.raises(CorruptBatch) as caught:
+        decode([make_slice(_lz4_wrapper(header))])
+
+    assert Fault.COMPRESSION.name == caught.value.fault
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy xerial", "lz4"])

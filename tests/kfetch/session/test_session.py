@@ -179,6 +179,15 @@ def test_last_partition_is_forgotten_in_the_sessions_own_keys() -> None:
     assert ({}, (0, 0)) == (session.partitions, where(session))
 
 
+def test_refused_and_emptied_asks_for_no_session() -> None:
+    """With no partition left a refused client asks for no session, though its back-off is over."""
+    session = opened({A0: at(0)}, session_id=0)
+    exchange(session, {}, 0)
+
+    assert (0, 0) == pair(session.plan({}))
+    assert (0, -1) == pair(session.plan({A0: None}))
+
+
 def test_nothing_wanted_asks_for_no_session() -> None:
     """A plan without partitions is (0, -1), or (id, -1) where the broker may hold a session."""
     session = opened({A0: at(0)})
@@ -211,11 +220,6 @@ def test_close_may_be_tried_again() -> None:
 
     assert (7, -1) == pair(session.close())
     assert (7, 0) == pair(session.plan({}))
-
-
-def test_orphan_is_replaced() -> None:
-    """A session of an earlier life is closed by the first request, which opens its successor."""
-    assert (837261, 0) == pair(FetchSession(orphan=837261).plan({A0: at(0)}))
 
 
 @pytest.mark.parametrize("error", [70, 71, 106, -1])
@@ -349,15 +353,18 @@ def test_negative_session_id_is_none() -> None:
 def test_refused_session_is_asked_for_with_back_off() -> None:
     """After a refusal fetches are (0, -1), and (0, 0) comes after 1, 2, 4, … at most 64 of them."""
     session = FetchSession()
-    asked = []
+    asked, events = [], []
     for number in range(1 + 1 + 1 + 2 + 1 + 4 + 1 + 8 + 1 + 16 + 1 + 32 + 1 + 64 + 1 + 64 + 1):
         plan = session.plan({A0: at(number)})
         asked += [number] * (pair(plan) == (0, 0))
-        session.accept(plan, good(plan, 0))
+        events.append(session.accept(plan, good(plan, 0)).event)
 
     waits = [after - before - 1 for before, after in pairwise(asked)]
     assert [1, 2, 4, 8, 16, 32, 64, 64] == waits
-    assert (9, sum(waits)) == (session.stats().refused, session.stats().sessionless)
+    assert (9, sum(waits)) == (
+        events.count(SessionEvent.REFUSED),
+        events.count(SessionEvent.SESSIONLESS),
+    )
 
 
 def test_lost_sessionless_fetch_does_not_shorten_the_wait() -> None:

@@ -1,4 +1,4 @@
-"""Every row of the transition table, written a second time by hand."""
+"""Every move of a session, written a second time by hand."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from kfetch.session import transitions
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import (
-    REQUEST_KINDS,
-    TRANSITIONS,
-    Purpose,
-    ReplyClass,
+    MOVES,
     RequestKind,
     SessionEvent,
     SessionState,
+    can_close,
     diagram,
     edges,
+    reply_event,
+    requests_of,
 )
-from kfetch.session.values import FetchPlan, SessionReply, SessionStats
+from kfetch.session.values import FetchPlan, SessionReply
 from tests.kfetch.session.helpers import A0, ID_A, at, exchange, good, opened, pair, where
 
 SessionAndPlan = tuple[FetchSession, FetchPlan]
@@ -34,9 +35,10 @@ def first() -> SessionAndPlan:
     return session, session.plan({A0: at(0)})
 
 
-def orphaned() -> SessionAndPlan:
-    session = FetchSession(orphan=7)
-    return session, session.plan({A0: at(0)})
+def doubtful() -> SessionAndPlan:
+    session = opened({A0: at(0)})
+    session.reject(session.plan({A0: at(1)}), "timed out")
+    return session, session.plan({A0: at(1)})
 
 
 def rekeyed() -> SessionAndPlan:
@@ -69,7 +71,7 @@ def closing() -> SessionAndPlan:
 
 PAIR_BY_MAKER: dict[Callable[[], SessionAndPlan], tuple[int, int]] = {
     first: (0, 0),
-    orphaned: (7, 0),
+    doubtful: (7, 0),
     rekeyed: (7, 0),
     incremental: (7, 1),
     refused: (0, -1),
@@ -77,81 +79,102 @@ PAIR_BY_MAKER: dict[Callable[[], SessionAndPlan], tuple[int, int]] = {
     closing: (7, -1),
 }
 
-REPLY_BY_CLASS: dict[ReplyClass, Callable[[FetchPlan], SessionReply]] = {
-    ReplyClass.NOT_FOUND: lambda plan: SessionReply(error=70),
-    ReplyClass.WRONG_EPOCH: lambda plan: SessionReply(error=71),
-    ReplyClass.WRONG_KEYS: lambda plan: SessionReply(error=106),
-    ReplyClass.FAILED: lambda plan: SessionReply(error=-1, session_id=9),
-    ReplyClass.THROTTLED: lambda plan: SessionReply(throttle_ms=1),
-    ReplyClass.INVALID: lambda plan: good(plan, 9, more=[("stranger", 0)]),
-    ReplyClass.WITHOUT_ID: lambda plan: good(plan, 0),
-    ReplyClass.WITH_ID: lambda plan: good(plan, 9),
-}
+Reply = Callable[[FetchPlan], SessionReply]
 
-LOST, EPOCH, KEYS, OTHER = (
-    SessionEvent.LOST,
-    SessionEvent.EPOCH_MISMATCH,
-    SessionEvent.TOPIC_ID_ERROR,
-    SessionEvent.OTHER_ERROR,
-)
-# For each kind of request: class of reply -> (session id and epoch afterwards, accepted, event).
-NEW_SESSION = {
-    ReplyClass.NO_REPLY: ((0, 0), False, SessionEvent.REJECTED),
-    ReplyClass.NOT_FOUND: ((0, 0), False, LOST),
-    ReplyClass.WRONG_EPOCH: ((0, 0), False, EPOCH),
-    ReplyClass.WRONG_KEYS: ((0, 0), False, KEYS),
-    ReplyClass.FAILED: ((0, 0), False, OTHER),
-    ReplyClass.THROTTLED: ((0, 0), False, SessionEvent.THROTTLED_FULL),
-    ReplyClass.INVALID: ((0, 0), False, SessionEvent.INVALID_REPLY),
-    ReplyClass.WITHOUT_ID: ((0, -1), True, SessionEvent.REFUSED),
-    ReplyClass.WITH_ID: ((9, 1), True, SessionEvent.OPENED),
+
+def not_found(plan: FetchPlan) -> SessionReply:
+    return SessionReply(error=70)
+
+
+def wrong_epoch(plan: FetchPlan) -> SessionReply:
+    return SessionReply(error=71)
+
+
+def wrong_keys(plan: FetchPlan) -> SessionReply:
+    return SessionReply(error=106)
+
+
+def failed(plan: FetchPlan) -> SessionReply:
+    return SessionReply(error=-1, session_id=9)
+
+
+def throttled(plan: FetchPlan) -> SessionReply:
+    return SessionReply(throttle_ms=1)
+
+
+def invalid(plan: FetchPlan) -> SessionReply:
+    return good(plan, 9, more=[("stranger", 0)])
+
+
+def without_id(plan: FetchPlan) -> SessionReply:
+    return good(plan, 0)
+
+
+def negative_id(plan: FetchPlan) -> SessionReply:
+    return good(plan, -5)
+
+
+def with_id(plan: FetchPlan) -> SessionReply:
+    return good(plan, 9)
+
+
+NO_REPLY = None
+Expected = dict[Reply | None, tuple[tuple[int, int], bool, SessionEvent]]
+
+
+def failures(after: tuple[int, int]) -> Expected:
+    """Returns the moves of a lost reply and of the errors without an own rule."""
+    return {
+        NO_REPLY: (after, False, SessionEvent.REJECTED),
+        wrong_epoch: (after, False, SessionEvent.EPOCH_MISMATCH),
+        wrong_keys: (after, False, SessionEvent.TOPIC_ID_ERROR),
+        failed: (after, False, SessionEvent.OTHER_ERROR),
+    }
+
+
+OPENING: Expected = {
+    not_found: ((0, 0), False, SessionEvent.LOST),
+    throttled: ((0, 0), False, SessionEvent.THROTTLED_FULL),
+    invalid: ((0, 0), False, SessionEvent.INVALID_REPLY),
+    without_id: ((0, -1), True, SessionEvent.REFUSED),
+    negative_id: ((0, -1), True, SessionEvent.REFUSED),
+    with_id: ((9, 1), True, SessionEvent.OPENED),
 }
-REPLACED = {
-    **NEW_SESSION,
-    ReplyClass.NO_REPLY: ((7, 0), False, SessionEvent.REJECTED),
-    ReplyClass.WRONG_EPOCH: ((7, 0), False, EPOCH),
-    ReplyClass.WRONG_KEYS: ((7, 0), False, KEYS),
-    ReplyClass.FAILED: ((7, 0), False, OTHER),
-}
-EXPECTED = {
-    first: NEW_SESSION,
-    asking_again: NEW_SESSION,
-    orphaned: REPLACED,
-    rekeyed: REPLACED,
+CLOSED = ((0, 0), True, SessionEvent.CLOSED)
+# For each kind of request: reply -> (session id and epoch afterwards, accepted, event).
+EXPECTED: dict[Callable[[], SessionAndPlan], Expected] = {
+    first: OPENING | failures((0, 0)),
+    asking_again: OPENING | failures((0, 0)),
+    doubtful: OPENING | failures((7, 0)),
+    rekeyed: OPENING | failures((7, 0)),
     incremental: {
-        ReplyClass.NO_REPLY: ((7, 0), False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: ((0, 0), False, LOST),
-        ReplyClass.WRONG_EPOCH: ((7, 0), False, EPOCH),
-        ReplyClass.WRONG_KEYS: ((7, 0), False, KEYS),
-        ReplyClass.FAILED: ((7, 0), False, OTHER),
-        ReplyClass.INVALID: ((7, 0), False, SessionEvent.INVALID_REPLY),
-        ReplyClass.WITHOUT_ID: ((0, 0), True, SessionEvent.CLOSED_BY_BROKER),
-        ReplyClass.WITH_ID: ((7, 2), True, SessionEvent.CONTINUED),  # whatever id the reply has
+        **failures((7, 0)),
+        not_found: ((0, 0), False, SessionEvent.LOST),
+        invalid: ((7, 0), False, SessionEvent.INVALID_REPLY),
+        without_id: ((0, 0), True, SessionEvent.CLOSED_BY_BROKER),
+        negative_id: ((0, 0), True, SessionEvent.CLOSED_BY_BROKER),
+        with_id: ((7, 2), True, SessionEvent.CONTINUED),  # whatever id the reply has
     },
     refused: {
-        ReplyClass.NO_REPLY: ((0, -1), False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: ((0, -1), False, LOST),
-        ReplyClass.WRONG_EPOCH: ((0, -1), False, EPOCH),
-        ReplyClass.WRONG_KEYS: ((0, -1), False, KEYS),
-        ReplyClass.FAILED: ((0, -1), False, OTHER),
-        ReplyClass.THROTTLED: ((0, -1), False, SessionEvent.THROTTLED_FULL),
-        ReplyClass.INVALID: ((0, -1), False, SessionEvent.INVALID_REPLY),
-        ReplyClass.WITHOUT_ID: ((0, -1), True, SessionEvent.SESSIONLESS),
-        ReplyClass.WITH_ID: ((9, 1), True, SessionEvent.OPENED),
+        **failures((0, -1)),
+        not_found: ((0, -1), False, SessionEvent.LOST),
+        throttled: ((0, -1), False, SessionEvent.THROTTLED_FULL),
+        invalid: ((0, -1), False, SessionEvent.INVALID_REPLY),
+        without_id: ((0, -1), True, SessionEvent.SESSIONLESS),
+        negative_id: ((0, -1), True, SessionEvent.SESSIONLESS),
+        with_id: ((9, 1), True, SessionEvent.OPENED),
     },
     closing: {
-        ReplyClass.NO_REPLY: ((7, 0), False, SessionEvent.REJECTED),
-        ReplyClass.NOT_FOUND: ((0, 0), True, SessionEvent.CLOSED),
-        ReplyClass.WRONG_EPOCH: ((7, 0), False, EPOCH),
-        ReplyClass.WRONG_KEYS: ((7, 0), False, KEYS),
-        ReplyClass.FAILED: ((7, 0), False, OTHER),
-        ReplyClass.THROTTLED: ((0, 0), True, SessionEvent.CLOSED),
-        ReplyClass.INVALID: ((0, 0), True, SessionEvent.CLOSED),
-        ReplyClass.WITHOUT_ID: ((0, 0), True, SessionEvent.CLOSED),
-        ReplyClass.WITH_ID: ((0, 0), True, SessionEvent.CLOSED),
+        **failures((7, 0)),
+        not_found: CLOSED,
+        throttled: CLOSED,
+        invalid: CLOSED,
+        without_id: CLOSED,
+        negative_id: CLOSED,
+        with_id: CLOSED,
     },
 }
-CASES = [(make, reply_class) for make, rows in EXPECTED.items() for reply_class in rows]
+CASES = [(make, reply) for make, rows in EXPECTED.items() for reply in rows]
 
 
 @pytest.mark.parametrize("make", PAIR_BY_MAKER, ids=lambda make: make.__name__)
@@ -163,68 +186,70 @@ def test_each_kind_of_request_carries_its_pair(make: Callable[[], SessionAndPlan
 
 
 @pytest.mark.parametrize(
-    ("make", "reply_class"), CASES, ids=[f"{make.__name__}-{kind.name}" for make, kind in CASES]
+    ("make", "reply"),
+    CASES,
+    ids=[f"{make.__name__}-{reply.__name__ if reply else 'no_reply'}" for make, reply in CASES],
 )
-def test_row(make: Callable[[], SessionAndPlan], reply_class: ReplyClass) -> None:
+def test_move(make: Callable[[], SessionAndPlan], reply: Reply | None) -> None:
     """The kinds of request and reply decide the next pair, whether it counts, and the event."""
     session, plan = make()
     before = dict(session.partitions)
-    if reply_class is ReplyClass.NO_REPLY:
-        outcome = session.reject(plan, "timed out")
-    else:
-        outcome = session.accept(plan, REPLY_BY_CLASS[reply_class](plan))
+    outcome = session.accept(plan, reply(plan)) if reply else session.reject(plan, "timed out")
 
-    assert EXPECTED[make][reply_class] == (where(session), outcome.accepted, outcome.event)
+    assert EXPECTED[make][reply] == (where(session), outcome.accepted, outcome.event)
     assert (dict(plan.send) if outcome.accepted else before) == session.partitions
     assert bool(outcome.problem) is not outcome.accepted
 
 
-def test_cases_reach_every_row() -> None:
-    """Every row of the table has a case here."""
-    reached = {(make()[1].request, kind) for make, kind in CASES}
+def test_cases_reach_every_move() -> None:
+    """Every move has a case here."""
+    reached = {(make()[1].request, EXPECTED[make][reply][2]) for make, reply in CASES}
 
-    assert set(TRANSITIONS) == reached
-
-
-def test_table_is_total() -> None:
-    """Each request has a row for each class of reply; only CONTINUE is never THROTTLED."""
-    pairs = {(request, kind) for request in RequestKind for kind in ReplyClass}
-
-    assert pairs - {(RequestKind.CONTINUE, ReplyClass.THROTTLED)} == set(TRANSITIONS)
+    assert {(request, event) for request, moves in MOVES.items() for event in moves} == reached
 
 
-def test_table_has_each_row_once() -> None:
-    """No row of the table's source hides another one with the same request and reply."""
+@pytest.mark.parametrize("kind", RequestKind)
+def test_every_reply_has_its_move(kind: RequestKind) -> None:
+    """Each reply that a broker can send has a move, and each move has a reply."""
+    replies = product((0, -1, 1, 70, 71, 106), (-5, 0, 9), (False, True), (False, True))
+    events = {
+        reply_event(kind, error=error, session_id=number, only_throttled=throttled, valid=valid)
+        for error, number, throttled, valid in replies
+    }
+
+    assert events | {SessionEvent.REJECTED} == set(MOVES[kind])
+
+
+def test_table_has_each_move_once() -> None:
+    """No move of the table's source hides another one of the same request and event."""
     source = ast.parse(inspect.getsource(transitions))
     (table,) = (
         node.value
         for node in source.body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_ROWS"
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "MOVES"
     )
     assert isinstance(table, ast.Dict)
+    starred = len(transitions._DOUBTFUL)  # ``**`` adds these moves to each request
 
     assert len(RequestKind) == len(table.keys)
-    assert len(TRANSITIONS) == sum(
-        len(rows.keys) for rows in table.values if type(rows) is ast.Dict
-    )
+    assert [len(moves) for moves in MOVES.values()] == [
+        len(moves.keys) - 1 + starred for moves in table.values if type(moves) is ast.Dict
+    ]
 
 
-def test_requests_are_total() -> None:
-    """Every state can fetch, can be emptied, and can be closed if the broker may hold a session."""
-    with_id = {SessionState.SESSION, SessionState.DOUBT}
+@pytest.mark.parametrize("state", SessionState)
+def test_only_a_session_is_closed_or_continued(state: SessionState) -> None:
+    """Every state can open a session. CLOSE and CONTINUE name one that the broker may hold."""
+    with_id = state in (SessionState.SESSION, SessionState.DOUBT)
 
-    assert set(SessionState) == {state for state, need in REQUEST_KINDS if need is Purpose.FETCH}
-    assert set(SessionState) == {state for state, need in REQUEST_KINDS if need is Purpose.EMPTY}
-    assert with_id == {state for state, need in REQUEST_KINDS if need is Purpose.CLOSE}
-
-
-def test_stats_have_a_counter_for_each_event() -> None:
-    """SessionStats and SessionEvent name the same things."""
-    assert [event.value for event in SessionEvent] == list(SessionStats.__dataclass_fields__)
+    assert with_id is can_close(state)
+    assert with_id is (RequestKind.CLOSE in requests_of(state))
+    assert (state is SessionState.SESSION) is (RequestKind.CONTINUE in requests_of(state))
+    assert RequestKind.OPEN in requests_of(state)
 
 
 def test_diagram_shows_every_edge() -> None:
-    """The diagram is drawn from the tables: one line for each edge, with all its events."""
+    """The diagram is drawn from the moves: one line for each edge, with all its events."""
     lines = diagram().splitlines()
 
     assert "stateDiagram-v2" == lines[0]

@@ -1,4 +1,4 @@
-"""A restart from the checkpoint: open batches, sessions, offsets of the connector."""
+"""A restart from the checkpoint: open batches, offsets of the connector."""
 
 from __future__ import annotations
 
@@ -70,30 +70,3 @@ def test_connector_checkpoint_goes_on(kafka: LittleKafka, driver: Driver) -> Non
     plain = from_json({"t": {"0": 1, "1": 1}})
 
     assert {T0: (1, 3)} == read(driver, plain, logged(driver.next_end(plain, None)))
-
-
-def test_sessions_travel_in_the_offset(kafka: LittleKafka, driver: Driver) -> None:
-    """An offset that moved carries the current sessions. An unmoved offset does not change, though
-    the sessions do."""
-    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
-    kafka.log(T0).append(b"d")
-    end = logged(driver.next_end(end, None))
-
-    assert {n: kafka.sessions(n)[0].id for n in (1, 2)} == {
-        n: s[0] for n, s in end.sessions.items()
-    }
-    assert all(epoch > 0 for _, epoch in end.sessions.values())
-    assert driver.next_end(end, None) is None
-
-
-def test_a_new_driver_closes_the_old_sessions(kafka: LittleKafka, driver: Driver) -> None:
-    """After a crash the checkpoint's sessions are replaced at the brokers, not added to."""
-    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
-    kafka.log(T0).append(b"d")
-    end = logged(driver.next_end(end, None))
-    before = {session.id for n in (1, 2) for session in kafka.sessions(n)}
-    after = query(kafka)  # the first driver lives on, but nobody polls for it
-    after.next_end(end, None)
-
-    assert [1, 1] == [len(kafka.sessions(n)) for n in (1, 2)]
-    assert before.isdisjoint(session.id for n in (1, 2) for session in kafka.sessions(n))

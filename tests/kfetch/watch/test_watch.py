@@ -28,7 +28,7 @@ PATIENCE_S = 10.0
 class Query:
     """A watch over all of t, from the current log ends on."""
 
-    def __init__(self, kafka: LittleKafka, sessions: dict[int, tuple[int, int]], **options: str):
+    def __init__(self, kafka: LittleKafka, **options: str):
         chosen = {
             "kafka.bootstrap.servers": kafka.bootstrap,
             "subscribe": "t",
@@ -41,7 +41,6 @@ class Query:
         parsed = parsing.parse(chosen)
         self.lookup = OffsetLookup(parsed)
         self.watch = Watch(parsed)
-        self.watch.replace_sessions(sessions)
         self.changed: set[TopicPartition] = set()
         self.refresh_metadata()
         self.changed.clear()
@@ -79,8 +78,8 @@ def watched(kafka: LittleKafka) -> Iterator[Callable[..., Query]]:
     """Makes queries, and closes them."""
     made: list[Query] = []
 
-    def make(sessions: dict[int, tuple[int, int]] | None = None, **options: str) -> Query:
-        made.append(Query(kafka, sessions or {}, **options))
+    def make(**options: str) -> Query:
+        made.append(Query(kafka, **options))
         return made[-1]
 
     yield make
@@ -212,7 +211,6 @@ def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> 
     assert {0} == {session for session, _, _ in fetches(kafka)}
     assert {0, -1} == {epoch for _, epoch, _ in fetches(kafka)}
     assert query.watch.stats().sessions_refused > 1
-    assert {} == {n: s for n, s in query.watch.sessions().items() if n == 1}
 
 
 def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
@@ -264,16 +262,6 @@ def test_a_bug_is_not_silent(
     monkeypatch.setattr(query.watch, "accept_reply", None)
     with pytest.raises(Exception, match=r"the watch of broker . .* died"):
         query.until(lambda: False)
-
-
-def test_sessions_of_an_earlier_run_are_closed(kafka: LittleKafka, watched: Any) -> None:
-    """The first request to each broker carries the session of an earlier run with epoch 0."""
-    query = watched({1: (4711, 9), 2: (815, 3), 7: (1, 1)})
-    query.until(lambda: len(fetches(kafka)) > 1 and len(fetches(kafka, 2)) > 1)
-
-    assert (4711, 0, 1) == fetches(kafka)[0]
-    assert (815, 0, 1) == fetches(kafka, 2)[0]
-    assert 4711 not in {session for session, _, _ in fetches(kafka)[1:]}
 
 
 def test_closing_closes_the_sessions(kafka: LittleKafka, watched: Any) -> None:
