@@ -21,7 +21,10 @@ __all__ = ["LagListener", "__version__", "errors"]
 
 def __getattr__(name: str) -> Any:
     if name == "LagListener":  # needs pyspark
-        return import_module("kfetch.listener").LagListener
+        try:
+            return import_module("kfetch.listener").LagListener
+        except ModuleNotFoundError as cause:
+            raise ImportError(f"kfetch.LagListener needs PySpark: {cause}") from cause
     if name == "errors":
         return import_module("kfetch.errors")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -63,12 +63,16 @@ def play(settings: Settings, screen: Screen) -> Summary:
 
 @contextmanager
 def _working_directory(settings: Settings) -> Iterator[Path]:
-    """A directory for data and logs. It is removed at the end unless the user keeps it."""
+    """A directory for data and logs. It stays if the user keeps it, or if the demo fails."""
     directory = Path(tempfile.mkdtemp(prefix="kfetch-demo-"))
+    keep = settings.keep
     try:
         yield directory
+    except DemoError as error:
+        keep = True
+        raise DemoError(f"{error.message}; data and logs stay in {directory}") from error
     finally:
-        if not settings.keep:
+        if not keep:
             shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -22,7 +22,8 @@ from kfetch.errors import BrokenPlugin, KfetchError
 __all__ = ["command", "main"]
 
 _ABOUT = "Read Kafka with Spark: jobs that stream from it, and tools to look at both."
-_MORE = "Install kfetch-jobs for more: jobs that are described in files and supervised, and a demo."
+_MORE = "kfetch-jobs adds verbs: demo, init, run and up for jobs, broker for a local Kafka."
+_MISSING = "{name} may be a verb of kfetch-jobs, which is not installed: pip install kfetch-jobs"
 
 
 def main() -> None:
@@ -41,6 +42,12 @@ class _Group(TyperGroup):
         """Return the names of all verbs, in the order of the help."""
         own = {verb.__name__ for verb in verbs.OWN}
         return sorted(super().list_commands(ctx), key=own.__contains__)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb. Without other distributions the error names the one that has more."""
+        if args and self.get_command(ctx, args[0]) is None and len(self.commands) == len(verbs.OWN):
+            ctx.fail(_MISSING.format(name=args[0]))
+        return super().resolve_command(ctx, args)
 
 
 @cache

@@ -67,6 +67,8 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
+    if not name.strip().lower().startswith("kafka."):
+        raise typer.BadParameter(f"{name!r} does not begin with kafka.", param_hint="'--option'")
     return name.strip(), value
 
 

@@ -57,7 +57,7 @@ def subscription(options: Mapping[str, str]) -> Subscription:
     if not names:
         raise OptionError(
             f"one of the following options must be specified for Kafka source: {choices}; "
-            "see the option table in the README"
+            "`kfetch options` lists all options"
         )
     if len(names) > 1:
         raise OptionError(

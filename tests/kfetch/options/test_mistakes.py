@@ -41,7 +41,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     (
         {"subscribe": None},
         "one of the following options must be specified for Kafka source: assign, subscribe, "
-        "subscribePattern; see the option table in the README",
+        "subscribePattern; `kfetch options` lists all options",
     ),
     (
         {"assign": '{"t":[0]}'},
@@ -235,7 +235,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         {"kafka.bootstrap.server": "h:1"},
         "option kafka.bootstrap.server is not known: did you mean kafka.bootstrap.servers?",
     ),
-    ({"zzz": "1"}, "option zzz is not known: see the README's option table"),
+    ({"zzz": "1"}, "option zzz is not known: `kfetch options` lists all options"),
 ]
 
 
