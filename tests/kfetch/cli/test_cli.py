@@ -48,7 +48,7 @@ def test_help_says_what_to_install(kfetch: Kfetch) -> None:
     code, out, _ = kfetch("--help")
 
     assert 0 == code
-    assert "Install kfetch-jobs for more" in " ".join(out.split())
+    assert "kfetch-jobs adds verbs" in " ".join(out.split())
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
     assert ["check", "options", "agents", "warm"] == listed
 
