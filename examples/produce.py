@@ -1,7 +1,7 @@
 """Records for the examples: ``python examples/produce.py [HOST:PORT] [COUNT]``.
 
-COUNT clicks, ten seconds apart, of three users; after every fifth an order; a record for each user,
-and one of a user who is gone; and one click that is no JSON.
+It writes COUNT clicks of three users, ten seconds apart, and an order after every fifth click. One
+further click is not JSON. Each user has a record, one user moves, and one is deleted.
 """
 
 from __future__ import annotations

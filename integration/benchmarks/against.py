@@ -1,9 +1,10 @@
-"""Is this tree as fast as another commit? Both by turns, in one run, over one broker.
+"""Compares the speed of this tree with that of another commit, in one run and with one broker.
 
     python -m integration.benchmarks.against COMMIT [--runs N] [--only NAME]... [--json]
 
-COMMIT is checked out beside this tree and gets an environment of its own. Each side has one Spark
-session that stays; the order of the two changes from round to round, and start-up is not included.
+The benchmark checks COMMIT out into a temporary worktree with its own environment. Each side has
+one Spark session for all runs. The sides take turns, and the order changes from round to round. The
+times do not include start-up.
 
 drain     seconds of the micro-batches that read 5,000,000 records of 100 B in 8 partitions
 trickle   the same of 20 records in each of 1,000 partitions, sessions in the worker (``inline``)
@@ -35,7 +36,7 @@ NAMES = ("drain", "trickle", "latency", "decode")
 
 
 class Probe:
-    """A process of one revision that runs a benchmark when it is asked to."""
+    """A process that runs a benchmark of one revision on request."""
 
     def __init__(self, python: Path, name: str, options: dict[str, str], log: Path) -> None:
         self._log = log
@@ -50,7 +51,7 @@ class Probe:
         self._answer()
 
     def run(self) -> float:
-        """One run, in seconds."""
+        """Runs the benchmark once. Returns seconds."""
         self._input.write("run\n")
         self._input.flush()
         return float(self._answer())
@@ -77,7 +78,7 @@ class Probe:
 
 @contextmanager
 def checkout(commit: str, directory: Path) -> Iterator[Path]:
-    """The Python of an environment with another commit in it."""
+    """Yields the Python of an environment with another commit."""
     tree = directory / "base"
     git = ["git", "-C", str(ROOT), "worktree"]
     subprocess.run([*git, "add", "--quiet", "--detach", str(tree), commit], check=True)
@@ -90,7 +91,7 @@ def checkout(commit: str, directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def stage(name: str, cluster: Cluster, directory: Path) -> Iterator[dict[str, str]]:
-    """What a benchmark needs; the options of its probes."""
+    """Fills the benchmark's topic. Yields the options of its probes."""
     topic = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": name}
     if name == "drain":
         fill(cluster, name, partitions=8, records=5_000_000, size=100, codec="none")
@@ -111,7 +112,7 @@ def stage(name: str, cluster: Cluster, directory: Path) -> Iterator[dict[str, st
 
 
 def compare(name: str, base: Path, runs: int, cluster: Cluster, directory: Path) -> Any:
-    """All runs of both sides, in seconds, and the ratio of their medians."""
+    """Returns all runs of both sides, in seconds, and the ratio of their medians."""
     sides: dict[str, list[float]] = {"this tree": [], "base": []}
     with ExitStack() as stack:
         options = stack.enter_context(stage(name, cluster, directory))
@@ -132,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commit", help="the other commit")
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each side")
-    parser.add_argument("--only", action="append", choices=NAMES, help="a benchmark; else all")
+    parser.add_argument("--only", action="append", choices=NAMES, help="run only this benchmark")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = {}
@@ -146,8 +147,10 @@ def main() -> None:
         print(json.dumps(results))
         return
     for name, result in results.items():
-        this, other = result["medians"]["this tree"], result["medians"]["base"]
-        print(f"{name:8} this tree {this:.4g} s, base {other:.4g} s, ratio {result['ratio']:.3f}")
+        here_s, base_s = result["medians"]["this tree"], result["medians"]["base"]
+        print(
+            f"{name:8} this tree {here_s:.4g} s, base {base_s:.4g} s, ratio {result['ratio']:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -87,11 +87,11 @@ def watch(
         try:
             wait_idle(query)
             time.sleep(SETTLE_S)
-            proxy.taken()
+            proxy.take_tallies()
             cpu, began = cluster.cpu_seconds(), time.monotonic()
             time.sleep(seconds)
-            taken, took = proxy.taken(), time.monotonic() - began
-            return taken, took, cluster.cpu_seconds() - cpu
+            tallies, took_s = proxy.take_tallies(), time.monotonic() - began
+            return tallies, took_s, cluster.cpu_seconds() - cpu
         finally:
             query.stop()
 
@@ -107,7 +107,7 @@ def wait_idle(query: Any) -> None:
         time.sleep(0.1)
 
 
-def told(source: str, partitions: int, counted: tuple[dict[str, Tally], float, float]) -> Idle:
+def to_row(source: str, partitions: int, counted: tuple[dict[str, Tally], float, float]) -> Idle:
     """One line of the table."""
     tallies, seconds, cpu = counted
     fetch, offsets = tallies.get("Fetch", Tally()), tallies.get("ListOffsets", Tally())
@@ -141,7 +141,7 @@ def compare(options: argparse.Namespace) -> Any:
             print(f"{partitions} partitions created in {took:.1f} s", file=sys.stderr, flush=True)
             for source in options.source:
                 counted = watch(spark, cluster, proxy, address, (source, topic, options.seconds))
-                yield told(source, partitions, counted)
+                yield to_row(source, partitions, counted)
 
 
 def main() -> None:

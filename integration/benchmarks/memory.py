@@ -3,9 +3,10 @@
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
         [--seconds N]
 
-Values of 1 KiB, 16 partitions, and a consumer that sleeps after each batch. Told are an agent that
-has decoded and rests, the most that it ever held (looked at every tenth of a second), and what it
-charged to its budget itself. More task slots mean more readers of one budget.
+Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each batch. The benchmark
+prints the memory of an idle agent that has decoded, the agent's peak (read every tenth of a
+second), and the most that the agent charged to its budget. More task slots mean more readers of one
+budget.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One revision's side of ``against``: it runs a benchmark whenever a line comes in on stdin.
+"""Runs a benchmark of one revision for ``against``: one run for each line on stdin.
 
     python -P probe.py drain|trickle|latency|decode JSON
 
-It imports nothing of this repository, because another revision may have other names: Spark finds
-the source by its format, and ``decode`` tries the names that there have been. Each run is answered
-with one line of JSON on stdout. The session is started and warmed up before the first run.
+It imports nothing from this repository, because another revision may have other names. Spark finds
+the source by its format, and ``decode`` tries the old and the new module names. The probe answers
+each run with one line of JSON on stdout. Before the first run it starts and warms up the session.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SESSION = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
-TURNS = 200
-"""Decodings of which the fastest counts."""
+DECODINGS = 200
+"""Decodings per run. The result is the fastest one."""
 
 
 def session() -> Any:
-    """A Spark session with the source of this environment."""
+    """Returns a Spark session with the source of this environment."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -49,7 +49,7 @@ def session() -> Any:
 
 
 def drain(options: dict[str, str]) -> Callable[[], float]:
-    """Reads the topic from its beginning; seconds of the micro-batches."""
+    """Returns a run that reads the topic from its start. Its result is in seconds."""
     spark = session()
 
     def run() -> float:
@@ -66,18 +66,21 @@ def drain(options: dict[str, str]) -> Callable[[], float]:
 
 
 def latency(options: dict[str, str]) -> Callable[[], float]:
-    """The median time from produce to foreachBatch, in seconds; values are clock readings."""
+    """Returns a run whose result is the median time from produce to foreachBatch, in seconds.
+
+    Each record's value is the time at which the producer made it.
+    """
     spark = session()
     warm_up_s, counted_s = float(options.pop("warm_up_s")), float(options.pop("counted_s"))
 
     def run() -> float:
         delays: list[float] = []
         begins = time.time() + warm_up_s
-        over, left = threading.Event(), threading.Event()
+        over, stoppable = threading.Event(), threading.Event()
 
-        def take(frame: Any, _batch: int) -> None:
+        def collect(frame: Any, _batch: int) -> None:
             if over.is_set():
-                left.set()
+                stoppable.set()
                 return
             values = [float(bytes(row.value)) for row in frame.select("value").collect()]
             now = time.time()
@@ -85,11 +88,11 @@ def latency(options: dict[str, str]) -> Callable[[], float]:
 
         rows = spark.readStream.format("kfetch").options(**options).load()
         with tempfile.TemporaryDirectory() as checkpoint:
-            writer = rows.writeStream.foreachBatch(take)
+            writer = rows.writeStream.foreachBatch(collect)
             query = writer.option("checkpointLocation", checkpoint).start()
             query.awaitTermination(warm_up_s + counted_s)
-            over.set()  # a query that is stopped while it collects fails
-            left.wait(60)
+            over.set()  # stopping the query while it collects would fail the query
+            stoppable.wait(60)
             query.stop()
         return sorted(delays)[len(delays) // 2]
 
@@ -97,17 +100,17 @@ def latency(options: dict[str, str]) -> Callable[[], float]:
 
 
 def decode(options: dict[str, str]) -> Callable[[], float]:
-    """The fastest decoding of one reply out of many, in seconds."""
-    decoding = _first("kfetch.decoding", "spark_source.records")
-    records = _first("kfetch.records", "spark_source.records")
-    model = _first("kfetch.model", "spark_source.model")
+    """Returns a run whose result is the fastest decoding of one reply, in seconds."""
+    decoding = _import_first("kfetch.decoding", "spark_source.records")
+    records = _import_first("kfetch.records", "spark_source.records")
+    model = _import_first("kfetch.model", "spark_source.model")
     with open(options["reply"], "rb") as file:
         data = memoryview(file.read())
     part = records.Slice(tp=model.TopicPartition("clicks", 3), start=0, end=1 << 60, data=data)
 
     def run() -> float:
         fastest = float("inf")
-        for _ in range(TURNS):
+        for _ in range(DECODINGS):
             began = time.perf_counter()
             decoding.decode([part])
             fastest = min(fastest, time.perf_counter() - began)
@@ -116,8 +119,8 @@ def decode(options: dict[str, str]) -> Callable[[], float]:
     return run
 
 
-def _first(*names: str) -> Any:
-    """The first of several modules that there is."""
+def _import_first(*names: str) -> Any:
+    """Imports and returns the first of these modules that exists."""
     for name in names[:-1]:
         try:
             return import_module(name)

@@ -1,7 +1,7 @@
-"""A TCP proxy in front of one broker that counts requests and bytes by API.
+"""A TCP proxy in front of one broker. It counts requests, replies and bytes by Kafka API.
 
-The broker must advertise the proxy's port, so that clients stay behind it: ``proxied`` starts both.
-Frames are counted with their length prefix, as they are on the wire (without TCP/IP headers).
+The broker must advertise the proxy's port, or clients would bypass the proxy. ``proxied`` starts
+both. The sizes include Kafka's length prefix, but no TCP/IP headers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.ready import free_ports
 
 APIS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions", 75: "DescribeTopics"}
-_HEAD = struct.Struct(">ihh")  # length, API key, API version
+_REQUEST_HEADER = struct.Struct(">ihh")  # length, API key, API version
 _LENGTH = struct.Struct(">i")
 
 
 @dataclass(slots=True)
 class Tally:
-    """Requests of one API and their replies; sizes in bytes."""
+    """The number and the bytes of one API's requests and replies."""
 
     requests: int = 0
     request_bytes: int = 0
@@ -35,17 +35,17 @@ class Tally:
 
     @property
     def mean_request(self) -> float:
-        """Bytes of a request."""
+        """The mean size of a request, in bytes."""
         return self.request_bytes / max(1, self.requests)
 
     @property
     def mean_reply(self) -> float:
-        """Bytes of a reply."""
+        """The mean size of a reply, in bytes."""
         return self.reply_bytes / max(1, self.replies)
 
 
 class CountingProxy:
-    """Forwards connections to a port of this machine."""
+    """Forwards connections from ``port`` to ``target``, another port of this machine."""
 
     def __init__(self, port: int, target: int) -> None:
         self._target = target
@@ -55,11 +55,11 @@ class CountingProxy:
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def taken(self) -> dict[str, Tally]:
-        """What was counted since the last call, by the API's name."""
+    def take_tallies(self) -> dict[str, Tally]:
+        """Returns the tallies since the last call, by the API's name."""
         with self._lock:
-            taken, self._tallies = self._tallies, {}
-        return {name: replace(tally) for name, tally in taken.items()}
+            tallies, self._tallies = self._tallies, {}
+        return {name: replace(tally) for name, tally in tallies.items()}
 
     def close(self) -> None:
         """Close the listener and every connection."""
@@ -78,35 +78,40 @@ class CountingProxy:
                     client.close()
                     continue
                 self._streams += [client, broker]
-                asked: deque[str] = deque()
-                for pump in (self._requests, self._replies):
-                    threading.Thread(target=pump, args=(client, broker, asked), daemon=True).start()
+                unanswered: deque[str] = deque()
+                for forward in (self._forward_requests, self._forward_replies):
+                    streams = (client, broker, unanswered)
+                    threading.Thread(target=forward, args=streams, daemon=True).start()
 
-    def _requests(self, client: socket.socket, broker: socket.socket, asked: deque[str]) -> None:
+    def _forward_requests(
+        self, client: socket.socket, broker: socket.socket, unanswered: deque[str]
+    ) -> None:
         for frame in _frames(client, broker):
-            _, key, _ = _HEAD.unpack_from(frame)
+            _, key, _ = _REQUEST_HEADER.unpack_from(frame)
             name = APIS.get(key, f"API {key}")
-            asked.append(name)
+            unanswered.append(name)
             with self._lock:
                 tally = self._tallies.setdefault(name, Tally())
                 tally.requests += 1
                 tally.request_bytes += len(frame)
             broker.sendall(frame)
 
-    def _replies(self, client: socket.socket, broker: socket.socket, asked: deque[str]) -> None:
+    def _forward_replies(
+        self, client: socket.socket, broker: socket.socket, unanswered: deque[str]
+    ) -> None:
         for frame in _frames(broker, client):
             with self._lock:
-                tally = self._tallies.setdefault(asked.popleft(), Tally())
+                tally = self._tallies.setdefault(unanswered.popleft(), Tally())
                 tally.replies += 1
                 tally.reply_bytes += len(frame)
             client.sendall(frame)
 
 
 def _frames(source: socket.socket, other: socket.socket) -> Iterator[bytes]:
-    """Whole frames with their length, until either side ends; then both do."""
+    """Yields whole frames with their length prefix. Closes both sides when either side closes."""
     try:
-        while head := _exactly(source, _LENGTH.size):
-            yield head + _exactly(source, _LENGTH.unpack(head)[0])
+        while head := _read_exactly(source, _LENGTH.size):
+            yield head + _read_exactly(source, _LENGTH.unpack(head)[0])
     except OSError:
         return
     finally:
@@ -115,25 +120,26 @@ def _frames(source: socket.socket, other: socket.socket) -> Iterator[bytes]:
                 stream.shutdown(socket.SHUT_RDWR)
 
 
-def _exactly(stream: socket.socket, size: int) -> bytes:
+def _read_exactly(stream: socket.socket, size: int) -> bytes:
+    """Returns ``size`` bytes; none if the stream ends before."""
     data = bytearray()
     while len(data) < size:
-        more = stream.recv(size - len(data))
-        if not more:
+        received = stream.recv(size - len(data))
+        if not received:
             return b""
-        data += more
+        data += received
     return bytes(data)
 
 
 @contextmanager
 def proxied(directory: Path, **settings: str) -> Iterator[tuple[Cluster, CountingProxy, str]]:
-    """One broker behind a proxy, the proxy, and the address for clients."""
-    port, front = free_ports(2)
-    proxy = CountingProxy(front, port)
-    address = f"127.0.0.1:{front}"
+    """Yields a cluster of one broker, the proxy in front of it, and the proxy's address."""
+    broker_port, proxy_port = free_ports(2)
+    proxy = CountingProxy(proxy_port, broker_port)
+    address = f"127.0.0.1:{proxy_port}"
     properties = {"advertised.listeners": f"BROKER://{address}", **settings}
     try:
-        with Cluster.start(directory, port=port, properties=properties) as cluster:
+        with Cluster.start(directory, port=broker_port, properties=properties) as cluster:
             yield cluster, proxy, address
     finally:
         proxy.close()

@@ -1,4 +1,4 @@
-"""Admission and cutting beside the connector's own code: the same numbers, on random backlogs."""
+"""kfetch and Spark's Kafka connector plan the same offsets and ranges, on random backlogs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kfetch.planner import admit, cut
 
 pytestmark = pytest.mark.integration
 
-CASES = 300
+RANDOM_CASES = 300
 LEADER = Broker(node_id=1, host="h", port=1)
 
 
 @pytest.fixture(scope="module")
 def connector(spark: SparkSession) -> Connector:
-    """Spark's connector, 4.2.0."""
+    """Spark's Kafka connector, 4.2.0."""
     return Connector(spark)
 
 
 def test_ranges_are_cut_where_the_connector_cuts_them(connector: Connector) -> None:
     """minPartitions and maxRecordsPerPartition, alone and together, give the connector's ranges."""
-    chance = random.Random(5)
-    for _ in range(CASES):
-        largest = chance.choice([5, 100, 10**6, 2**40])
-        sizes = [chance.randrange(-1, largest) for _ in range(chance.randrange(1, 9))]
-        given = [("t", p, start := chance.randrange(99), start + n) for p, n in enumerate(sizes)]
-        least = chance.choice([None, chance.randrange(1, 40)])
-        most = chance.choice([None, max(sum(sizes) // chance.randrange(1, 60), 1)])
+    rng = random.Random(5)
+    for _ in range(RANDOM_CASES):
+        largest = rng.choice([5, 100, 10**6, 2**40])
+        sizes = [rng.randrange(-1, largest) for _ in range(rng.randrange(1, 9))]
+        backlog = [("t", p, start := rng.randrange(99), start + n) for p, n in enumerate(sizes)]
+        min_partitions = rng.choice([None, rng.randrange(1, 40)])
+        max_records = rng.choice([None, max(sum(sizes) // rng.randrange(1, 60), 1)])
         items = [
             OffsetRange(
                 tp=TopicPartition(topic, partition),
@@ -41,43 +41,45 @@ def test_ranges_are_cut_where_the_connector_cuts_them(connector: Connector) -> N
                 leader_epoch=0,
                 leader=LEADER,
             )
-            for topic, partition, start, end in given
+            for topic, partition, start, end in backlog
         ]
-        options = {"minPartitions": least, "maxRecordsPerPartition": most}
+        options = {"minPartitions": min_partitions, "maxRecordsPerPartition": max_records}
 
-        expected = connector.ranges(given, {name: n for name, n in options.items() if n})
-        found = cut(items, min_partitions=least, max_records=most)
-        assert expected == [(*item.tp, item.start, item.end) for item in found], (given, options)
+        expected = connector.ranges(
+            backlog, {name: value for name, value in options.items() if value}
+        )
+        actual = cut(items, min_partitions=min_partitions, max_records=max_records)
+        assert expected == [(*item.tp, item.start, item.end) for item in actual], (backlog, options)
 
 
-def test_limits_are_shared_as_the_connector_shares_them(connector: Connector) -> None:
-    """maxOffsetsPerTrigger gives each partition the connector's share, or one offset more where
-    the connector's doubles come out below the whole number."""
-    chance = random.Random(6)
-    more = 0
-    for _ in range(CASES):
-        largest = chance.choice([5, 100, 10**6, 2**40])
-        sizes = [chance.randrange(largest) for _ in range(chance.randrange(1, 9))]
-        start = [chance.randrange(100) for _ in sizes]
+def test_the_limit_is_divided_as_by_the_connector(connector: Connector) -> None:
+    """maxOffsetsPerTrigger admits as many offsets of a partition as the connector, or one more. The
+    connector calculates with doubles, which can round a whole number down."""
+    rng = random.Random(6)
+    extra_offsets = 0
+    for _ in range(RANDOM_CASES):
+        largest = rng.choice([5, 100, 10**6, 2**40])
+        sizes = [rng.randrange(largest) for _ in range(rng.randrange(1, 9))]
+        start = [rng.randrange(100) for _ in sizes]
         end = [at + size for at, size in zip(start, sizes, strict=True)]
-        limit = chance.randrange(1, sum(sizes) + 2)
+        limit = rng.randrange(1, sum(sizes) + 2)
         partitions = [TopicPartition("t", p) for p in range(len(sizes))]
 
         expected = connector.admitted(limit, start, end)
-        found = admit(
+        actual = admit(
             dict(zip(partitions, start, strict=True)),
             dict(zip(partitions, end, strict=True)),
             limit,
         )
-        extra = [found[tp] - offset for tp, offset in zip(partitions, expected, strict=True)]
+        extra = [actual[tp] - offset for tp, offset in zip(partitions, expected, strict=True)]
         assert set(extra) <= {0, 1}, (limit, start, end)
-        more += sum(extra)
+        extra_offsets += sum(extra)
 
-    assert more < CASES / 20
+    assert extra_offsets < RANDOM_CASES / 20
 
 
-def test_a_share_that_doubles_get_wrong(connector: Connector) -> None:
-    """29 of 100 offsets at a limit of 100: all 29 here, 28 by the connector."""
+def test_a_limit_that_doubles_round_down(connector: Connector) -> None:
+    """A limit of 100 admits a backlog of 29 and 71 whole. The connector admits 28 of the 29."""
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
 
     assert [28, 71] == connector.admitted(100, [0, 0], [29, 71])

@@ -1,4 +1,4 @@
-"""The examples run as they are, but for triggers that end: every table is what it should be."""
+"""The jobs of ``examples/`` run with the trigger availableNow, and write the right tables."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 COUNT = 30
 USERS = ("ann", "bob", "eve")
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).astimezone().replace(tzinfo=None)
-"""As Python has Spark's timestamps: of this machine's zone."""
+"""Local time without a zone, as PySpark returns timestamps."""
 ORDERS = range(4, COUNT, 5)
+"""The numbers of the clicks after which ``produce.py`` writes an order."""
 
 
 @pytest.fixture
 def cluster(kafka_cluster: Callable[..., Cluster]) -> Cluster:
-    """Of its own: the examples' topics have plain names."""
+    """A cluster for this test alone, because the examples' topics have fixed names."""
     return kafka_cluster(nodes=1)
 
 
@@ -52,14 +53,14 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Job]]:
         sys.path.remove(str(EXAMPLES))
 
 
-def test_every_table_is_right(
+def test_tables_of_the_examples(
     cluster: Cluster,
     jobs: dict[str, Job],
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Six jobs over the records of the examples' own producer, run again over nothing new."""
+    """The jobs write each record of ``produce.py`` once. A second run adds no rows."""
     produce(cluster)
     for _ in range(2):
         with ThreadPoolExecutor(2) as pool:
@@ -69,17 +70,17 @@ def test_every_table_is_right(
             )
             assert 6 == len(list(runs))
 
-    found = {
+    tables = {
         path.name: [row.asDict() for row in spark.read.format("delta").load(str(path)).collect()]
         for path in (tmp_path / "tables").iterdir()
     }
     assert {name: sorted(map(str, rows)) for name, rows in expected().items()} == {
-        name: sorted(str(told(row)) for row in rows) for name, rows in found.items()
+        name: sorted(str(without_position(row)) for row in rows) for name, rows in tables.items()
     }
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
-    """Without where a record lies: partitions follow from keys."""
+def without_position(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the row without partition, offset and timestamp, which vary from run to run."""
     return {key: row[key] for key in row if key not in ("partition", "offset", "timestamp")}
 
 
@@ -97,7 +98,7 @@ def user(number: int) -> str:
 
 
 def expected() -> dict[str, list[dict[str, Any]]]:
-    """The tables, by the producer's rules and not by the jobs'."""
+    """Returns the rows of each table. They follow from ``produce.py``, without the jobs' code."""
     clicks = [{"id": n, "user": user(n), "page": f"/{n % 2}", "at": at(n)} for n in range(COUNT)]
     orders = [
         {"id": n, "user": user(n), "amount": Decimal(f"{n}.50"), "at": at(n) + timedelta(seconds=5)}

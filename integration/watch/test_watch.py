@@ -64,9 +64,9 @@ def test_a_thousand_idle_partitions_cost_nothing(
         create(address, "idle", PARTITIONS)
         driver = driving(options(address, "idle"))
         start = follow_log_ends(driver, driver.initial_offsets(), 2.0)
-        proxy.taken()
+        proxy.take_tallies()
         end = follow_log_ends(driver, start, SECONDS)
-        counted = proxy.taken()
+        counted = proxy.take_tallies()
         driver.close()
 
     assert start is end

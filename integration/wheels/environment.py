@@ -1,4 +1,4 @@
-"""Both distributions, built, and installed into an environment that has nothing else."""
+"""Virtual environments with kfetch's wheels, and the commands that run in them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ class Environment:
 
     bin: Path
     install_s: float
-    """Seconds that the installation took; packages may come from a cache."""
+    """The duration of the installation, in seconds. Packages may come from a cache."""
 
     def run(
         self, *command: str, cwd: Path, code: int | None = 0, timeout_s: float = 300, **environ: str
     ) -> str:
-        """Run a program of the environment by its path; what it printed. ``code`` None takes any.
+        """Run a program of the environment by its path. Return its stdout.
 
-        The environment is not activated: PATH has the system's programs and Java alone.
+        Fails unless the exit code is ``code``; None allows any. The environment is not activated:
+        PATH has only Java and the system's programs.
         """
         path = f"{Path(find_java()).resolve().parent}:/usr/bin:/bin"
         base = {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8"}
@@ -44,35 +45,44 @@ class Environment:
         return done.stdout
 
     def packages(self) -> list[str]:
-        """The names and versions of what is installed."""
+        """Return the installed packages as ``name==version``."""
         listed = uv("pip", "list", "--format", "freeze", "--python", str(self.bin / "python"))
         return listed.split()
 
     def megabytes(self) -> float:
-        """The size of the environment on disk."""
+        """Return the size of the environment on disk."""
         files = (file for file in self.bin.parent.rglob("*") if file.is_file())
         return sum(file.lstat().st_size for file in files) / 1e6
 
 
 def uv(*words: str) -> str:
-    """Run uv; what it printed."""
+    """Run uv. Return its stdout."""
     program = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     done = subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert 0 == done.returncode, done.stderr
     return done.stdout
 
 
-def installed(directory: Path, wheels: Path, what: str) -> Environment:
-    """Make an environment and install from the wheels, with other packages from the index."""
+def install(directory: Path, wheels: Path, requirement: str) -> Environment:
+    """Return a new environment with ``requirement`` from ``wheels``, and others from the index."""
     uv("venv", "--quiet", "--python", sys.executable, str(directory))
     python = directory / "bin" / "python"
     began = time.monotonic()
-    uv("pip", "install", "--quiet", "--python", str(python), "--find-links", str(wheels), what)
+    uv(
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        str(python),
+        "--find-links",
+        str(wheels),
+        requirement,
+    )
     return Environment(bin=directory / "bin", install_s=time.monotonic() - began)
 
 
 def _cache() -> dict[str, str]:
-    """Jars and machine code come from the cache of whoever runs the tests."""
+    """Return the variables with which the environment uses the user's cache of jars and code."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return {"KFETCH_CACHE": os.environ.get("KFETCH_CACHE") or str(home / "kfetch")} | {
         name: os.environ[name] for name in ("JAVA_HOME", "MAVEN_ARGS") if name in os.environ

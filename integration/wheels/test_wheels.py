@@ -1,6 +1,6 @@
-"""What users install: both wheels in an empty environment, without the source tree.
+"""Both wheels work in an empty environment, without the source tree.
 
-Beside each project lie a user's own ``jobs/``, ``jobs.py``, ``conf/`` and ``spark_source/``.
+Beside each project are a user's own ``jobs/``, ``jobs.py``, ``conf/`` and ``spark_source/``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaProducer
 
 from integration.streams import wait_until
-from integration.wheels.environment import ROOT, Environment, installed, uv
+from integration.wheels.environment import ROOT, Environment, install, uv
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -41,12 +41,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with ``kfetch[jobs]``."""
-    return installed(tmp_path_factory.mktemp("all") / "venv", wheels, "kfetch[jobs]")
+    return install(tmp_path_factory.mktemp("all") / "venv", wheels, "kfetch[jobs]")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A directory with packages of the user's own that have the names of our folders."""
+    """A directory with the user's own packages, which have the names of kfetch's folders."""
     for package in ("jobs", "spark_source", "conf"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("OWNER = 'the user'\n")
@@ -77,8 +77,8 @@ def test_an_sdist_builds_the_same_wheel(wheels: Path, tmp_path: Path) -> None:
         assert any(name.endswith("py.typed") for name in files)
 
 
-def test_only_our_names_are_taken(environment: Environment, tmp_path: Path) -> None:
-    """The environment has no module ``jobs`` or ``spark_source``, and both packages are there."""
+def test_the_wheels_add_no_other_modules(environment: Environment, tmp_path: Path) -> None:
+    """The wheels install ``kfetch`` and ``kfetch_jobs``, but not ``jobs`` or ``spark_source``."""
     packages = environment.packages()
     size = environment.megabytes()
     print(f"installed in {environment.install_s:.1f} s, {size:.0f} MB: {' '.join(packages)}")
@@ -90,8 +90,8 @@ def test_only_our_names_are_taken(environment: Environment, tmp_path: Path) -> N
 
 
 def test_the_source_alone(wheels: Path, tmp_path: Path) -> None:
-    """Without jobs and without Spark the package is imported and the command has its verbs."""
-    alone = installed(tmp_path / "venv", wheels, "kfetch")
+    """Without kfetch-jobs and Spark, the package can be imported and the command has its verbs."""
+    alone = install(tmp_path / "venv", wheels, "kfetch")
     code = "import kfetch, sys; print(kfetch.__version__, kfetch.errors.LogTruncated.__name__)"
     version, name = alone.run("python", "-c", code, cwd=tmp_path).split()
     usage = alone.run("kfetch", "--help", cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_the_readmes_snippet_needs_no_activation(
     topic: Callable[..., str],
     project: Path,
 ) -> None:
-    """``path/to/venv/bin/python script.py`` reads a topic, beside packages of the user's own."""
+    """``path/to/venv/bin/python script.py`` reads a topic, beside the user's own packages."""
     name = topic(2)
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for number in range(10):
@@ -127,7 +127,7 @@ def test_the_readmes_snippet_needs_no_activation(
 
 
 def test_demo_in_an_empty_directory(environment: Environment, tmp_path: Path) -> None:
-    """``kfetch demo`` brings its own job: nothing is lost and nothing is twice."""
+    """``kfetch demo`` needs no project. It loses no event and duplicates none."""
     printed = environment.run(
         *("kfetch", "demo", "--seconds", "8", "--rate", "5000", "--json"), cwd=tmp_path
     )
@@ -148,23 +148,23 @@ def test_init_and_up_beside_the_users_packages(
     variables = {"KFETCH_BOOTSTRAP": kafka.bootstrap_servers, "PYTHONPATH": str(project)}
     environment.run("kfetch", "init", ".", cwd=project)
     job = project / "jobs" / "clicks.yml"
-    job.write_text(_own(job.read_text(), name))
+    job.write_text(_with_own_transform(job.read_text(), name))
     environment.run("kfetch", "validate", cwd=project, **variables)
     environment.run("kfetch", "up", "--detach", cwd=project, **variables)
 
-    def rows_left() -> int | None:
+    def lag() -> int | None:
         printed = environment.run("kfetch", "status", "--json", cwd=project, code=None, **variables)
         (clicks,) = json.loads(printed)["jobs"]
-        lag: int | None = clicks["lag"] if clicks["batch"] is not None else None
-        return lag
+        offsets: int | None = clicks["lag"] if clicks["batch"] is not None else None
+        return offsets
 
     try:
-        wait_until(lambda: rows_left() == 0)
+        wait_until(lambda: lag() == 0)
     finally:
         environment.run("kfetch", "down", cwd=project, **variables)
 
 
-def _own(job: str, topic: str) -> str:
-    """The starter's job with another topic and the user's own transform."""
+def _with_own_transform(job: str, topic: str) -> str:
+    """Returns the starter's job with another topic and the user's own transform."""
     job = re.sub(r"subscribe: .*", f"subscribe: {topic}", job)
     return re.sub(r"transform: .*", "transform: jobs.shapes:clicks", job)

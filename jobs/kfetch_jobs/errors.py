@@ -6,7 +6,7 @@
     ├── SparkError        Spark does not start, or a job in it failed
     │   ├── RecordsLost       records that the job was to read are gone from Kafka
     │   └── RefusedByBroker   a broker refuses the job's log-in, or what it asks for
-    ├── SupervisorError   jobs can't be supervised, or not be told what to do
+    ├── SupervisorError   the supervisor can't run jobs, or can't accept an order
     ├── Unhealthy         exit 3: a job is not as it should be
     ├── DemoError         the demo cannot go on
     └── BrokerToolError   the local Kafka cannot be started, reached or stopped

@@ -2,7 +2,7 @@
 
 Compiled code is cached in a directory (``compiled/code_cache.py``). The cache may be empty, lost
 with a container, or made for another kind of CPU. Then every new process compiles for seconds
-before its first record. The log says so, and names ``kfetch warm``, which fills the cache.
+before its first record. A warning in the log says so. ``kfetch warm`` fills the cache in advance.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class DecoderLoad:
     compiled: bool
     """Whether this process compiled it; otherwise it came from the cache."""
     seconds: float
+    """The time that loading took."""
     cache_directory: str
     """Where compiled code is cached; empty if it can't be cached."""
 
@@ -35,9 +36,9 @@ _lock = threading.Lock()
 
 
 def load_decoder() -> DecoderLoad:
-    """Load the decoder, once per process. Logs a warning if the process had to compile it.
+    """Loads the decoder once per process. Logs a warning if the process had to compile it.
 
-    Threads that call this meanwhile wait until the decoder is loaded.
+    Another thread that calls this during the load waits for its end.
     """
     with _lock:
         return _load_decoder()
@@ -46,11 +47,11 @@ def load_decoder() -> DecoderLoad:
 @cache
 def _load_decoder() -> DecoderLoad:
     began = time.monotonic()
-    ready = decoding.load()
+    origin = decoding.load()
     load = DecoderLoad(
-        compiled=ready.compiled,
+        compiled=origin.compiled,
         seconds=time.monotonic() - began,
-        cache_directory=ready.directory,
+        cache_directory=origin.directory,
     )
     log.log(logging.WARNING if load.compiled else logging.INFO, "%s", describe(load))
     return load

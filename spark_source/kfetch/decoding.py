@@ -37,7 +37,7 @@ if IMPLEMENTATION not in _MODULES:
     )
 
 
-NO_MORE_COLUMNS = Columns()
+_STANDARD_COLUMNS = Columns()
 
 
 class Decoder(Protocol):
@@ -57,7 +57,7 @@ def decoder(name: str) -> Decoder:
     try:
         decode_sections: Decoder = import_module(_MODULES[name]).decode
     except Exception as cause:  # a broken numba or llvmlite raises any exception
-        # Never use the reference silently: a hundred times slower would look like a broken broker.
+        # No silent change to the reference: it is a hundred times slower, like a broken broker.
         raise KfetchError(
             f"the {name} record decoder cannot be loaded ({cause})",
             action="repair numba, or set KFETCH_RECORDS=reference for the slow decoder in pure "
@@ -87,7 +87,7 @@ def load() -> CodeOrigin:
 def decode(
     slices: Sequence[Slice],
     *,
-    columns: Columns = NO_MORE_COLUMNS,
+    columns: Columns = _STANDARD_COLUMNS,
     check_crcs: bool = True,
     on_corrupt: OnCorrupt | None = None,
 ) -> pa.RecordBatch | None:
@@ -123,11 +123,11 @@ def decode(
 def _decodable(
     candidates: Sequence[Section], decode_sections: Decoder, on_corrupt: OnCorrupt
 ) -> list[Section]:
-    """Returns the sections without damaged records. It decodes each one alone."""
+    """Returns the sections without damaged records. Decodes each section alone to find them."""
     decodable = []
     for section in candidates:
         try:
-            decode_sections([section], columns=NO_MORE_COLUMNS)
+            decode_sections([section], columns=_STANDARD_COLUMNS)
         except CorruptBatch as error:
             on_corrupt(error)
         else:

@@ -1,32 +1,32 @@
 """Every error that kfetch raises, as one tree.
 
     KfetchError
-    ├── OptionError            an option is missing, unknown, malformed (the user's to mend)
+    ├── OptionError            an option is missing, unknown or malformed; the user must correct it
     │   ├── NoSuchPartition    a topic or partition that a new query names does not exist
     │   └── NotBuilt           the option is known, but kfetch has no such feature yet
     ├── CheckpointError        the checkpoint's offset cannot be used
-    ├── DataLoss               records that were promised are gone (see ``failOnDataLoss``)
+    ├── DataLoss               records that the query has not read are gone (see ``failOnDataLoss``)
     │   ├── LogTruncated       the log was cut below the position (unclean leader election)
     │   ├── TopicRecreated     the topic's name has another topic id now
     │   ├── RecordsExpired     the position is below the log start offset (retention, DeleteRecords)
     │   ├── PartitionGone      the partition or its topic no longer exists
     │   └── OffsetBeyondLog    the position is past the log's end, and no epoch explains why
     ├── BrokerError            the broker answered with an error code
-    │   └── AccessRefused      it refuses the log-in, or its ACLs what is asked
+    │   └── AccessRefused      it refuses the log-in, or its ACLs refuse the request
     ├── WireError              bytes that do not follow the protocol
-    │   ├── UnsupportedVersion no version of an API that both sides speak
+    │   ├── UnsupportedVersion the broker and kfetch have no common version of an API
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
     ├── ReadStalled            a task read nothing for too long; carries the first cause
-    ├── AgentError             the executor's agent cannot be started, found or understood
-    ├── ClusterUnusable        ``kfetch check`` found what keeps a query from reading
+    ├── AgentError             the agent cannot be started or reached, or is of another release
+    ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
     ├── ArchiveError           Spark's ``pyspark.zip`` cannot be found or changed
     └── BrokenPlugin           verbs of another distribution cannot be loaded
 
-Every error says what happened, where, and what to do, in one sentence. Its class has a stable code
-for programs and for looking it up; docs/errors.md lists all codes. Every error survives pickling
-with all its attributes, because errors cross from executors to the driver (a test checks it).
+Every error says what happened, where, and what to do, in one sentence. Its class has a stable
+code for programs and for searches; docs/errors.md lists all codes. Pickling preserves every
+attribute, because Spark sends errors from executors to the driver. A test checks that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self
 
 
 class KfetchError(Exception):
-    """Something that kfetch expects to go wrong has gone wrong.
+    """An error that kfetch expects, and that has no class of its own.
 
     Read the sentence: it says what to do.
     """
@@ -43,13 +43,13 @@ class KfetchError(Exception):
     condition: ClassVar[str] = "KFETCH_ERROR"
     """The stable code of this class; no other class has it."""
     exit_code: ClassVar[int] = 1
-    """Of the command ``kfetch``, when this error ends it."""
+    """The exit code of the command ``kfetch`` after this error."""
 
     def __init__(self, what: str, /, *, action: str = "", **where: Any) -> None:
-        """``what`` happened, ``action`` is what to do, and ``where`` holds what they name.
+        """Make an error from ``what`` happened and the ``action`` that the user can take.
 
-        ``where``: topic, partition, offset, option, file, … It must be picklable and must never
-        hold a secret. Its names are readable as attributes, too.
+        ``where``: values that the sentence names: topic, partition, offset, option, file, …
+        They must be picklable and never secret. They are attributes of the error, too.
         """
         super().__init__(what)
         self.what = what
@@ -58,17 +58,18 @@ class KfetchError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence without the code. An action that is a sentence of its own stays one."""
+        """The sentence without the code."""
+        # An action that begins with a capital letter is a sentence of its own.
         separator = ". " if self.action[:1].isupper() else ": "
         return f"{self.what}{separator}{self.action}" if self.action else self.what
 
     @property
     def code_path(self) -> str:
-        """The code as the sentence shows it."""
+        """The code at the end of the sentence. A subclass may add a second part."""
         return self.condition
 
     def behind(self, activity: str) -> Self:
-        """The same error, with the activity during which it occurred in front of the sentence."""
+        """Return the same error with ``activity`` in front of its sentence."""
         return type(self)(f"{activity}: {self.what}", action=self.action, **self.where)
 
     def __str__(self) -> str:
@@ -133,7 +134,7 @@ class CheckpointError(KfetchError):
 class DataLoss(KfetchError):
     """Records between two offsets of a partition can no longer be read.
 
-    Set `failOnDataLoss=false` to go on with what is left, or use a new checkpoint.
+    Set `failOnDataLoss=false` to continue with the remaining records, or use a new checkpoint.
     """
 
     condition = "DATA_LOSS"
@@ -187,9 +188,9 @@ class OffsetBeyondLog(DataLoss):
 class BrokerError(KfetchError):
     """A broker answered with an error code.
 
-    Read what the broker says; kfetch has tried again if that could help.
+    Read the broker's message. kfetch has already retried if a retry can help.
 
-    ``code``: the broker's number. ``retriable``: whether asking again can help.
+    ``code``: the broker's number. ``retriable``: whether a retry can help.
     """
 
     condition = "BROKER_ERROR"
@@ -225,7 +226,7 @@ class UnsupportedVersion(WireError):
 class CorruptBatch(WireError):
     """A record batch fails its checks: length, CRC, count or structure.
 
-    Set `kfetch.onCorruptBatch=skip` to leave it out, or restore the partition's log.
+    Set `kfetch.onCorruptBatch=skip` to skip it, or restore the partition's log.
     """
 
     condition = "CORRUPT_BATCH"
@@ -245,7 +246,7 @@ class ConnectionLost(KfetchError):
 
     Check that the broker runs and that its advertised address can be reached.
 
-    The sentence has the first cause.
+    The sentence names the first cause.
     """
 
     condition = "CONNECTION_LOST"
@@ -270,9 +271,9 @@ class AgentError(KfetchError):
 
 
 class ClusterUnusable(KfetchError):
-    """`kfetch check` found something that keeps a query from reading.
+    """`kfetch check` found a problem that prevents queries from reading.
 
-    Do what the sentence says, then check again.
+    Do what the sentence says, then run `kfetch check` again.
     """
 
     condition = "CLUSTER_UNUSABLE"
@@ -290,7 +291,7 @@ class ArchiveError(KfetchError):
 class BrokenPlugin(KfetchError):
     """Another distribution's verbs for the command `kfetch` cannot be loaded.
 
-    Install that distribution anew, or uninstall it.
+    Reinstall that distribution, or uninstall it.
     """
 
     condition = "PLUGIN_BROKEN"

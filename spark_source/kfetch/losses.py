@@ -23,7 +23,7 @@ from kfetch.errors import (
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
-__all__ = ["LogAnswer", "ReadPosition", "describe", "diverging_position", "find_loss", "warning"]
+__all__ = ["LogAnswer", "ReadPosition", "diverging_position", "find_loss", "warning"]
 
 
 class ReadPosition(NamedTuple):
@@ -36,7 +36,7 @@ class ReadPosition(NamedTuple):
     """The epoch under which the position was reached."""
     topic_id: UUID = NO_TOPIC_ID
     end: int | None = None
-    """Where reading is to end, exclusive; None if reading goes on."""
+    """The end of the range to read, exclusive; None if the range has no end."""
 
 
 class LogAnswer(NamedTuple):
@@ -59,7 +59,7 @@ def _topic_id_differs(position: ReadPosition, log: LogAnswer) -> bool:
     )
 
 
-# The first verdict that holds is the loss.
+# The first row whose condition holds is the loss.
 _VERDICTS: tuple[tuple[type[DataLoss], Callable[[ReadPosition, LogAnswer], bool]], ...] = (
     (PartitionGone, lambda position, log: not log.exists),
     (TopicRecreated, _topic_id_differs),
@@ -122,14 +122,9 @@ def diverging_position(leader_epoch: int, end_offset: int, log_start: int) -> Po
     return Position(max(0, log_start), NO_EPOCH)
 
 
-def describe(loss: DataLoss) -> str:
-    """Return the sentences about a loss, without the advice and the last full stop."""
-    return loss.what
-
-
 def warning(loss: DataLoss) -> str:
     """Return the log line for a loss that does not fail the query."""
-    return f"{describe(loss)} (failOnDataLoss=false: the query continues)"
+    return f"{loss.what} (failOnDataLoss=false: the query continues)"
 
 
 def _context(kind: type[DataLoss], position: ReadPosition, log: LogAnswer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from kfetch.losses import LogAnswer, ReadPosition, describe, find_loss, warning
+from kfetch.losses import LogAnswer, ReadPosition, find_loss, warning
 from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
@@ -82,7 +82,7 @@ def test_losses(
     ) == loss.message
     position = {"topic": "t", "partition": 0, "offset": 5, "leader_epoch": 3}
     assert position | attributes == loss.where == pickle.loads(pickle.dumps(loss)).where
-    assert sentence == describe(loss)
+    assert sentence == loss.what
     assert f"{sentence} (failOnDataLoss=false: the query continues)" == warning(loss)
 
 

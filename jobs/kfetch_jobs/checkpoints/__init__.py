@@ -1,1 +1,4 @@
-"""Spark's checkpoints on disk: ``checkpoint`` reads them, ``backup`` copies them before a move."""
+"""Spark's checkpoints on disk.
+
+``checkpoint`` reads them. ``backup`` copies them before ``kfetch offsets`` moves a job's offsets.
+"""

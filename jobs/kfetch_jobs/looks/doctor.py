@@ -222,8 +222,8 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
         return
     text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
     yield Finding(state=State.OK, subject=subject, text=text)
-    for each in state.brokers:
-        if each.error:
+    for broker_state in state.brokers:
+        if broker_state.error:
             advice = "its advertised.listeners must name an address that this machine can reach"
-            text = f"{each.broker}: {each.error}"
+            text = f"{broker_state.broker}: {broker_state.error}"
             yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)

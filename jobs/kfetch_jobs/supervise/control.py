@@ -85,7 +85,7 @@ def _running(store: Store, jobs: Sequence[str]) -> list[str]:
 
 
 def _ending(store: Store, jobs: Sequence[str]) -> list[str]:
-    """The jobs whose process was told to end and still runs."""
+    """The jobs whose process still runs after the signal to end."""
     states = _states(store, jobs)
     return [name for name, state in states.items() if state.phase is Phase.STOPPING]
 

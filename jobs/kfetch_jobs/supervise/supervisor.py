@@ -356,8 +356,8 @@ def _kind_and_sentence(supervised: _Supervised, report: ExitReport) -> tuple[Exi
     if report.kind is not ExitKind.KILLED:
         return report.kind, report.sentence
     if supervised.killed:
-        return ExitKind.KILLED, "it was told to end, and did not end in time"
-    return ExitKind.STOPPED, "it was told to end before its query had begun"
+        return ExitKind.KILLED, "it did not end in time after the signal to stop"
+    return ExitKind.STOPPED, "the signal to stop came before its query had started"
 
 
 def _silent_s(supervised: _Supervised, now: float) -> float:

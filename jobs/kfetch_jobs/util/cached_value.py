@@ -60,7 +60,7 @@ class CachedValue(Generic[T]):
         try:
             self._value = self._compute()
         except Exception:
-            log.exception("%s: no new figures could be taken", self._name)
+            log.exception("%s: the new value could not be calculated", self._name)
         finally:
             self._started_s, self._finished_s = started_s, time.monotonic()
             self._done.set()

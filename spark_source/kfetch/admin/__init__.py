@@ -1,14 +1,14 @@
-"""The only door for tools: everything that programs around kfetch may use of it.
+"""The interface for tools: other packages import it, ``kfetch.errors`` and ``kfetch.model``.
 
-Code outside of kfetch imports this package, ``kfetch.errors`` and ``kfetch.model``, nothing else.
+Other modules of kfetch may change without notice.
 
     values      pure: options, offsets, lag, fetch totals. Importing it loads no socket.
-    sources     where a source stands in Kafka: partitions, log starts, log ends, losses
-    brokers     whether a cluster can be used: versions, brokers, topics
+    sources     one source's partitions in Kafka: log starts, log ends, positions, losses
+    brokers     whether kfetch can read from a cluster: versions, brokers, topics
     agents      the agents of this machine and what they report
-    statistics  totals from the files that ``kfetch.statsDirectory`` names
-    decoder     whether the record decoder is compiled, and compiling it now
-    bytecode    bytecode for Spark's ``pyspark.zip``
+    statistics  totals from the files in ``kfetch.statsDirectory``
+    decoder     shows whether the record decoder is compiled, and compiles it
+    bytecode    adds bytecode to Spark's ``pyspark.zip``
 
 The look-ups open no fetch session, so a running query does not notice them. Times are in seconds
 and sizes in bytes, unless a name says otherwise. Every error is a ``KfetchError``. Functions import

@@ -1,6 +1,6 @@
-"""The agents of this machine and user, and what they report of themselves.
+"""Finds the agents of this user on this machine, and asks them for their status.
 
-Each executor that reads with ``kfetch.agent=process`` has one. ``Status`` is one agent: its
+Each executor that reads with ``kfetch.agent=process`` has one agent. ``Status`` is one agent: its
 process, memory in bytes, tasks that read, and a ``QueryStatus`` for each query, with totals and
 fetch sessions.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _ANSWER_S = 2.0
 def find(answer_s: float = _ANSWER_S, within_s: float = math.inf) -> list[Status]:
     """Return the status of every agent that answers within ``answer_s`` seconds.
 
-    After ``within_s`` seconds altogether no other agent is asked. Raises AgentError if the
+    Asks no further agent after ``within_s`` seconds altogether. Raises AgentError if the
     directory of sockets belongs to somebody else.
     """
     deadline = time.monotonic() + within_s
@@ -41,25 +42,25 @@ def find(answer_s: float = _ANSWER_S, within_s: float = math.inf) -> list[Status
 def find_with_rates(seconds: float) -> list[tuple[Status, dict[str, float]]]:
     """Return each agent with the records per second of its queries, by ``QueryStatus.name``.
 
-    Asks twice, ``seconds`` apart. A query that was not there at first has no rate.
+    Asks twice, ``seconds`` apart. A query without a first answer has no rate.
     """
     before = {(s.pid, q.name): q.totals.records for s in find() for q in s.queries}
     time.sleep(seconds)
-    return [
-        (
-            status,
-            {
-                query.name: (query.totals.records - before[status.pid, query.name]) / seconds
-                for query in status.queries
-                if (status.pid, query.name) in before
-            },
-        )
-        for status in find()
-    ]
+    return [(status, _rates(status, before, seconds)) for status in find()]
+
+
+def _rates(
+    status: Status, before: Mapping[tuple[int, str], int], seconds: float
+) -> dict[str, float]:
+    return {
+        query.name: (query.totals.records - before[status.pid, query.name]) / seconds
+        for query in status.queries
+        if (status.pid, query.name) in before
+    }
 
 
 def _status_at(path: Path, answer_s: float) -> Status | None:
-    """What the agent at a socket answers; None if it is gone, too slow or of another version."""
+    """Return an agent's status; None if it has ended, is too slow or is of another version."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         channel = Channel(stream, answer_s)
         try:

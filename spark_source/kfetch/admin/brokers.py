@@ -1,4 +1,4 @@
-"""Whether a Kafka cluster can be used: what its brokers speak, and whether each can be reached."""
+"""Checks a Kafka cluster: its brokers, their addresses and API versions, and topics."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check"]
 
 WAIT_S = 10.0
-"""Somebody waits at the terminal: each question to a broker takes no longer."""
+"""The limit for one request. It is short, because a user waits at the terminal."""
 _NEEDED = ("Metadata", "ListOffsets", "Fetch")
-"""Without epochs (OffsetForLeaderEpoch), truncated logs are found by their ends alone."""
+"""kfetch can't read without these APIs. Without OffsetForLeaderEpoch it can: it then recognises a
+truncated log only by its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersions:
-    """An API that kfetch uses: the versions that the broker speaks, and the one that is used."""
+    """The versions of one API that the broker supports, and the one that kfetch uses."""
 
     lowest: int
     highest: int
     used: int | None
-    """None: the broker and kfetch have no version in common."""
+    """None if the broker and kfetch have no version in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,37 +41,36 @@ class BrokerState:
 
     broker: Broker
     error: str = ""
-    """Why it cannot be reached; empty if it can."""
+    """The reason why this machine cannot reach it; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What a cluster answers."""
+    """The answers of a cluster."""
 
     servers: str
-    """The bootstrap servers that were asked: ``host:port,host:port``."""
+    """The bootstrap servers: ``host:port,host:port``."""
     cluster_id: str
     """Empty if the brokers have none."""
     versions: Mapping[str, ApiVersions]
-    """By the name of the API; of the broker that answered first."""
+    """By the API's name. They come from the bootstrap server that answered first."""
     fetch_sessions: bool
     """Whether that broker has incremental fetch sessions (KIP-227)."""
     brokers: tuple[BrokerState, ...]
     topics: Mapping[str, Topic | None]
-    """The topics that were asked for; None for one that does not exist."""
+    """The requested topics by name; None for a topic that does not exist."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each thing that keeps a query from reading; empty if all is well."""
+        """One sentence for each problem that prevents a query from reading."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[str]:
         for api, versions in self.versions.items():
             if versions.used is None and api in _NEEDED:
-                theirs = f"v{versions.lowest} to v{versions.highest}"
                 yield (
-                    f"{self.servers} speaks {api} {theirs}, and kfetch none of these: use brokers "
-                    "of Kafka 0.11 or newer"
+                    f"{self.servers} supports {api} v{versions.lowest} to v{versions.highest}, and "
+                    "kfetch supports none of these: use brokers of Kafka 0.11 or newer"
                 )
         for state in self.brokers:
             if state.error:
@@ -98,21 +98,21 @@ def _topic_problems(name: str, topic: Topic | None) -> Iterator[str]:
 def check(
     kafka: Mapping[str, str], topics: Collection[str] = (), wait_s: float = WAIT_S
 ) -> ClusterState:
-    """Ask a cluster as a source would, and connect to each of its brokers.
+    """Ask a cluster for its state, and connect to each of its brokers.
 
-    ``kafka`` are options ``kafka.*``; ``topics`` are looked up by name. Each question takes
+    ``kafka`` has the options ``kafka.*`` of a source. ``topics`` are names. Each request takes
     ``wait_s`` seconds at most. Raises OptionError for the options, ConnectionLost if no bootstrap
-    server answers, BrokerError if one refuses, WireError if one does not speak Kafka's protocol.
+    server answers, BrokerError for an error code, and WireError for a reply that is not Kafka's.
     """
     from kfetch.wire.cluster import Cluster
 
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
     with closing(Cluster(options.bootstrap, options.network)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
-        states = [_broker_state(cluster, each, wait_s) for each in view.brokers.values()]
-    with closing(_first_connection(options, wait_s)) as first:
-        versions = _versions(first, time.monotonic() + wait_s)
-        cluster_id = _cluster_id(first, time.monotonic() + wait_s)
+        states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
+    with closing(_first_connection(options, wait_s)) as connection:
+        versions = _versions(connection, time.monotonic() + wait_s)
+        cluster_id = _cluster_id(connection, time.monotonic() + wait_s)
     return ClusterState(
         servers=",".join(f"{host}:{port}" for host, port in options.bootstrap),
         cluster_id=cluster_id,
@@ -132,21 +132,21 @@ def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerStat
 
 
 def _first_connection(options: SourceOptions, wait_s: float) -> Connection:
-    """A connection to the first bootstrap server that answers."""
+    """Return a connection to the first bootstrap server that answers."""
     from kfetch.wire.connection import Connection
 
-    first: ConnectionLost | None = None
+    first_cause: ConnectionLost | None = None
     for host, port in options.bootstrap:
         try:
             return Connection.open(host, port, options.network, time.monotonic() + wait_s)
         except ConnectionLost as cause:
-            first = first or cause
-    assert first is not None, "options without a bootstrap server"
-    raise first
+            first_cause = first_cause or cause
+    assert first_cause is not None, "options without a bootstrap server"
+    raise first_cause
 
 
 def _versions(connection: Connection, deadline: float) -> dict[str, ApiVersions]:
-    """What the broker speaks of the APIs that kfetch uses."""
+    """Return the broker's versions of the APIs that kfetch uses."""
     from kafka.protocol.consumer import (
         FetchRequest,
         ListOffsetsRequest,
@@ -157,21 +157,21 @@ def _versions(connection: Connection, deadline: float) -> dict[str, ApiVersions]
     from kfetch.wire import fetch
 
     reply = connection.call(ApiVersionsRequest[0](), deadline)
-    theirs = {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
-    # The bounds are those of kfetch.wire, which asks with them.
-    spoken = {
+    supported = {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
+    # kfetch.wire sends its requests with the same bounds.
+    bounds = {
         "Metadata": (MetadataRequest, 4, None),
         "ListOffsets": (ListOffsetsRequest, 1, None),
         "OffsetForLeaderEpoch": (OffsetForLeaderEpochRequest, 3, None),
         "Fetch": (FetchRequest, fetch.LOWEST_VERSION, fetch.HIGHEST_VERSION),
     }
     versions = {}
-    for name, (message, lowest, highest) in spoken.items():
+    for name, (message, lowest, highest) in bounds.items():
         try:
             used = connection.version(message, lowest=lowest, highest=highest)
         except UnsupportedVersion:
             used = None
-        low, high = theirs.get(message.API_KEY, (0, -1))
+        low, high = supported.get(message.API_KEY, (0, -1))
         versions[name] = ApiVersions(lowest=low, highest=high, used=used)
     return versions
 

@@ -1,7 +1,7 @@
-"""Bytecode for ``pyspark.zip``, from which Spark's Python processes import pyspark.
+"""Adds bytecode to ``pyspark.zip``, from which Spark's Python processes import pyspark.
 
-The archive comes with sources alone. So each process compiles them anew, which costs half a second
-of CPU, five times before a query's first micro-batch.
+The archive has only source files, and every process compiles them again. That takes half a second
+of CPU time. Spark starts five such processes before a query's first micro-batch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kfetch.errors import ArchiveError
 __all__ = ["add_bytecode", "pyspark_archive"]
 
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
-"""Files of an archive have no times to compare, and nobody edits them."""
+"""Python does not compare the bytecode with its source: nobody edits files in an archive."""
 
 
 def pyspark_archive() -> Path:
-    """The archive of the Spark that a session of this environment starts (``SPARK_HOME``).
+    """Return the path of ``pyspark.zip`` in the Spark of this environment (``SPARK_HOME``).
 
     Raises ArchiveError if pyspark is not installed.
     """
@@ -36,19 +36,20 @@ def pyspark_archive() -> Path:
 
 
 def add_bytecode(archive: Path) -> int:
-    """Put this Python's bytecode beside the archive's sources. Return how many modules have it.
+    """Compile the archive's sources with this Python. Return the number of compiled modules.
 
-    The archive is replaced whole: package managers may share the old file with other environments,
-    and running processes read it. Raises ArchiveError if that can't be done.
+    A new file replaces the archive. The old file does not change, because package managers may
+    share it with other environments, and running processes read it. Raises ArchiveError if the
+    archive can't be read or replaced.
     """
     try:
         with tempfile.TemporaryDirectory(dir=archive.parent) as name:
             return _replace(archive, Path(name))
     except (OSError, BadZipFile) as error:
         raise ArchiveError(
-            f"{archive} gets no bytecode ({error})",
-            action="run this as the owner of pyspark's files, where the image or environment is "
-            "built",
+            f"kfetch can't add bytecode to {archive} ({error})",
+            action="run this as the owner of pyspark's files, when you build the image or "
+            "environment",
             file=str(archive),
         ) from error
 

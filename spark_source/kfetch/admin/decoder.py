@@ -1,4 +1,4 @@
-"""The compiled record decoder: whether it is in the cache, and compiling it now."""
+"""Shows whether the compiled record decoder is in the cache, and compiles it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ __all__ = ["DecoderState", "state", "warm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderState:
-    """What a new process on this machine will decode records with."""
+    """The record decoder that a new process on this machine will use."""
 
     compiled: bool
-    """False: the first read compiles the decoder, which takes some seconds."""
+    """Whether the cache has it. If not, the first read compiles it, which takes some seconds."""
     directory: str
-    """The cache that has the compiled code; empty if none has it."""
+    """The cache directory with the compiled code; empty if no cache has it."""
     reference: bool
-    """KFETCH_RECORDS selects the slow decoder in pure Python, which is never compiled."""
+    """Whether KFETCH_RECORDS selects the slow decoder in pure Python, which needs no compiling."""
 
 
 def state() -> DecoderState:
     """Return the state of the decoder. Compiles and writes nothing.
 
-    Raises whatever a broken numba or llvmlite raises.
+    A broken numba or llvmlite can raise any exception.
     """
     from kfetch import decoding
     from kfetch.compiled import native
@@ -35,8 +35,8 @@ def state() -> DecoderState:
 def warm() -> str:
     """Load the decoder, and compile it if the cache lacks it. Return a sentence for the user.
 
-    The sentence has the time that it took and the directory of the cache. The environment variable
-    KFETCH_CACHE names another directory.
+    The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
+    names another cache directory.
     """
     from kfetch.decoder_loading import describe, load_decoder
 

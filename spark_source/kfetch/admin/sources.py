@@ -44,7 +44,7 @@ class Partition:
     log_end: int | None = None
     """The high watermark, or the last stable offset of a read_committed source."""
     position: int | None = None
-    """The next offset that the job reads; if that is lost, the first one that is left."""
+    """The next offset that the job reads. If that offset is lost, the first one that remains."""
     leader: int | None = None
     """The broker's id."""
     new: bool = False
@@ -79,8 +79,8 @@ class KafkaReport:
 
     @property
     def leaderless(self) -> tuple[TopicPartition, ...]:
-        """Partitions without a leader. Nobody can read them now."""
-        return tuple(one.tp for one in self.partitions if one.leader is None)
+        """Partitions that have no leader, so no client can read them now."""
+        return tuple(partition.tp for partition in self.partitions if partition.leader is None)
 
 
 def query_kafka(
@@ -89,9 +89,11 @@ def query_kafka(
     """Ask the cluster about a source whose next run starts at the checkpoint's offsets ``start``.
 
     Without ``start``, the source begins at ``startingOffsets``. ``planned`` is the end of a
-    micro-batch that has to run again: it must fit too. A look-up takes ten seconds at most. Raises
-    ConnectionLost or BrokerError if the brokers don't answer, NoSuchPartition if a topic of a
-    source without ``start`` does not exist.
+    micro-batch that has to run again. The report has the losses of both. A look-up takes at most
+    ten seconds.
+
+    Raises ConnectionLost or BrokerError if the brokers don't answer. Raises NoSuchPartition if
+    ``start`` is None and a topic does not exist.
     """
     with closing(_lookup(options)) as log:
         if start is None:
@@ -101,14 +103,14 @@ def query_kafka(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOffsets:
-    """What the leaders of partitions say of their logs, with the leader epochs."""
+    """Offsets of partitions, as their leaders report them, with the leader epochs."""
 
     starts: Mapping[TopicPartition, Position]
     """Log start offsets."""
     ends: Mapping[TopicPartition, Position]
     """High watermarks, or last stable offsets of a read_committed source."""
     times: Mapping[TopicPartition, Position]
-    """First records at or after the time that was asked for; without such a record, no entry."""
+    """The first records at or after the requested time; partitions without one are absent."""
 
 
 def log_offsets(
@@ -130,7 +132,7 @@ def log_offsets(
 
 
 def _lookup(options: SourceOptions) -> OffsetLookup:
-    """The source's look-ups, for somebody who waits at the terminal."""
+    """Return the source's look-ups without retries and with a short timeout."""
     from kfetch.watch.lookups import OffsetLookup
 
     network = options.network
@@ -170,14 +172,13 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
         ends = check.valid_log_ends(ends, check.valid_offsets(planned))
     valid = check.valid_offsets(start)
     ends = check.valid_log_ends(ends, valid)
-    new = [tp for tp in led if tp not in start.positions]
-    new_set = frozenset(new)
+    new = frozenset(tp for tp in led if tp not in start.positions)
     begin = {tp: min(p, ends.get(tp, p), key=_by_offset) for tp, p in valid.positions.items()}
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= check.new_partition_starts(new)
     partitions = _partitions(view, subscribed, begin, starts, ends)
     return KafkaReport(
-        partitions=tuple(replace(p, new=p.tp in new_set, lost=p.tp in lost) for p in partitions),
+        partitions=tuple(replace(p, new=p.tp in new, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
         missing=missing,
@@ -246,7 +247,7 @@ def _ids(view: ClusterView) -> dict[str, UUID]:
 
 
 def columns(options: SourceOptions) -> dict[str, str]:
-    """Return the type of each column that a source has, in Spark SQL's words. Needs pyspark."""
+    """Return the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
     from kfetch.source import schema
 
     return {field.name: field.dataType.simpleString() for field in schema(options)}

@@ -1,4 +1,4 @@
-"""Totals of what fetching cost, from the files that the option ``kfetch.statsDirectory`` names."""
+"""Fetch totals, from the files in the directory that ``kfetch.statsDirectory`` names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["totals"]
 
 
 def totals(directory: Path) -> FetchStats:
-    """Return the sum over all processes that wrote into a directory, of all queries.
+    """Return the sum of all files in ``directory``: one file per process, for all queries.
 
-    A directory that does not exist gives zeros. Raises OSError or ValueError for a file that
-    cannot be read.
+    Returns zeros if the directory does not exist. Raises OSError or ValueError for a file that
+    can't be read.
     """
     return read_stats(directory)

@@ -1,8 +1,8 @@
-"""The values of tools: options of a source, offsets of a checkpoint, lag and totals. Pure.
+"""The values that tools handle: source options, checkpoint offsets, lag, fetch totals. Pure.
 
 ``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
-ids of its topics. ``Lag`` holds a ``PartitionLag`` for each partition; ``LagHistory`` makes it of
-Spark's progress. ``FetchStats`` holds the totals of what fetching cost.
+ids of its topics. ``LagHistory`` calculates a ``Lag`` from Spark's progress. A ``Lag`` has a
+``PartitionLag`` for each partition. ``FetchStats`` holds totals of requests, bytes and times.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
 
 
 def parse_options(texts: Mapping[str, str]) -> SourceOptions:
-    """Return the meaning of the options of ``spark.readStream.format("kfetch")``.
+    """Parse the options of ``spark.readStream.format("kfetch")``.
 
-    ``texts`` are values by name, in any case. Raises OptionError, whose ``option`` is the name.
+    ``texts`` are values by name, in any case. Raises OptionError with the name as ``option``.
     """
     return options.parse(texts)
 
@@ -50,13 +50,13 @@ def options_without_effect(parsed: SourceOptions) -> dict[str, str]:
 
 
 def known_options(part: str = "") -> list[Option]:
-    """Return the options whose names contain ``part``, in any case; those that work come first."""
+    """Return the options whose names contain ``part``, in any case. Working ones come first."""
     return [option for option in catalogue.OPTIONS if part.lower() in option.name.lower()]
 
 
 def parse_offsets(document: Mapping[str, Any]) -> Offsets:
-    """Return the offsets of an object of JSON, as Spark's checkpoint and its progress have it.
+    """Parse an offset of Spark's checkpoint or progress, a JSON object.
 
-    Reads kfetch's own form and that of Spark's Kafka connector. Raises CheckpointError for others.
+    Reads the offsets of kfetch and of Spark's Kafka connector. Raises CheckpointError for others.
     """
     return offsets.from_json(document)

@@ -2,7 +2,7 @@
 
 It fetches as long as any task has ranges at its broker and the budget has memory. It delivers a
 reply before it does anything else, because the reply's ranges have already moved. The next request
-leaves when every task has taken its arrivals, and travels while the tasks decode. If a task does
+leaves when every task has received its arrivals, and travels while the tasks decode. If a task does
 not take its arrivals, the thread pauses the task's ranges until it does.
 """
 
@@ -66,7 +66,7 @@ class BrokerThread(threading.Thread):
         self._reader = self._new_reader()
         self._inboxes: dict[RangeProgress, Inbox] = {}
         self._pending_deliveries: Counter[Inbox] = Counter()
-        """Deliveries that a task has not taken. A task that has one gets no other."""
+        """Deliveries that a task has not received. A task that has one gets no other."""
         self._delivered_at = 0.0
         self._paused: dict[Inbox, list[RangeProgress]] = {}
         """Ranges that the thread does not read until their task takes its arrivals."""
@@ -250,7 +250,7 @@ class BrokerThread(threading.Thread):
                 self._inboxes.pop(arrival.progress, None)
 
     def _delivery_taken(self, inbox: Inbox) -> None:
-        """A task has taken its arrivals: resume its ranges."""
+        """Resume the ranges of a task that has received its arrivals."""
         self._pending_deliveries[inbox] -= 1
         if self._pending_deliveries[inbox] == 0:
             del self._pending_deliveries[inbox]

@@ -89,25 +89,25 @@ class Inbox:
             left_s = until - time.monotonic()
             timeout_s = max(0.0, min(left_s, _WORKER_CHECK_S))
             try:
-                arrivals, on_taken = self._deliveries.get(timeout=timeout_s)
+                arrivals, on_received = self._deliveries.get(timeout=timeout_s)
             except queue.Empty:
                 if self._worker_has_closed():
                     raise ChannelClosed("the worker has closed its channel") from None
                 if left_s <= 0:
                     return []
             else:
-                on_taken()
+                on_received()
                 return arrivals
         raise self._failure
 
-    def deliver(self, arrivals: list[Arrival], on_taken: Callable[[], None]) -> bool:
+    def deliver(self, arrivals: list[Arrival], on_received: Callable[[], None]) -> bool:
         """Put arrivals into the inbox. If it is closed, release their memory and return False.
 
-        The inbox calls ``on_taken`` when the task takes the arrivals, or when it closes.
+        The inbox calls ``on_received`` when the task receives the arrivals, or when it closes.
         """
         with self._lock:
             if not self._closed:
-                self._deliveries.put((arrivals, on_taken))
+                self._deliveries.put((arrivals, on_received))
                 return True
         release(arrivals)
         return False
@@ -118,13 +118,13 @@ class Inbox:
         self._deliveries.put(([], lambda: None))  # wakes the task up
 
     def close(self) -> None:
-        """Release the memory of arrivals that the task has not taken, and accept no more."""
+        """Release the memory of arrivals that the task has not received, and accept no more."""
         with self._lock:
             self._closed = True
         while not self._deliveries.empty():
-            arrivals, on_taken = self._deliveries.get()
+            arrivals, on_received = self._deliveries.get()
             release(arrivals)
-            on_taken()
+            on_received()
 
 
 def release(arrivals: Sequence[Arrival]) -> None:

@@ -1,8 +1,7 @@
-"""``kfetch``: the command line. The only part of kfetch that imports typer.
+"""The command ``kfetch``. No other part of kfetch imports typer.
 
-kfetch has a few verbs by itself (``verbs``). Other distributions mount theirs through entry points
-of the group ``kfetch.verbs``: each names a function that takes the typer.Typer. So there is one
-command and one help.
+``verbs`` has kfetch's own verbs. Other distributions add theirs with entry points of the group
+``kfetch.verbs``. An entry point names a function that takes the typer.Typer.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ _MISSING = "{name} may be a verb of kfetch-jobs, which is not installed: pip ins
 
 
 def main() -> None:
-    """Run the ``kfetch`` script. An expected error is one line on stderr; its class has the code
-    to exit with."""
+    """Run the command. A KfetchError ends it with one line on stderr and its ``exit_code``."""
     try:
         command()(prog_name="kfetch")
     except KfetchError as error:
@@ -38,10 +36,10 @@ def main() -> None:
 
 
 class _Group(TyperGroup):
-    """Lists kfetch's own verbs last: a user of jobs needs them least."""
+    """Lists kfetch's own verbs last, because users of kfetch-jobs need them least."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all verbs, in the order of the help."""
+        """Return the names of all verbs, in the order of the help."""
         own = {verb.__name__ for verb in verbs.OWN}
         return sorted(super().list_commands(ctx), key=own.__contains__)
 
@@ -54,15 +52,15 @@ class _Group(TyperGroup):
 
 @cache
 def command() -> Callable[..., Any]:
-    """Return the whole command line, a click command. Raises BrokenPlugin.
+    """Return the click command with all verbs. Raises BrokenPlugin.
 
-    It is made once, because typer takes 50 ms to make it of the annotations.
+    The result is cached, because typer takes 50 ms to build it.
     """
     return build(entry_points(group="kfetch.verbs"))
 
 
 def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
-    """Make a command line of the verbs of other distributions, and then kfetch's own."""
+    """Return a click command with the plugins' verbs and kfetch's own."""
     plugins = [*plugins]
     app = typer.Typer(
         name="kfetch",
@@ -72,7 +70,7 @@ def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
         pretty_exceptions_enable=False,
         help=_ABOUT if plugins else f"{_ABOUT}\n\n{_MORE}",
     )
-    # A default, not Annotated: typer could not evaluate an annotation that names a local.
+    # A default value, because typer can't evaluate an Annotated that names a local function.
     option = typer.Option(False, "--version", help="Print the version.", callback=_version)
 
     @app.callback()
@@ -88,11 +86,11 @@ def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
 def _mount(plugin: EntryPoint, app: typer.Typer) -> None:
     try:
         plugin.load()(app)
-    except (Exception, SystemExit) as cause:  # it is code of another distribution
+    except (Exception, SystemExit) as cause:  # another distribution's code may raise anything
         distribution = plugin.dist.name if plugin.dist else plugin.value
         raise BrokenPlugin(
-            f"the verbs of {distribution} cannot be loaded ({type(cause).__name__}: {cause})",
-            action="install it anew, or uninstall it",
+            f"kfetch cannot load the verbs of {distribution} ({type(cause).__name__}: {cause})",
+            action="reinstall it, or uninstall it",
             distribution=distribution,
         ) from cause
 

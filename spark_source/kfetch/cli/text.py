@@ -1,4 +1,4 @@
-"""How the verbs of ``kfetch.cli`` print what ``kfetch.admin`` returns: lines for people, JSON."""
+"""Formats the values of ``kfetch.admin`` for the verbs: lines for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
     "option_lines",
 ]
 
-_TOPICS_MAX = 3  # listed by name
+_TOPICS_MAX = 3  # more topics are only counted
 
 
 def agent_json(status: Status, rates: Mapping[str, float]) -> dict[str, Any]:
-    """One agent with every field; ``rates`` are records per second by the query's name."""
+    """Returns all fields of an agent. ``rates`` are records per second by the query's name."""
     document = asdict(status)
     for query in document["queries"]:
         query["records_per_second"] = rates.get(query["name"])
@@ -32,7 +32,7 @@ def agent_json(status: Status, rates: Mapping[str, float]) -> dict[str, Any]:
 
 
 def agent_lines(status: Status, rates: Mapping[str, float]) -> Iterator[str]:
-    """A few lines about one agent; ``rates`` are records per second by the query's name."""
+    """Yields the lines about an agent. ``rates`` are records per second by the query's name."""
     used, limit = status.memory_used / (1 << 20), status.memory_limit / (1 << 20)
     peak = status.memory_peak / (1 << 20)
     yield (
@@ -47,7 +47,7 @@ def agent_lines(status: Status, rates: Mapping[str, float]) -> Iterator[str]:
 def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
     totals = query.totals
     requests = totals.full_requests + totals.incremental_requests
-    yield f"  query {query.stream or query.name}: {_some(query.topics)}, {rate:,.0f} records/s"
+    yield f"  query {query.stream or query.name}: {_names(query.topics)}, {rate:,.0f} records/s"
     yield (
         f"    {totals.records:,} records, {requests:,} requests ({totals.full_requests} full), "
         f"{totals.reply_bytes / (1 << 20):,.1f} MiB, decoded in {totals.decode_s:.1f} s, "
@@ -64,13 +64,13 @@ def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
         )
 
 
-def _some(topics: Sequence[str]) -> str:
+def _names(topics: Sequence[str]) -> str:
     more = f" and {len(topics) - _TOPICS_MAX} more" if len(topics) > _TOPICS_MAX else ""
     return ", ".join(topics[:_TOPICS_MAX]) + more
 
 
 def option_json(option: Option) -> dict[str, str]:
-    """One option with every field."""
+    """Returns all fields of an option."""
     return {
         "name": option.name,
         "default": option.default,
@@ -80,16 +80,20 @@ def option_json(option: Option) -> dict[str, str]:
 
 
 def option_lines(options: Sequence[Option]) -> Iterator[str]:
-    """One line for each option: name, default, meaning; before it, what kfetch does if not read."""
-    names = max((len(option.name) for option in options), default=0)
-    defaults = max((len(option.default) for option in options), default=0)
+    """Yields a line for each option: name, default and meaning.
+
+    If kfetch does not read the option, a note before the meaning says what kfetch does instead.
+    """
+    name_width = max((len(option.name) for option in options), default=0)
+    default_width = max((len(option.default) for option in options), default=0)
     for option in options:
         note = "" if option.treatment.name == "BUILT" else f"({option.treatment.value}) "
-        yield f"{option.name:<{names}}  {option.default:<{defaults}}  {note}{option.meaning}"
+        columns = f"{option.name:<{name_width}}  {option.default:<{default_width}}"
+        yield f"{columns}  {note}{option.meaning}"
 
 
 def cluster_json(state: ClusterState) -> dict[str, Any]:
-    """A cluster's state with every field; a topic that does not exist is null."""
+    """Returns all fields of a cluster's state. A topic that does not exist is null."""
     return {
         "cluster_id": state.cluster_id,
         "servers": state.servers,
@@ -97,14 +101,14 @@ def cluster_json(state: ClusterState) -> dict[str, Any]:
         "versions": {name: asdict(versions) for name, versions in state.versions.items()},
         "brokers": [
             {
-                "id": each.broker.node_id,
-                "host": each.broker.host,
-                "port": each.broker.port,
-                "rack": each.broker.rack,
-                "reachable": not each.error,
-                "error": each.error,
+                "id": member.broker.node_id,
+                "host": member.broker.host,
+                "port": member.broker.port,
+                "rack": member.broker.rack,
+                "reachable": not member.error,
+                "error": member.error,
             }
-            for each in state.brokers
+            for member in state.brokers
         ],
         "topics": {name: topic and _topic_json(topic) for name, topic in state.topics.items()},
         "problems": [*state.problems],
@@ -123,16 +127,16 @@ def _topic_json(topic: Topic) -> dict[str, Any]:
 
 
 def cluster_lines(state: ClusterState) -> Iterator[str]:
-    """What a cluster answers: itself, its versions, its brokers, its topics."""
-    yield f"cluster {state.cluster_id or 'without an id'}, asked at {state.servers}"
+    """Yields the lines about a cluster: its id, API versions, brokers and topics."""
+    yield f"cluster {state.cluster_id or 'without an id'}, at {state.servers}"
     for name, versions in state.versions.items():
         used = "none in common" if versions.used is None else f"kfetch uses v{versions.used}"
-        spoken = f"v{versions.lowest} to v{versions.highest}"
-        yield f"  {name}: {spoken if versions.highest >= 0 else 'not spoken'}, {used}"
+        supported = f"v{versions.lowest} to v{versions.highest}"
+        yield f"  {name}: {supported if versions.highest >= 0 else 'not supported'}, {used}"
     sessions = "yes" if state.fetch_sessions else "no: kfetch names every partition in each request"
     yield f"  incremental fetch sessions: {sessions}"
-    for each in state.brokers:
-        yield f"{each.broker}: {each.error or 'reachable'}"
+    for member in state.brokers:
+        yield f"{member.broker}: {member.error or 'reachable'}"
     for name, topic in state.topics.items():
         yield f"topic {name}: {_topic_text(topic)}"
 
@@ -140,9 +144,9 @@ def cluster_lines(state: ClusterState) -> Iterator[str]:
 def _topic_text(topic: Topic | None) -> str:
     if topic is None:
         return "does not exist"
-    led: dict[str, int] = {}
+    partition_counts: dict[str, int] = {}
     for leader in topic.leaders.values():
         name = "without a leader" if leader is None else f"led by broker {leader.broker.node_id}"
-        led[name] = led.get(name, 0) + 1
-    parts = [f"{number} {name}" for name, number in sorted(led.items())]
+        partition_counts[name] = partition_counts.get(name, 0) + 1
+    parts = [f"{number} {name}" for name, number in sorted(partition_counts.items())]
     return f"{len(topic.leaders)} partitions, {', '.join(parts)}"

@@ -1,6 +1,6 @@
-"""The verbs that kfetch has by itself: ``check``, ``options``, ``agents`` and ``warm``.
+"""kfetch's own verbs: ``check``, ``options``, ``agents`` and ``warm``.
 
-What a verb uses is imported when it runs, so that ``kfetch --help`` is quick.
+Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    app.command(short_help="Whether a Kafka cluster can be read: brokers, versions, topics.")(check)
-    app.command(short_help="The options of the source, with defaults and meanings.")(options)
-    app.command(short_help="The agents of this machine and their sessions.")(agents)
-    app.command(short_help="Compile the record decoder now, for images.")(warm)
+    app.command(short_help="Check that kfetch can read from a Kafka cluster.")(check)
+    app.command(short_help="List the options of the source, with defaults and meanings.")(options)
+    app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
+    app.command(short_help="Compile the record decoder in advance, for images.")(warm)
 
 
 def check(
@@ -28,19 +28,21 @@ def check(
         str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
     ],
     topic: Annotated[
-        list[str] | None, typer.Option(help="Look this topic up, too; may be repeated.")
+        list[str] | None, typer.Option(help="Check this topic too. Repeat it for more topics.")
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Another option kafka.*; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE", help="A further option kafka.*. Repeat it for more options."
+        ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Check a Kafka cluster as the source would use it, and change nothing.
+    """Check that the source can read from a Kafka cluster. The command changes nothing.
 
-    Asks for the cluster's id, the versions of its protocol, its brokers and the topics that you
-    name. Then it connects to each broker at the address that the broker gives to clients. Exits
-    with 1 if something keeps a query from reading, and says what to do.
+    It asks for the cluster's id, its API versions, its brokers and the topics that you name. Then
+    it connects to each broker at its advertised address. If a problem prevents queries from
+    reading, the command says what to do and exits with 1.
 
     \b
     Example: brokers and a topic
@@ -72,14 +74,14 @@ def _pair(text: str) -> tuple[str, str]:
 
 def options(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Only options with this in their name.")
+        str, typer.Argument(metavar="[NAME]", help="List only options whose names contain this.")
     ] = "",
     as_json: _Json = False,
 ) -> None:
     """List the options of the source, one per line: name, default, meaning.
 
-    Options that Spark's Kafka connector has and kfetch does not read are listed with what kfetch
-    does instead.
+    kfetch does not read some options of Spark's Kafka connector. The list says what kfetch does
+    instead.
 
     \b
     Example: options of fetching
@@ -101,16 +103,18 @@ def options(
 
 
 def agents(
-    seconds: Annotated[float, typer.Option(min=0.1, help="Rates are of so many seconds.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="The time over which rates are measured, in seconds.")
+    ] = 1.0,
     as_json: _Json = False,
 ) -> None:
     """List the agents of your Spark executors on this machine, with their fetch sessions.
 
-    There is one for each executor that reads with kfetch.agent=process. An agent leaves with its
-    executor. Queries have the id that Spark gives them in their progress.
+    Each executor that reads with kfetch.agent=process has one agent. An agent ends with its
+    executor. A query has the id that Spark's progress shows.
 
     \b
-    Example: what a running query holds, for a script
+    Example: queries and sessions, for a script
       kfetch agents --json
     """
     from kfetch.admin.agents import find_with_rates
@@ -119,25 +123,26 @@ def agents(
     statuses = find_with_rates(seconds)
     if as_json:
         typer.echo(json.dumps([text.agent_json(*agent) for agent in statuses]))
-    elif not statuses:
-        typer.echo("no agent runs here: queries with kfetch.agent=process start them")
-    for agent in () if as_json else statuses:
+        return
+    if not statuses:
+        typer.echo("no agent runs on this machine: queries with kfetch.agent=process start agents")
+    for agent in statuses:
         typer.echo("\n".join(text.agent_lines(*agent)))
 
 
 def warm(
     pyspark: Annotated[
-        bool, typer.Option("--pyspark", help="Put bytecode into Spark's pyspark.zip, too.")
+        bool, typer.Option("--pyspark", help="Add bytecode to Spark's pyspark.zip too.")
     ] = False,
 ) -> None:
-    """Compile the record decoder and keep it, so that no executor has to.
+    """Compile the record decoder into a cache, so that no executor has to compile it.
 
-    Set KFETCH_CACHE to the same directory now and where Spark runs; another user may only read it
-    there if root owns it. What is compiled fits this kind of CPU; with NUMBA_CPU_NAME=generic, set
-    in both places too, it fits all.
+    Set KFETCH_CACHE to the same directory here and where Spark runs. Another user can use the
+    cache only if root owns it. The compiled code fits this kind of CPU. To make it fit all CPUs,
+    set NUMBA_CPU_NAME=generic here and where Spark runs.
 
-    Before a query's first micro-batch five Python processes of Spark's compile pyspark anew, for
-    half a second each, because pyspark.zip comes without bytecode. --pyspark puts this Python's in.
+    pyspark.zip has no bytecode. So five of Spark's Python processes compile pyspark before a
+    query's first micro-batch, for half a second each. --pyspark adds this Python's bytecode.
 
     \b
     Example: in a Dockerfile
@@ -149,7 +154,7 @@ def warm(
     archive = bytecode.pyspark_archive() if pyspark else None
     typer.echo(decoder.warm())
     if archive is not None:
-        typer.echo(f"{bytecode.add_bytecode(archive)} modules have bytecode in {archive}")
+        typer.echo(f"{archive} has bytecode for {bytecode.add_bytecode(archive)} modules")
 
 
 OWN = (check, options, agents, warm)

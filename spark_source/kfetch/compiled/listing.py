@@ -1,7 +1,7 @@
-"""The compiled walk over a slice's batches: it writes a row of the table for each plain batch.
+"""Lists the record batches of a slice, in compiled code: one row of the table for each plain batch.
 
-It stops before a batch that has anything special or wrong. Then ``records.sections`` reads the
-whole slice instead.
+A plain batch is v2, uncompressed and without a fault in its header. The walk stops before any other
+batch. Then ``records.sections`` reads the whole slice instead.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = ["list_batches"]
 
 @njit
 def _int_at(data: Any, at: int, size: int) -> Any:
-    """Returns the signed big-endian number of ``size`` bytes."""
+    """Returns the signed big-endian number in the ``size`` bytes from ``at`` on."""
     number = np.int64(data[at])
     number = number - 256 if number >= 128 else number
     for i in range(1, size):
@@ -93,6 +93,7 @@ def _is_plain(data: Any, size: int, last_offset: int) -> Any:
 
 @njit
 def _write_row(row: Any, data: Any, size: int, start: int, end: int, slice_number: int) -> None:
+    """Writes the table's row of one batch: ``data`` from its header on, ``size`` bytes."""
     attributes = data[ATTRIBUTES_AT + 1]
     row[ADDRESS], row[SIZE] = address_of(data) + HEADER_BYTES, size - HEADER_BYTES
     row[RECORD_COUNT], row[BASE_OFFSET] = _int_at(data, COUNT_AT, 4), _int_at(data, 0, 8)

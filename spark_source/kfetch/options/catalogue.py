@@ -238,10 +238,10 @@ def no_effect(name: str) -> str:
 
 def _unknown(name: str) -> OptionError:
     near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
-    hint = (
-        f"did you mean {_BY_NAME[near[0]].name}?" if near else "`kfetch options` lists all options"
-    )
-    return OptionError(f"option {name} is not known", action=hint, option=name)
+    advice = "`kfetch options` lists all options"
+    if near:
+        advice = f"did you mean {_BY_NAME[near[0]].name}?"
+    return OptionError(f"option {name} is not known", action=advice, option=name)
 
 
 def _unusable(written: str, row: Option) -> OptionError:

@@ -46,7 +46,7 @@ class Fault(IntEnum):
 
 
 class UnexplainedFault(Exception):
-    """The kernel found a fault in slices. ``sections`` and ``decode`` must find and name it."""
+    """The kernel found a fault in slices. ``sections`` and ``decode`` must locate and name it."""
 
 
 _SENTENCES = {

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from kfetch.errors import DataLoss, PartitionGone
-from kfetch.losses import LogAnswer, ReadPosition, describe, find_loss
+from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
@@ -76,4 +76,4 @@ class AvailableNowEnds:
 
 def _lost(loss: DataLoss) -> DataLoss:
     """Return a loss of the query's end as the error of the query."""
-    return type(loss)(f"{_LOST}: {describe(loss)}; {_ADVICE}", **loss.where)
+    return type(loss)(f"{_LOST}: {loss.what}; {_ADVICE}", **loss.where)

@@ -51,7 +51,7 @@ def test_brokers_before_sessions() -> None:
 
     assert (False, 6, ()) == (old.fetch_sessions, old.versions["Fetch"].used, old.problems)
     assert ancient.versions["Fetch"].used is None
-    assert "speaks Fetch v0 to v3, and kfetch none of these" in ancient.problems[0]
+    assert "supports Fetch v0 to v3, and kfetch supports none of these" in ancient.problems[0]
 
 
 def test_topics_that_cannot_be_read() -> None:

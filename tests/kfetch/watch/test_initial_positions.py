@@ -1,4 +1,4 @@
-"""Where a new query starts, and over what."""
+"""The partitions and the offsets at which a new query starts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import time
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from kfetch.errors import (
-    ConnectionLost,
-    NoSuchPartition,
-    OptionError,
-)
+from kfetch.errors import ConnectionLost, NoSuchPartition, OptionError
 from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.watch import lookups
@@ -35,7 +31,7 @@ STARTS: list[tuple[str, dict[TopicPartition, tuple[int, int]]]] = [
 def test_initial_offsets(
     kafka: LittleKafka, text: str, expected: dict[TopicPartition, tuple[int, int]]
 ) -> None:
-    """A new query starts where ``startingOffsets`` says; -1 is latest and -2 earliest."""
+    """A new query starts at ``startingOffsets``. In JSON, -1 is latest and -2 is earliest."""
     kafka.log(T0).start = 1
     driver = query(kafka, startingOffsets=text)
     offsets = driver.initial_offsets()
@@ -65,8 +61,9 @@ def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, messa
     ) == caught.value.message
 
 
-def test_initial_answer_stays(kafka: LittleKafka) -> None:
-    """Spark asks for the initial offset twice, and gets the same answer though the log grew."""
+def test_initial_offsets_do_not_change(kafka: LittleKafka) -> None:
+    """Spark asks for the initial offset twice. Both answers are the same, even if the
+    log grows in between."""
     driver = query(kafka, startingOffsets="latest")
     first = driver.initial_offsets()
     kafka.log(T0).append(b"d")
@@ -75,15 +72,17 @@ def test_initial_answer_stays(kafka: LittleKafka) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("subscription", "missing"),
     [
         ({"subscribe": "t,nope"}, "nope"),
         ({"assign": '{"t":[0,7],"nope":[1]}'}, "nope-1, t-7"),
     ],
 )
-def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing: str) -> None:
-    """A new query over a topic or partition that does not exist is an error that names it."""
-    driver = query(kafka, **given)
+def test_a_new_query_without_its_topics(
+    kafka: LittleKafka, subscription: dict[str, str], missing: str
+) -> None:
+    """A new query fails if a topic or partition does not exist. The error names all of them."""
+    driver = query(kafka, **subscription)
     with pytest.raises(NoSuchPartition) as caught:
         driver.initial_offsets()
 
@@ -94,7 +93,7 @@ def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("subscription", "expected"),
     [
         ({"subscribe": "t"}, {T0, T1}),
         ({"subscribe": "u,t"}, {T0, T1, U0}),
@@ -105,19 +104,20 @@ def test_missing_at_the_start(kafka: LittleKafka, given: dict[str, str], missing
     ],
 )
 def test_subscriptions(
-    kafka: LittleKafka, given: dict[str, str], expected: set[TopicPartition]
+    kafka: LittleKafka, subscription: dict[str, str], expected: set[TopicPartition]
 ) -> None:
-    """Topics by name, partitions by number, or names by pattern, but no internal topics."""
+    """``subscribe``, ``assign`` and ``subscribePattern`` choose partitions. A pattern chooses no
+    internal topics."""
     kafka.create("u")
     kafka.create("__tu", internal=True)
-    driver = query(kafka, **given)
+    driver = query(kafka, **subscription)
 
     assert expected == set(driver.initial_offsets().positions)
 
 
 @pytest.mark.parametrize(("retries", "works"), [("0", False), ("1", True)])
 def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) -> None:
-    """``fetchOffset.numRetries`` is how often a failed look-up is repeated."""
+    """kfetch repeats a failed look-up ``fetchOffset.numRetries`` times."""
     driver = query(
         kafka,
         fetchOffset__numRetries=retries,
@@ -134,32 +134,32 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
             driver.initial_offsets()
 
 
-class Clock:
-    """A clock that is ahead of the machine's by what was slept."""
+class SkippingClock:
+    """Replaces the module ``time``: a sleep moves the clock forward and returns at once."""
 
     def __init__(self) -> None:
-        self.slept = 0.0
+        self.slept_s = 0.0
 
     def monotonic(self) -> float:
-        """Its reading in seconds."""
-        return time.monotonic() + self.slept
+        """Returns the machine's clock plus all sleeps, in seconds."""
+        return time.monotonic() + self.slept_s
 
     def sleep(self, seconds: float) -> None:
-        """Time passes, and nobody waits."""
-        self.slept += seconds
+        """Moves the clock forward."""
+        self.slept_s += seconds
 
 
-def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
+def test_a_wrong_address_fails_within_two_minutes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the default options a wrong address fails a query after two minutes, the first warning
-    says so, and each later one what is left of them."""
-    clock = Clock()
+    """With the default options, a query with a wrong address fails after two minutes. Each warning
+    has the seconds that are left."""
+    clock = SkippingClock()
     for module in (lookups, cluster, retry):
         monkeypatch.setattr(module, "time", clock)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as closed_port:
+        closed_port.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed_port.getsockname()[1]}"
         options = parse({"kafka.bootstrap.servers": address, "subscribe": "t"})
         with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
             Driver(options).initial_offsets()
@@ -167,4 +167,4 @@ def test_brokers_that_are_away_are_waited_for_as_long_as_is_said(
     warnings = [record.message for record in caplog.records if "trying again" in record.message]
     seconds_left = [int(text.removesuffix(" s").rpartition(" ")[2]) for text in warnings]
     assert [123, 92, 61, 30] == seconds_left
-    assert clock.slept == pytest.approx(123, abs=4)
+    assert clock.slept_s == pytest.approx(123, abs=4)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def test_the_examples_are_valid(kfetch: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_are_valid(kfetch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """``kfetch validate`` finds no mistake, and the README's table names each job."""
     monkeypatch.setenv("SPARK_MASTER", "spark://127.0.0.1:7077")
     for environment in ((), ("--env", "cluster")):

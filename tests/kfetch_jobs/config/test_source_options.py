@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 JOINS_NONE = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
@@ -24,7 +24,7 @@ def warned(project: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return f"conf/kfetch.yml:8: {JOINS_NONE}", f"conf/jobs/orders.yml:6: {JOINS_NONE}"
 
 
-def test_validate_warns_once(kfetch: Told, warned: tuple[str, str]) -> None:
+def test_validate_warns_once(kfetch: Command, warned: tuple[str, str]) -> None:
     """Of an option without effect, at its own line, however many jobs have it; all is well."""
     said = "".join(f"kfetch: warning: {sentence}\n" for sentence in warned)
     assert (0, "2 jobs, no mistakes: clicks, orders\n", said) == kfetch("validate")
@@ -36,7 +36,9 @@ def test_validate_warns_once(kfetch: Told, warned: tuple[str, str]) -> None:
     )
 
 
-def test_a_mistake_hides_no_warning(project: Path, kfetch: Told, warned: tuple[str, str]) -> None:
+def test_a_mistake_hides_no_warning(
+    project: Path, kfetch: Command, warned: tuple[str, str]
+) -> None:
     """What is told of the jobs that are right does not wait for the others."""
     file = project / "conf" / "jobs" / "clicks.yml"
     file.write_text(f"{JOB}a: 1\n")
@@ -47,7 +49,7 @@ def test_a_mistake_hides_no_warning(project: Path, kfetch: Told, warned: tuple[s
     assert "kfetch: conf/jobs/clicks.yml:14: the key a is not known" in said
 
 
-def test_plan_warns(project: Path, kafka: LittleKafka, kfetch: Told) -> None:
+def test_plan_warns(project: Path, kafka: LittleKafka, kfetch: Command) -> None:
     """What a run would log at its start is said before."""
     (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    group.id: ours\n")
     told = f"conf/kfetch.yml:8: {JOINS_NONE}"

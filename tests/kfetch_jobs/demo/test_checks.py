@@ -12,7 +12,7 @@ from kfetch_jobs.demo.settings import BUNDLED_PROJECT, Settings
 from kfetch_jobs.errors import MavenError
 from kfetch_jobs.looks import doctor
 from kfetch_jobs.looks.doctor import Finding, State
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 PROJECT = """\
 storage: ${env:KFETCH_STORAGE:-data}
@@ -157,7 +157,7 @@ def test_jars_are_downloaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0].startswith("downloading Kafka and Delta")
 
 
-def test_the_verb_lists_every_problem(kfetch: Told, tmp_path: Path) -> None:
+def test_the_verb_lists_every_problem(kfetch: Command, tmp_path: Path) -> None:
     """Each one is a line on stderr; the exit code is 2, and nothing was started."""
     (tmp_path / "file").write_text("")
     code, out, err = kfetch("demo", "--seconds", "1e12", "--picture", "file/clicks.png")

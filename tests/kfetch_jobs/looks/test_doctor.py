@@ -11,7 +11,7 @@ import pytest
 from kfetch_jobs.looks import doctor
 from kfetch_jobs.looks.doctor import Finding, State
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
 
@@ -22,7 +22,9 @@ def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "LOOKUP_TIMEOUT_S", 0.2)
 
 
-def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_fits(
+    kfetch: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A project with a reachable cluster passes all checks. They leave no file."""
     with LittleKafka(2) as kafka:
         monkeypatch.setenv("SERVERS", kafka.bootstrap)
@@ -41,7 +43,7 @@ def test_a_machine_that_fits(kfetch: Told, project: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("short_timeouts")
 def test_a_cluster_that_is_away(
-    kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch
+    kfetch: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line says what to do, and the exit code is 1; a mistake in a job is a line too."""
     monkeypatch.setenv("SERVERS", "127.0.0.1:1")
@@ -73,7 +75,7 @@ def test_properties_that_are_wrong() -> None:
 
 
 def test_outside_of_a_project(
-    kfetch: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kfetch: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine alone, and a line that says so; a project file that is wrong fails."""
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 
 MERGE = JOB.replace("format: delta", "mode: merge\n  keys: key\n  latestBy: offset")
@@ -123,7 +123,9 @@ def test_moves_are_undone_one_after_the_other(kafka: LittleKafka, asked: Ask) ->
     assert before == files()
 
 
-def test_offsets_that_were_shown_are_a_file(kafka: LittleKafka, kfetch: Told, asked: Ask) -> None:
+def test_offsets_that_were_shown_are_a_file(
+    kafka: LittleKafka, kfetch: Command, asked: Ask
+) -> None:
     """What ``offsets show --json`` printed brings a job back there; not to another topic of the
     same name."""
     Path("file").write_text(kfetch("offsets", "show", "clicks", "--json")[1])
@@ -154,7 +156,7 @@ def test_a_batch_without_its_commit(kafka: LittleKafka, asked: Ask) -> None:
     assert 11 == checkpoint.read_checkpoint(CHECKPOINT).committed
 
 
-def test_past_a_loss(kafka: LittleKafka, asked: Ask, kfetch: Told) -> None:
+def test_past_a_loss(kafka: LittleKafka, asked: Ask, kfetch: Command) -> None:
     """What is gone can't come again; a reset moves past it, also to a topic that was created anew,
     and forgets partitions that no longer exist."""
     kafka.create("clicks", 1)[0].append(b"n", b"n", b"n")
@@ -314,7 +316,7 @@ def test_of_many_backups_the_last_are_kept(
     assert [2, 3] == [each.batch for each in backup.all_backups(CHECKPOINT)]
 
 
-def test_a_thousand_partitions(kafka: LittleKafka, kfetch: Told) -> None:
+def test_a_thousand_partitions(kafka: LittleKafka, kfetch: Command) -> None:
     """Those that move furthest are shown, and how many are not; --partitions shows all."""
     logs = kafka.create("clicks", 1000)
     for each in logs:

@@ -13,13 +13,13 @@ from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
 
 
 @pytest.fixture
-def ordered(stage: Stage, kfetch: Told, monkeypatch: pytest.MonkeyPatch) -> Ordered:
+def ordered(stage: Stage, kfetch: Command, monkeypatch: pytest.MonkeyPatch) -> Ordered:
     """``ordered(supervisor, "start", "a")``: code, output and error of the command."""
     monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
     return Ordered(stage, kfetch)
@@ -28,7 +28,7 @@ def ordered(stage: Stage, kfetch: Told, monkeypatch: pytest.MonkeyPatch) -> Orde
 class Ordered:
     """A command beside a supervisor's loop."""
 
-    def __init__(self, stage: Stage, kfetch: Told) -> None:
+    def __init__(self, stage: Stage, kfetch: Command) -> None:
         self._stage = stage
         self._kfetch = kfetch
 

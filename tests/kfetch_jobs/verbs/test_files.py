@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 
-def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
+def test_a_new_project_is_right(kfetch: Command, shop: Path) -> None:
     """A new project is valid, has its schemas, and its .gitignore covers its data."""
     assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
@@ -20,7 +20,7 @@ def test_a_new_project_is_right(kfetch: Told, shop: Path) -> None:
     assert 2 == kfetch("init", str(shop))[0]
 
 
-def test_validate_tells_all(kfetch: Told, shop: Path) -> None:
+def test_validate_tells_all(kfetch: Command, shop: Path) -> None:
     """Every mistake is a line on stderr, or an element of JSON; the exit code is 2."""
     file = shop / "jobs" / "clicks.yml"
     file.write_text(file.read_text() + "a: 1\nb: 2\n")
@@ -33,7 +33,7 @@ def test_validate_tells_all(kfetch: Told, shop: Path) -> None:
 
 
 def test_an_environment_must_have_its_variables(
-    kfetch: Told, shop: Path, monkeypatch: pytest.MonkeyPatch
+    kfetch: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--env chooses a file of env/."""
     monkeypatch.delenv("KFETCH_BOOTSTRAP", raising=False)

@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka.protocol.consumer import FetchRequest
 
-from kfetch.watch import lookups, position_check
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, job, offset, planned, write
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses."""
-    monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
-    monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
-
-
 @pytest.fixture
-def kafka(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleKafka]:
-    """Topic clicks with 3 records in clicks-0 and 1 in clicks-1, and a project over it."""
-    with LittleKafka(2) as running:
-        first, second = running.create("clicks", 2)
-        first.append(b"a", b"b", b"c")
-        second.append(b"x")
-        monkeypatch.setenv("SERVERS", running.bootstrap)
-        yield running
-        # Whoever only looks opens no session: a running query's would be evicted for it.
-        assert [] == running.asked(FetchRequest)
+def kafka(kafka_of_new_job: LittleKafka) -> LittleKafka:
+    """Replaces the ``kafka`` of conftest, whose job has a checkpoint."""
+    return kafka_of_new_job
 
 
 def the_job() -> Job:
     return config.load(config.find(Path.cwd())).job("clicks")
 
 
-def planned_by(kfetch: Told, code: int = 0) -> Any:
-    """The plan of clicks as JSON."""
-    left, out, said = kfetch("plan", "clicks", "--json")
-    assert code == left, said
-    return json.loads(out)
-
-
-def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
+def test_offsets_show(kafka: LittleKafka, kfetch: Command) -> None:
     """The command prints planned and committed offsets, epochs and ids, without Kafka."""
     assert "Spark has planned no micro-batch yet" in kfetch("offsets", "show", "clicks")[1]
     planned(0, offset(kafka, 1, 0, epoch=4))
@@ -75,13 +50,13 @@ def test_offsets_show(kafka: LittleKafka, kfetch: Told) -> None:
     assert ["clicks-0", "1", "3", "5"] in [line.split() for line in out.splitlines()]
 
 
-def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Told) -> None:
+def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Command) -> None:
     """A checkpoint of Spark's own connector has neither epochs nor ids."""
     planned(0, {"clicks": {"0": 3, "1": 1}})
     committed(0)
 
     assert "clicks (id unknown)" in kfetch("offsets", "show", "clicks")[1]
-    assert 0 == planned_by(kfetch)["behind"]
+    assert 0 == kfetch.plan()["behind"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +69,7 @@ def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Told) -> None:
     ],
 )
 def test_a_checkpoint_that_can_not_be_read(
-    kafka: LittleKafka, kfetch: Told, text: str, sentence: str
+    kafka: LittleKafka, kfetch: Command, text: str, sentence: str
 ) -> None:
     """One line with the file and what to do."""
     write("offsets", 0, text)
@@ -105,7 +80,7 @@ def test_a_checkpoint_that_can_not_be_read(
     assert "restore the checkpoint's directory from a backup" in said
 
 
-def test_commits_without_plans(kafka: LittleKafka, kfetch: Told) -> None:
+def test_commits_without_plans(kafka: LittleKafka, kfetch: Command) -> None:
     """A checkpoint with commits and without offsets is an error: the job would start anew."""
     committed(4)
     assert "has commits, but offsets has no plan of them" in kfetch("plan", "clicks")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch import cli
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from tests.kfetch_jobs.commands import Told
         *("plan", "lag", "offsets show", "doctor"),
     ],
 )
-def test_every_verb_teaches(kfetch: Told, verb: str) -> None:
+def test_every_verb_teaches(kfetch: Command, verb: str) -> None:
     """The help of each verb has an example to paste."""
     assert f" kfetch {verb}" in kfetch(*verb.split(), "--help")[1].split("Example:")[1]
 

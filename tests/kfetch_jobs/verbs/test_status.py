@@ -11,7 +11,7 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 
 
@@ -24,7 +24,9 @@ from tests.kfetch_jobs.projects import JOB
         (Phase.FINISHED, "no disk"),
     ],
 )
-def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, about: str) -> None:
+def test_a_job_that_nobody_supervises(
+    kfetch: Command, shop: Path, phase: Phase, about: str
+) -> None:
     """Without a supervisor, status says so for each job with a next step."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store.save(
@@ -38,7 +40,7 @@ def test_a_job_that_nobody_supervises(kfetch: Told, shop: Path, phase: Phase, ab
     assert kfetch("status")[1].rstrip().endswith(f"  {about}")
 
 
-def test_a_newer_database_is_refused(kfetch: Told, shop: Path) -> None:
+def test_a_newer_database_is_refused(kfetch: Command, shop: Path) -> None:
     """kfetch changes no database of a newer version."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store._db.execute("PRAGMA user_version = 2")
@@ -83,7 +85,9 @@ def test_a_log_of_one_line(tmp_path: Path) -> None:
     assert ["(its last line is longer than 1 MiB)"] == log_tail.last_lines(path, 9)
 
 
-def test_logs_tell_no_secret(kfetch: Told, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_tell_no_secret(
+    kfetch: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In place of a secret, the log shows the placeholder of the job's file."""
     (project / "conf" / "key").write_text("swordfish\nof the second line\n")
     file = project / "conf" / "jobs" / "clicks.yml"

@@ -12,10 +12,10 @@ from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock, lock_fil
 from kfetch_jobs.supervise.supervisor_log import log_file
 from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.web.serve import listening
-from tests.kfetch_jobs.commands import Told
+from tests.kfetch_jobs.commands import Command
 
 
-def test_without_a_supervisor(kfetch: Told, shop: Path) -> None:
+def test_without_a_supervisor(kfetch: Command, shop: Path) -> None:
     """Without a supervisor, ``list`` works, ``status`` exits with 3, orders wait, and history is
     empty. Unknown jobs stay errors."""
     assert "clicks" in kfetch("list")[1]
@@ -54,7 +54,7 @@ sys.setprofile(traced)
 """With this module a supervisor ends after it has taken the lock, before it writes its address."""
 
 
-def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> None:
+def test_what_keeps_a_supervisor_from_coming_up(kfetch: Command, shop: Path) -> None:
     """``up --detach`` prints the mistake that stops the supervisor, and exits with its code."""
     file = shop / "jobs" / "clicks.yml"
     file.write_text(file.read_text() + "enabld: true\n")
@@ -68,7 +68,7 @@ def test_what_keeps_a_supervisor_from_coming_up(kfetch: Told, shop: Path) -> Non
 
 
 def test_a_supervisor_that_ends_at_once(
-    kfetch: Told, shop: Path, monkeypatch: pytest.MonkeyPatch
+    kfetch: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for the page of a supervisor that is gone; what it said last is told."""
     (shop / "sitecustomize.py").write_text(BROKEN)
@@ -79,7 +79,7 @@ def test_a_supervisor_that_ends_at_once(
     assert "the supervisor did not come up: RuntimeError: a bug" in said
 
 
-def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
+def test_an_address_without_a_token(kfetch: Command, shop: Path) -> None:
     """A supervisor on a public address without a token does not start, and takes no lock."""
     code, _, said = kfetch("up", "--quiet", "--listen", "0.0.0.0:0")
 
@@ -89,7 +89,7 @@ def test_an_address_without_a_token(kfetch: Told, shop: Path) -> None:
         assert free
 
 
-def test_a_second_supervisor(kfetch: Told, shop: Path) -> None:
+def test_a_second_supervisor(kfetch: Command, shop: Path) -> None:
     """A second supervisor is refused before it takes the address or writes to the log of the
     first."""
     storage = shop / ".kfetch" / "storage"
