@@ -121,9 +121,9 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
     driver = query(
         kafka,
         fetchOffset__numRetries=retries,
-        kafka__request__timeout__ms="50",
-        kafka__retry__backoff__ms="100",
-        kafka__retry__backoff__max__ms="100",
+        kafka__request__timeout__ms="400",  # shorter than the back-off: one try each
+        kafka__retry__backoff__ms="500",
+        kafka__retry__backoff__max__ms="500",
     )
     for node in kafka.nodes.values():
         node.answer(MetadataRequest, Close())
