@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
         (
             {},
             "OptionError: one of the following options must be specified for Kafka source: "
-            "assign, subscribe, subscribePattern; see the option table in the README",
+            "assign, subscribe, subscribePattern; `kfetch options` lists all options",
         ),
         (
             {"subscribe": "t", "assign": '{"t":[0]}'},

@@ -127,14 +127,23 @@ def test_the_readmes_snippet_needs_no_activation(
 
 
 def test_demo_in_an_empty_directory(environment: Environment, tmp_path: Path) -> None:
-    """``kfetch demo`` needs no project. It loses no event and duplicates none."""
-    printed = environment.run(
-        *("kfetch", "demo", "--seconds", "8", "--rate", "5000", "--json"), cwd=tmp_path
-    )
+    """``kfetch demo`` brings its own job: nothing is lost and nothing is twice. It leaves nothing
+    but its picture."""
+    empty, temporary = tmp_path / "empty", tmp_path / "temporary"
+    for directory in (empty, temporary):
+        directory.mkdir()
+    words = ("--seconds", "8", "--rate", "5000", "--json", "--picture", "clicks.png")
+    printed = environment.run("kfetch", "demo", *words, cwd=empty, TMPDIR=str(temporary))
     summary = json.loads(printed)
 
     assert (40_000, 40_000) == (summary["produced"], summary["in_delta"])
     assert (0, 0) == (summary["lost"], summary["duplicated"])
+    assert summary["killed_processes"] >= 3
+    # One session at least in each of the job's two lives.
+    assert summary["sessions_opened"] >= 2
+    assert summary["records"] >= summary["in_delta"]
+    assert b"\x89PNG" == (empty / "clicks.png").read_bytes()[:4]
+    assert [] == [path.name for path in temporary.glob("kfetch-demo-*")]
 
 
 def test_init_and_up_beside_the_users_packages(

@@ -1,4 +1,4 @@
-"""What the demo reads of a checkpoint. integration/test_demo.py runs the whole demo."""
+"""What the demo reads of a checkpoint. integration/wheels runs the whole demo."""
 
 from __future__ import annotations
 
