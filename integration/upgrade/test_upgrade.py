@@ -55,6 +55,7 @@ def test_a_query_goes_on(broker: Cluster, spark: SparkSession, tmp_path: Path) -
         assert TIME_MS + number == round(row.timestamp.timestamp() * 1000)
 
 
+@pytest.mark.long  # the unit tests of the database and the checkpoint run always
 def test_a_project_goes_on(broker: Cluster, spark: SparkSession, tmp_path: Path) -> None:
     """``kfetch up`` takes over the old project: the table gets each remaining record once, and the
     history goes on."""
