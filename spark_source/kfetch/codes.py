@@ -21,6 +21,7 @@ FENCED_LEADER_EPOCH = 74
 UNKNOWN_LEADER_EPOCH = 75
 UNKNOWN_TOPIC_ID = 100
 INCONSISTENT_TOPIC_ID = 103
+REBOOTSTRAP_REQUIRED = 129  # KIP-1102; kafka-python does not know it
 
 # After these errors the caller looks up the topic: it was deleted or re-created, or a broker that
 # has just started does not know it yet.
@@ -36,12 +37,16 @@ _ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
 
 def name(code: int) -> str:
     """Returns the protocol's name of a code and its number, as brokers log it."""
+    if code == REBOOTSTRAP_REQUIRED:
+        return f"REBOOTSTRAP_REQUIRED ({code})"
     return f"{for_code(code).message} ({code})"
 
 
 def retriable(code: int) -> bool:
     """Returns whether the same request can succeed later, after a metadata refresh."""
-    return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
+    if code == REBOOTSTRAP_REQUIRED or code in _TOPIC_CHANGED or code in _EPOCH_BEHIND:
+        return True
+    return bool(for_code(code).retriable)
 
 
 def error(code: int, request: str, **where: Any) -> BrokerError:
@@ -61,4 +66,6 @@ def _meaning(code: int, context: Mapping[str, object]) -> str:
             "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
             f"{context['topic']}: add Read and Describe with kafka-acls.sh"
         )
+    if code == REBOOTSTRAP_REQUIRED:
+        return "it asks for a new start at kafka.bootstrap.servers"
     return str(for_code(code).description)
