@@ -73,6 +73,8 @@ class CodeOrigin(NamedTuple):
     """Whether this process compiled it, which takes seconds."""
     directory: str = ""
     """The directory with the compiled code; empty if no directory has it."""
+    named_directory_problem: str = ""
+    """Why the directory that KFETCH_CACHE names can't hold the code; empty if it can."""
 
 
 def load() -> CodeOrigin:
@@ -81,7 +83,7 @@ def load() -> CodeOrigin:
     if IMPLEMENTATION != "kernel":
         return CodeOrigin()
     loops = import_module("kfetch.compiled.native").load()
-    return CodeOrigin(loops.compiled, loops.directory)
+    return CodeOrigin(loops.compiled, loops.directory, loops.named_directory_problem)
 
 
 def decode(
