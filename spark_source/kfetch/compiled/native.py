@@ -41,6 +41,7 @@ class Loops(NamedTuple):
     """The compiled functions, and the origin of their code."""
 
     list_batches: Loop
+    walk_batches: Loop
     fill_rows: Loop
     fill_constants: Loop
     fill_headers: Loop
