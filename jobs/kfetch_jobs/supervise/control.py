@@ -16,7 +16,6 @@ from functools import partial
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.kafka.process import find
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
@@ -138,7 +137,7 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
             os.kill(supervisor.pid, signal.SIGTERM)
         time.sleep(_POLL_S)  # the system merges two signals at one moment
     _wait_for(
-        lambda: find(supervisor.pid, supervisor.process_started_s) is None,
+        lambda: not supervisor_alive(supervisor),
         timeout_s,
         f"the supervisor (process {supervisor.pid}) is not down after {timeout_s:.0f} s: a job's "
         "micro-batch takes long; try again, or with --now",

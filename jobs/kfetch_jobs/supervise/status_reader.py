@@ -25,7 +25,10 @@ __all__ = ["health_problems", "read_status", "supervisor_alive"]
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
     """Return whether the process of this supervisor lives."""
-    return supervisor is not None and find(supervisor.pid, supervisor.process_started_s) is not None
+    if supervisor is None:
+        return False
+    started_s, start = supervisor.process_started_s, supervisor.process_start
+    return find(supervisor.pid, started_s, start) is not None
 
 
 def read_status(project: Project, store: Store, now: float) -> ProjectStatus:

@@ -1,7 +1,7 @@
 """The supervisor's database, in SQLite: states of jobs, their runs, and orders.
 
 The supervisor writes states and runs. Commands write orders and read the rest, with or without a
-supervisor. Times are seconds since 1970. The file is in the project's storage, which is local.
+supervisor. Times are seconds since 1970. The file is in the project's storage.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.util.mounts import file_system_of, is_shared
 
 __all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
 
@@ -27,6 +28,8 @@ _ORDERS_MAX = 1000
 """Limit of orders that wait for a supervisor. More of them come from a script gone wild."""
 _VERSION = 1
 _BUSY_S = 10.0
+_NO_LOCKS = ("SQLITE_PROTOCOL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+"""SQLite's errors on a file system that has no locks."""
 
 _SCHEMA = """
 CREATE TABLE jobs (
@@ -63,6 +66,17 @@ CREATE TABLE supervisor (
 );
 """
 
+_ADDED = """
+CREATE TABLE IF NOT EXISTS process_starts (
+    pid INTEGER NOT NULL,
+    process_started_s REAL NOT NULL,
+    start TEXT NOT NULL,
+    PRIMARY KEY (pid, process_started_s)
+)
+"""
+"""A table of its own, because the previous release reads all columns of the others: it may run the
+supervisor while a command of this release reads its database."""
+
 
 def supervisor_directory(storage: Path) -> Path:
     """Return the directory of a supervisor's files."""
@@ -79,12 +93,14 @@ class Run:
     pid: int | None
     """None between the decision and the start of the process."""
     process_started_s: float | None
-    """The start time by the system: it reuses pids."""
+    """The start time by the wall clock."""
     ended_s: float | None
     kind: ExitKind | None
     sentence: str
     batches: int
     rows: int
+    process_start: str = ""
+    """The start by boot and clock ticks: the system reuses pids. Empty in old records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +122,8 @@ class SupervisorRecord:
     started_s: float
     ended_s: float | None
     """None while it runs, and after it was killed."""
+    process_start: str = ""
+    """The start by boot and clock ticks. Empty in old records."""
 
 
 def _make_private(path: Path) -> None:
@@ -127,12 +145,12 @@ class Store:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._file_system = file_system_of(path.parent)
         with self._errors():
             _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._choose_journal()
             self._prepare()
 
     @classmethod
@@ -152,7 +170,34 @@ class Store:
         try:
             yield
         except (sqlite3.Error, OSError) as cause:
-            raise SupervisorError(f"{self._path} cannot be used: {cause}") from cause
+            raise SupervisorError(self._sentence(cause)) from cause
+
+    def _sentence(self, cause: sqlite3.Error | OSError) -> str:
+        code = getattr(cause, "sqlite_errorname", "")
+        if is_shared(self._file_system) and code.startswith(_NO_LOCKS):
+            return (
+                f"{self._path} is on a file system ({self._file_system}) where SQLite cannot lock "
+                f"files: {cause}: name a storage on a local disk"
+            )
+        return f"{self._path} cannot be used: {cause}"
+
+    def _choose_journal(self) -> None:
+        """Use a write-ahead log, or a rollback journal on a file system that may be shared.
+
+        Processes share the index of a write-ahead log as mapped memory. That needs one machine and
+        a local file system (https://sqlite.org/wal.html). All processes must use the same journal:
+        while another one has the database open, its journal stays.
+        """
+        mode = "delete" if is_shared(self._file_system) else "wal"
+        if self._db.execute("PRAGMA journal_mode").fetchone()[0] != mode:
+            try:
+                self._db.execute(f"PRAGMA journal_mode={mode}")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY":
+                    raise
+        # Only a write-ahead log survives a crash of the machine without a flush at each commit.
+        used = self._db.execute("PRAGMA journal_mode").fetchone()[0]
+        self._db.execute(f"PRAGMA synchronous={'NORMAL' if used == 'wal' else 'FULL'}")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -167,10 +212,10 @@ class Store:
             self._db.execute("COMMIT")
 
     def _prepare(self) -> None:
-        if self._db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+        if self._version() == _VERSION and self._has_added_table():
             return  # without waiting for a writer
         with self._transaction() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
+            version = self._version()
             if version == 0:
                 for statement in filter(str.strip, _SCHEMA.split(";")):
                     db.execute(statement)
@@ -180,6 +225,14 @@ class Store:
                     f"{self._path} is of version {version}, and this kfetch knows {_VERSION}: "
                     "update kfetch, or name another storage"
                 )
+            db.execute(_ADDED)
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _has_added_table(self) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'process_starts'"
+        return self._db.execute(query).fetchone() is not None
 
     def states(self) -> dict[str, JobState]:
         """Return the states of all jobs that a supervisor has seen, by name."""
@@ -205,13 +258,14 @@ class Store:
             assert added.lastrowid is not None
             return added.lastrowid
 
-    def started(self, run: int, pid: int, process_started_s: float) -> None:
+    def started(self, run: int, pid: int, process_started_s: float, process_start: str) -> None:
         """Record the process of a run."""
         with self._transaction() as db:
             db.execute(
                 "UPDATE runs SET pid = ?, process_started_s = ? WHERE id = ?",
                 (pid, process_started_s, run),
             )
+            _put_start(db, pid, process_started_s, process_start)
 
     def end(
         self,
@@ -232,6 +286,11 @@ class Store:
                 "WHERE id = ?",
                 (now, kind, sentence, batches, rows, run),
             )
+            db.execute(
+                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+                "(SELECT pid, process_started_s FROM runs WHERE id = ?)",
+                (run,),
+            )
 
     def open_runs(self) -> list[Run]:
         """Return the runs without an end."""
@@ -248,8 +307,9 @@ class Store:
         return self._runs("WHERE job = ? ORDER BY id DESC LIMIT ?", job, limit)
 
     def _runs(self, rest: str, *values: object) -> list[Run]:
+        query = f"SELECT * FROM runs {_WITH_START} {rest}"  # noqa: S608 - no values in it
         with self._errors():
-            rows = self._db.execute(f"SELECT * FROM runs {rest}", values).fetchall()  # noqa: S608
+            rows = self._db.execute(query, values).fetchall()
         return [_run(row) for row in rows]
 
     def add_order(self, job: str, order: Order, now: float) -> int:
@@ -292,6 +352,10 @@ class Store:
         """Record the start of a supervisor, which holds the lock."""
         with self._transaction() as db:
             db.execute(
+                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+                "(SELECT pid, process_started_s FROM supervisor)"
+            )
+            db.execute(
                 "INSERT OR REPLACE INTO supervisor "
                 "(one, pid, process_started_s, environment, started_s) VALUES (1, ?, ?, ?, ?)",
                 (
@@ -301,6 +365,7 @@ class Store:
                     supervisor.started_s,
                 ),
             )
+            _put_start(db, supervisor.pid, supervisor.process_started_s, supervisor.process_start)
 
     def record_end(self, now: float) -> None:
         """Record the end of a supervisor, after the end of all jobs."""
@@ -310,10 +375,20 @@ class Store:
     def last_supervisor(self) -> SupervisorRecord | None:
         """Return the running supervisor, or the last one; None before the first."""
         with self._errors():
-            row = self._db.execute("SELECT * FROM supervisor").fetchone()
-        if row is None:
-            return None
-        return SupervisorRecord(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
+            row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
+        return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))
+
+
+_WITH_START = "LEFT JOIN process_starts USING (pid, process_started_s)"
+
+
+def _put_start(db: sqlite3.Connection, pid: int, process_started_s: float, start: str) -> None:
+    if start:
+        db.execute(
+            "INSERT OR REPLACE INTO process_starts (pid, process_started_s, start) "
+            "VALUES (?, ?, ?)",
+            (pid, process_started_s, start),
+        )
 
 
 def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
@@ -322,12 +397,20 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 
 def _state(text: str) -> JobState:
-    fields: dict[str, Any] = json.loads(text)
-    then = fields.pop("then")
-    phases = {"phase": Phase(fields["phase"]), "then": Phase(then) if then else None}
-    return JobState(**fields | phases)
+    values: dict[str, Any] = json.loads(text)
+    then = values.pop("then")
+    phases = {"phase": Phase(values["phase"]), "then": Phase(then) if then else None}
+    known = {field.name: values[field.name] for field in fields(JobState) if field.name in values}
+    return JobState(**known | phases)
+
+
+def _fields(row: sqlite3.Row, record: type[Run | SupervisorRecord]) -> dict[str, Any]:
+    """The columns that the record has. A later kfetch may add more."""
+    values = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+    values["process_start"] = values.get("start") or ""
+    return {field.name: values[field.name] for field in fields(record)}
 
 
 def _run(row: sqlite3.Row) -> Run:
-    fields = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
-    return Run(**fields | {"kind": ExitKind(fields["kind"]) if fields["kind"] else None})
+    values = _fields(row, Run)
+    return Run(**values | {"kind": ExitKind(values["kind"]) if values["kind"] else None})

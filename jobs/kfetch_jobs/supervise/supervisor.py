@@ -26,6 +26,7 @@ import psutil
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
 from kfetch_jobs.run.pulse import pulse_path, read_pulse
@@ -126,6 +127,7 @@ class Supervisor:
             SupervisorRecord(
                 pid=me.pid,
                 process_started_s=me.create_time(),
+                process_start=start_of(me.pid),
                 environment=self._project.environment_name,
                 started_s=now,
                 ended_s=None,
@@ -146,7 +148,8 @@ class Supervisor:
                 supervised.rules, supervised.state, run.started_s
             )
         if process.alive:
-            self._store.started(run.id, process.pid, process.started)
+            process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
+            self._store.started(run.id, process.pid, process.started, process.start)
             log.info("job %s: adopted its process %d", run.job, process.pid)
 
     def _end_unsupervised(self, run: Run, now: float) -> None:
@@ -280,7 +283,8 @@ class Supervisor:
                 supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
             )
             return
-        self._store.started(run, supervised.process.pid, supervised.process.started)
+        process = supervised.process
+        self._store.started(run, process.pid, process.started, process.start)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
     def _report_file(self, supervised: _Supervised) -> Path:

@@ -43,7 +43,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         progress.append_batch(directory / "progress.jsonl", batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
-        store.started(run, 4711, now - 90)
+        store.started(run, 4711, now - 90, "")
     pulse = {"at": now, "batch": 2, "lag": 1234, "lag_s": 5.0, "query": "8a04"}
     write_json(directory / "pulse.json", pulse)
     partition_lags.write(partition_lags.partitions_path(directory), [lag(clicks=[0, 1234])], now)
