@@ -7,18 +7,17 @@ supervisor. Times are seconds since 1970. The file is in the project's storage.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.database import database_errors, open_database, transaction
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
-from kfetch_jobs.util.mounts import file_system_of, is_shared
 
 __all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
 
@@ -26,56 +25,6 @@ RUNS_MAX = 1000
 """The database keeps this many runs of each job."""
 _ORDERS_MAX = 1000
 """Limit of orders that wait for a supervisor. More of them come from a script gone wild."""
-_VERSION = 1
-_BUSY_S = 10.0
-_NO_LOCKS = ("SQLITE_PROTOCOL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
-"""SQLite's errors on a file system that has no locks."""
-
-_SCHEMA = """
-CREATE TABLE jobs (
-    name TEXT PRIMARY KEY,
-    state TEXT NOT NULL
-);
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job TEXT NOT NULL,
-    started_s REAL NOT NULL,
-    pid INTEGER,
-    process_started_s REAL,
-    ended_s REAL,
-    kind TEXT,
-    sentence TEXT NOT NULL DEFAULT '',
-    batches INTEGER NOT NULL DEFAULT 0,
-    rows INTEGER NOT NULL DEFAULT 0
-);
-CREATE INDEX runs_by_job ON runs (job, id);
-CREATE TABLE orders (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job TEXT NOT NULL,
-    asked TEXT NOT NULL,
-    at_s REAL NOT NULL,
-    answer TEXT
-);
-CREATE TABLE supervisor (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    pid INTEGER NOT NULL,
-    process_started_s REAL NOT NULL,
-    environment TEXT,
-    started_s REAL NOT NULL,
-    ended_s REAL
-);
-"""
-
-_ADDED = """
-CREATE TABLE IF NOT EXISTS process_starts (
-    pid INTEGER NOT NULL,
-    process_started_s REAL NOT NULL,
-    start TEXT NOT NULL,
-    PRIMARY KEY (pid, process_started_s)
-)
-"""
-"""A table of its own, because the previous release reads all columns of the others: it may run the
-supervisor while a command of this release reads its database."""
 
 
 def supervisor_directory(storage: Path) -> Path:
@@ -126,32 +75,12 @@ class SupervisorRecord:
     """The start by boot and clock ticks. Empty in old records."""
 
 
-def _make_private(path: Path) -> None:
-    """Let only the owner read the file.
-
-    This never opens an existing file: closing it would drop the locks that other connections of
-    this process hold on it.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        with suppress(PermissionError):
-            path.chmod(0o600)
-
-
 class Store:
     """The database of one project. Not for use by several threads."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._file_system = file_system_of(path.parent)
-        with self._errors():
-            _make_private(path)
-            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-            self._db.row_factory = sqlite3.Row
-            self._choose_journal()
-            self._prepare()
+        self._db = open_database(path)
 
     @classmethod
     def of(cls, storage: Path) -> Self:
@@ -165,78 +94,14 @@ class Store:
         self._db.close()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise SupervisorError for errors of SQLite and of the file system."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as cause:
-            raise SupervisorError(self._sentence(cause)) from cause
-
-    def _sentence(self, cause: sqlite3.Error | OSError) -> str:
-        code = getattr(cause, "sqlite_errorname", "")
-        if is_shared(self._file_system) and code.startswith(_NO_LOCKS):
-            return (
-                f"{self._path} is on a file system ({self._file_system}) where SQLite cannot lock "
-                f"files: {cause}: name a storage on a local disk"
-            )
-        return f"{self._path} cannot be used: {cause}"
-
-    def _choose_journal(self) -> None:
-        """Use a write-ahead log, or a rollback journal on a file system that may be shared.
-
-        Processes share the index of a write-ahead log as mapped memory. That needs one machine and
-        a local file system (https://sqlite.org/wal.html). All processes must use the same journal:
-        while another one has the database open, its journal stays.
-        """
-        mode = "delete" if is_shared(self._file_system) else "wal"
-        if self._db.execute("PRAGMA journal_mode").fetchone()[0] != mode:
-            try:
-                self._db.execute(f"PRAGMA journal_mode={mode}")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY":
-                    raise
-        # Only a write-ahead log survives a crash of the machine without a flush at each commit.
-        used = self._db.execute("PRAGMA journal_mode").fetchone()[0]
-        self._db.execute(f"PRAGMA synchronous={'NORMAL' if used == 'wal' else 'FULL'}")
-
-    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit the block, or roll it back if it raises."""
-        with self._errors():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    def _prepare(self) -> None:
-        if self._version() == _VERSION and self._has_added_table():
-            return  # without waiting for a writer
-        with self._transaction() as db:
-            version = self._version()
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {_VERSION}")
-            elif version != _VERSION:
-                raise SupervisorError(
-                    f"{self._path} is of version {version}, and this kfetch knows {_VERSION}: "
-                    "update kfetch, or name another storage"
-                )
-            db.execute(_ADDED)
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _has_added_table(self) -> bool:
-        query = "SELECT 1 FROM sqlite_master WHERE name = 'process_starts'"
-        return self._db.execute(query).fetchone() is not None
+        with database_errors(self._path), transaction(self._db) as db:
+            yield db
 
     def states(self) -> dict[str, JobState]:
         """Return the states of all jobs that a supervisor has seen, by name."""
-        with self._errors():
+        with database_errors(self._path):
             rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
         return {row["name"]: _state(row["state"]) for row in rows}
 
@@ -244,6 +109,11 @@ class Store:
         """Write the states of jobs."""
         with self._transaction() as db:
             _put(db, states)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Delete the states of jobs that nobody supervises. Their runs stay."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
 
     def begin(self, job: str, state: JobState, now: float) -> int:
         """Record a run and the job's state before the process starts. Return the run's id."""
@@ -308,7 +178,7 @@ class Store:
 
     def _runs(self, rest: str, *values: object) -> list[Run]:
         query = f"SELECT * FROM runs {_WITH_START} {rest}"  # noqa: S608 - no values in it
-        with self._errors():
+        with database_errors(self._path):
             rows = self._db.execute(query, values).fetchall()
         return [_run(row) for row in rows]
 
@@ -326,7 +196,7 @@ class Store:
 
     def waiting_orders(self) -> list[WaitingOrder]:
         """Return the orders without a reply, the oldest first."""
-        with self._errors():
+        with database_errors(self._path):
             rows = self._db.execute(
                 "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
@@ -344,7 +214,7 @@ class Store:
 
     def reply_to(self, order: int) -> str | None:
         """Return the reply to an order; None while it waits."""
-        with self._errors():
+        with database_errors(self._path):
             row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
         return row["answer"] if row else None
 
@@ -374,7 +244,7 @@ class Store:
 
     def last_supervisor(self) -> SupervisorRecord | None:
         """Return the running supervisor, or the last one; None before the first."""
-        with self._errors():
+        with database_errors(self._path):
             row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
         return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.supervise import store as store_module
+from kfetch_jobs.supervise import database
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
@@ -20,7 +20,7 @@ def journal(store: Store) -> str:
 
 
 def mount(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(store_module, "file_system_of", lambda path: kind)
+    monkeypatch.setattr(database, "file_system_of", lambda path: kind)
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("ext4", "wal"), ("", "wal"), ("nfs4", "delete")])
@@ -47,7 +47,7 @@ def test_a_database_that_moves_keeps_its_content(
     with Store.of(tmp_path) as store:
         store.save({"a": JobState(phase=Phase.WAITING, since_s=1.0)})
         mount(monkeypatch, "nfs")
-        monkeypatch.setattr(store_module, "_BUSY_S", 0.05)
+        monkeypatch.setattr(database, "_BUSY_S", 0.05)
         with Store.of(tmp_path) as second:
             assert ("wal", ["a"]) == (journal(second), list(second.states()))
     with Store.of(tmp_path) as store:

@@ -247,7 +247,7 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
 
         assert Phase.STOPPED is stage.phase("a")
         b, a = (OrderReply.from_text(str(store.reply_to(one))) for one in (first, second))
-        assert "job b is not supervised: it has no file, or enabled: false" == b.message
+        assert "job b is disabled in its file: enabled: false" == b.message
         assert a.message.startswith("conf/jobs/a.yml:14: the key a is not known")
 
 

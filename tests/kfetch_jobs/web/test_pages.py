@@ -349,3 +349,17 @@ def test_a_supervisor_that_hangs_is_told(shop: Project, monkeypatch: pytest.Monk
         assert "stood still" not in client.get("/").text
         monkeypatch.setattr(pages, "_STUCK_S", -1.0)
         assert "stood still" in client.get("/").text
+
+
+def test_a_job_whose_file_is_gone(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both pages show it, say what to do, and offer its end alone."""
+    monkeypatch.setattr("kfetch_jobs.supervise.status_reader.supervisor_alive", lambda _: True)
+    (shop.path.parent / "jobs" / "clicks.yml").unlink()
+    with supervised(shop), Store.of(shop.storage) as store:
+        state = JobState(phase=Phase.WAITING, since_s=1.0, due_s=2.0)
+        store.save({"clicks": state})
+        with browser(shop) as client:
+            for address in ("/", "/jobs/clicks"):
+                text = client.get(address).text
+                assert "its file is gone, and no run of it starts: kfetch stop clicks" in text
+                assert ["stop"] == re.findall(r'action="/jobs/clicks/(\w+)"', text)
