@@ -29,6 +29,8 @@ __all__ = ["Document", "Location", "display", "read", "suggestion", "with_placeh
 
 Location = tuple[str | int, ...]
 
+_SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}
+"""Words of other tools, with kfetch's word for the same thing. No spelling leads from one to it."""
 _TEXT_MIN = 3
 """Shorter texts may be part of any word. Only their quoted form gets a placeholder."""
 _SECRET_LINE_MIN = 8
@@ -125,6 +127,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest known word; else with all known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if (synonym := _SYNONYMS.get(word.lower())) in names:
+        near = [synonym]
     if near:
         return f"did you mean {near[0]}?"
     return f"known here: {', '.join(names)}" if names else "nothing is known here"
