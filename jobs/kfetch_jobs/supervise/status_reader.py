@@ -14,6 +14,7 @@ from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka.process import find
+from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -76,10 +77,16 @@ def _valid_job_status(
         dead_letter_table=str(job.dead_letters or ""),
         after=tuple(job.file.after),
         pid=run.pid if run else None,
+        last_batch=_last_batch(job),
         unhealthy=_unhealthy(job, state, pulse, now),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
+
+
+def _last_batch(job: Job) -> int | None:
+    last = last_batch(progress_path(job.directory))
+    return last.batch if last else None
 
 
 def _topics(job: Job) -> tuple[str, ...]:
