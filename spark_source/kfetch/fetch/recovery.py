@@ -16,6 +16,7 @@ from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_EPOCH, ClusterView
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST
+from kfetch.reactions import Api
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.wire.cluster import Cluster
 
@@ -125,6 +126,7 @@ def refused(progress: RangeProgress, code: int) -> BrokerError:
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
+        api=Api.FETCH,
         topic=progress.tp.topic,
         partition=progress.tp.partition,
         offset=progress.offset,

@@ -23,6 +23,7 @@ from kfetch.model import (
     Topic,
     TopicPartition,
 )
+from kfetch.reactions import Api
 from kfetch.wire.connection import Connection
 
 V = TypeVar("V")
@@ -60,7 +61,7 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
         MetadataRequest[version](topics=names, allow_auto_topic_creation=False), deadline
     )
     if version >= _ERROR_IN_METADATA and reply.error_code != codes.NONE:
-        raise codes.error(reply.error_code, "asking for metadata")
+        raise codes.error(reply.error_code, "asking for metadata", api=Api.METADATA)
     brokers = {
         b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
         for b in reply.brokers

@@ -87,7 +87,7 @@ def test_all_topics(version: int) -> None:
         assert set() == set(messages.metadata(talk.connection, [], soon()).topics)
 
 
-@pytest.mark.parametrize(("code", "retriable"), [(29, False), (17, False), (5, True), (-1, False)])
+@pytest.mark.parametrize(("code", "retriable"), [(29, False), (17, False), (5, True), (-1, True)])
 def test_topic_that_cannot_be_told(talk: Talk, code: int, retriable: bool) -> None:
     """An error of a topic is no proof that it does not exist, nor that it has no partitions."""
     topic = MetadataResponse.MetadataResponseTopic
@@ -164,12 +164,13 @@ def test_epoch_ends_of_old_brokers(version: int) -> None:
         (75, True),
         (100, True),
         (103, True),
-        (-1, False),
-        (9999, False),
+        (2, True),
+        (-1, True),
+        (9999, True),
     ],
 )
 def test_codes(code: int, retriable: bool) -> None:
-    """The recovery of each error code; an unknown code is final."""
+    """The recovery of each error code; an unknown code counts as UNKNOWN_SERVER_ERROR."""
     assert retriable is codes.retriable(code)
     error = codes.error(code, "fetching t-0", topic="t")
     assert str(error).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")
