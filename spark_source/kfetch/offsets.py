@@ -151,8 +151,9 @@ class Offsets:
     ) -> Offsets:
         """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
 
-        Without ``left``, the partitions that left stay the same. If positions only move, the work is O(moved), apart from copies of dicts at C's speed. A
-        micro-batch that moves 10 of 10,000 partitions does not build 10,000 positions again.
+        Without ``left``, the partitions that left stay the same. If positions only move, the work
+        is O(moved), apart from copies of dicts at C's speed. A micro-batch that moves 10 of 10,000
+        partitions does not build 10,000 positions again.
         """
         positions = {**self.positions, **moved}
         for tp in gone:
