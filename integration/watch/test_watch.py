@@ -14,9 +14,10 @@ from kafka import KafkaProducer
 from integration.benchmarks.idle import create
 from integration.benchmarks.proxy import proxied
 from integration.conftest import TopicFactory
+from integration.records import write
 from kfetch import options as parsing
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets
+from kfetch.offsets import Offsets, Position, from_json
 from kfetch.options import SourceOptions
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
@@ -111,3 +112,31 @@ def test_an_open_transaction_keeps_the_long_poll(
     assert (0, 1) == tuple(beside.positions[tp].offset for tp in (held, free))
     assert committed is not None
     assert 2 == committed.positions[held].offset  # the record and the marker
+
+
+def test_a_topic_that_leaves_and_returns(
+    kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
+) -> None:
+    """A topic that the options leave out for a while is read on where the query left it. A leader
+    epoch that the broker does not know changes no position."""
+    away, stays = topic(), topic()
+    both = f"{away},{stays}"
+    write(kafka, away, ["a", "b"])
+    write(kafka, stays, ["c"])
+
+    def lenient(names: str) -> Driver:
+        chosen = options(kafka.bootstrap_servers, names)
+        return driving(replace(chosen, fail_on_data_loss=False))
+
+    driver = lenient(both)
+    start = follow_log_ends(driver, driver.initial_offsets(), 1.0)
+    newer = {tp: Position(at.offset, at.leader_epoch + 9) for tp, at in start.positions.items()}
+    alone = lenient(stays).next_end(replace(start, positions=newer), None)
+    assert alone is not None
+    write(kafka, away, ["d"])
+    again = lenient(both)
+    end = again.next_end(from_json(alone.to_json()), None)
+    assert end is not None
+    (split,) = again.splits(alone, end)
+
+    assert [(away, 2, 3)] == [(part.tp.topic, part.start, part.end) for part in split.ranges]

@@ -168,7 +168,7 @@ class RecordsExpired(DataLoss):
 
 
 class PartitionGone(DataLoss):
-    """A partition of the checkpoint no longer exists or is no longer subscribed.
+    """A partition of the checkpoint is not subscribed any more, or no broker names it for 10 s.
 
     As for DATA_LOSS. Subscribe to its topic again if that was a mistake.
     """

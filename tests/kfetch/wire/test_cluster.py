@@ -201,41 +201,6 @@ def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
     cluster.close()
 
 
-def test_a_new_start_at_the_bootstrap_servers(kafka: LittleKafka) -> None:
-    """After REBOOTSTRAP_REQUIRED the known brokers are left, and the bootstrap servers asked."""
-    with LittleKafka() as other:
-        other.create("elsewhere")
-        addresses = (("127.0.0.1", kafka.nodes[1].port), ("127.0.0.1", other.nodes[1].port))
-        cluster = Cluster(addresses, OPTIONS)
-        assert cluster.view(None, soon()).exists(T0)
-        for node in kafka.nodes.values():
-            node.always(MetadataRequest, _rebootstrap)
-        before = len(kafka.nodes[2].asked(MetadataRequest))
-
-        assert ["elsewhere"] == list(cluster.view(None, soon()).topics)
-        assert before == len(kafka.nodes[2].asked(MetadataRequest))
-        cluster.close()
-
-
-def test_no_broker_but_a_new_start(kafka: LittleKafka, cluster: Cluster) -> None:
-    """If every bootstrap server answers so, the error names it after the deadline."""
-    for node in kafka.nodes.values():
-        node.always(MetadataRequest, _rebootstrap)
-    with pytest.raises(BrokerError, match=r"answered REBOOTSTRAP_REQUIRED \(129\): it asks for a"):
-        cluster.view(None, soon(SHORT_S))
-
-
-def _rebootstrap(request: Any) -> MetadataResponse:
-    return MetadataResponse(
-        version=request.API_VERSION,
-        error_code=129,
-        brokers=[],
-        cluster_id=None,
-        controller_id=-1,
-        topics=[],
-    )
-
-
 def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
     """A connection that the broker closed is opened again, and the question asked again."""
     cluster.offsets({T0: -1}, soon())
@@ -282,42 +247,6 @@ def test_epoch_ends(kafka: LittleKafka, cluster: Cluster) -> None:
     assert {T0: EpochEnd(0, 0, 1), T1: EpochEnd(0, 0, 2)} == cluster.epoch_ends(
         {T0: 0, T1: 0}, soon()
     )
-
-
-@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
-def test_the_leader_epoch_goes_along(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
-    """Requests to a leader carry its epoch, so that a deposed leader refuses them (KIP-320)."""
-    kafka.elect(T0, 1)
-    kafka.elect(T0, 1)
-    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
-    ask({T0: 0}, soon())
-    (request,) = kafka.nodes[1].asked(api)
-
-    assert [2] == [p.current_leader_epoch for t in request.topics for p in t.partitions]
-
-
-@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
-def test_an_older_leader_is_not_asked(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
-    """Metadata that is older than a known leader epoch is asked for again at other brokers."""
-    cluster.offsets({T0: -1, T1: -1}, soon())  # now both are connected
-    before = len(kafka.nodes[1].asked(api))
-    kafka.isolate(1)
-    kafka.elect(T0, 2)
-    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
-    for _ in range(2):  # whoever answers first
-        ask({T0: 0}, soon(1), leader_epochs={T0: 1})
-
-    assert before == len(kafka.nodes[1].asked(api))
-
-
-def test_views_of_several_brokers(kafka: LittleKafka, cluster: Cluster) -> None:
-    """Each known broker gives its own metadata. A broker that is down is left out."""
-    cluster.view({"t"}, soon())
-    kafka.isolate(1, without="t")
-
-    assert [False, True] == sorted(view.exists(T0) for view in cluster.views({"t"}, soon()))
-    kafka.nodes[2].stop()
-    assert [False] == [view.exists(T0) for view in cluster.views({"t"}, soon())]
 
 
 def test_epoch_ends_of_an_old_broker() -> None:
