@@ -51,6 +51,7 @@ class Cluster:
         action = "asking for metadata"
         view = retrying(action, attempt, self._options, deadline, self.give_up_at)
         self._brokers = view.brokers
+        self._close_former_addresses()
         return view
 
     def may_have_changed(self, topic: Topic, deadline: float) -> bool:
@@ -145,6 +146,12 @@ class Cluster:
         connected = connected[first:] + connected[:first]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
+
+    def _close_former_addresses(self) -> None:
+        """Close connections to addresses that no broker has any more."""
+        current = {(broker.host, broker.port) for broker in self._brokers.values()}
+        for address in self._connections.keys() - current - {*self._bootstrap}:
+            self._connections.pop(address).close()
 
     def _connect(self, address: tuple[str, int], deadline: float) -> Connection:
         connection = self._connections.get(address)

@@ -70,6 +70,18 @@ def test_connections_are_kept(kafka: LittleKafka, cluster: Cluster) -> None:
     assert [1, 1] == [node.connections for node in kafka.nodes.values()]
 
 
+def test_connections_to_former_addresses_are_closed(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A broker that moves to another address again and again leaves no connections behind."""
+    node = kafka.nodes[2]
+    for _ in range(6):
+        cluster.offsets({T1: -1}, soon())
+        node.stop()
+        node.port = 0
+        node.start()
+
+    assert len(cluster._connections) <= 3
+
+
 def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
     """NOT_LEADER is followed by metadata and the new leader; who answered is not asked again."""
 
