@@ -9,6 +9,7 @@ import time
 from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import QueryStatus, ReadRequest
+from kfetch.agent.shared_metadata import SharedMetadata
 from kfetch.fetch import events
 from kfetch.fetch.stats import FetchStats, total
 from kfetch.fetch.stats_file import write_stats
@@ -25,6 +26,8 @@ class SharedQuery:
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:
         self.name = name
         self.options = options
+        self.metadata = SharedMetadata(options)
+        """The leaders of partitions, for all tasks."""
         self._budget = budget
         self._threads: dict[Broker, BrokerThread] = {}
         self._running: list[BrokerThread] = []

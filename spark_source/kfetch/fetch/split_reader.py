@@ -22,6 +22,7 @@ from kfetch.decoding import decode
 from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
+from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import OffsetRange
 from kfetch.options import SourceOptions
@@ -88,6 +89,7 @@ class SplitReader:
         cluster: Cluster,
         source: ArrivalSource,
         on_event: events.EventHandler = events.log_event,
+        leaders: LeaderMetadata | None = None,
     ) -> None:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
@@ -97,6 +99,7 @@ class SplitReader:
             serialized_sizes=options.include_serialized_sizes,
         )
         self._cluster = cluster
+        self._leaders = leaders or FreshMetadata(cluster)
         self._source = source
         self._on_event = on_event
         self._unfinished = {
@@ -104,6 +107,8 @@ class SplitReader:
         }
         self._leaderless: dict[int, RangeProgress] = {}
         """Unfinished ranges that wait for metadata to name a leader."""
+        self._leaderless_since = 0.0
+        """Monotonic time since when these ranges need metadata. Older metadata can't help."""
         self._lookup_at = float("inf")
         """Monotonic time of the next look-up of leaders."""
         self._first_cause: KfetchError | None = None
@@ -140,7 +145,7 @@ class SplitReader:
     def _handle_errors(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
             if arrival.broker_error is not None:
-                self._await_leader(arrival.progress, arrival.broker_error)
+                self._await_leader(arrival, arrival.broker_error)
             elif arrival.partition_error is not None:
                 self._recover(arrival)
 
@@ -203,12 +208,12 @@ class SplitReader:
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
             cause = recovery.refused(progress, partition.error)
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
-                self._await_leader(progress, cause)
+                self._await_leader(arrival, cause)
                 return
         elif not codes.retriable(partition.error, Api.FETCH):
             raise recovery.refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
-            self._await_leader(progress, recovery.refused(progress, partition.error))
+            self._await_leader(arrival, recovery.refused(progress, partition.error))
             return
         self._resume(progress)
 
@@ -218,8 +223,11 @@ class SplitReader:
         elif progress.index in self._unfinished:
             self._source.add([progress])
 
-    def _await_leader(self, progress: RangeProgress, cause: KfetchError) -> None:
+    def _await_leader(self, arrival: Arrival, cause: KfetchError) -> None:
         """Look for the partition's leader after a back-off: this broker can't be asked for it."""
+        progress = arrival.progress
+        self._leaders.announce(progress.tp.topic)
+        self._leaderless_since = max(self._leaderless_since, arrival.arrived_at)
         log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
         self._first_cause = self._first_cause or cause
         if not self._leaderless:
@@ -231,7 +239,9 @@ class SplitReader:
         if not self._leaderless or time.monotonic() < self._lookup_at:
             return
         topics = {progress.tp.topic for progress in self._leaderless.values()}
-        view = self._ask_cluster(None, lambda: self._cluster.view(topics, self._deadline))
+        since = self._leaderless_since
+        view = self._ask_cluster(None, lambda: self._leaders.view(topics, since, self._deadline))
+        self._leaderless_since = time.monotonic()
         for index, progress in list(self._leaderless.items()):
             if recovery.relocate(progress, view, fail=self._fail_on_data_loss):
                 del self._leaderless[index]

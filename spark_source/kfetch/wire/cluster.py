@@ -129,7 +129,7 @@ class Cluster:
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Connected brokers take turns, because one with old metadata must not answer every time.
+        Brokers take turns, because one with old metadata must not answer every time.
         """
         first_cause: ConnectionLost | None = None
         for address in self._addresses():
@@ -145,6 +145,8 @@ class Cluster:
         first = self._rotation % max(1, len(connected))
         connected = connected[first:] + connected[:first]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
+        first = self._rotation % max(1, len(known))
+        known = known[first:] + known[:first]
         return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
 
     def _close_former_addresses(self) -> None:

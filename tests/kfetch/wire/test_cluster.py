@@ -70,6 +70,15 @@ def test_connections_are_kept(kafka: LittleKafka, cluster: Cluster) -> None:
     assert [1, 1] == [node.connections for node in kafka.nodes.values()]
 
 
+def test_known_brokers_take_turns(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A cluster without a connection asks another known broker each time."""
+    for _ in range(4):
+        cluster.view(["t"], soon())
+        cluster.close()
+
+    assert all(node.asked(MetadataRequest) for node in kafka.nodes.values())
+
+
 def test_connections_to_former_addresses_are_closed(kafka: LittleKafka, cluster: Cluster) -> None:
     """A broker that moves to another address again and again leaves no connections behind."""
     node = kafka.nodes[2]
