@@ -137,7 +137,7 @@ class BrokerThread(threading.Thread):
             return
         if self._reader.in_flight:
             self._receive()
-        elif not self._inboxes:
+        elif not (self._inboxes or self._reader.active):
             self._rest()
         elif (pause_s := self._pause_s()) > 0:
             self._budget.leave_queue(self)
