@@ -109,6 +109,8 @@ class SplitReader:
         """Unfinished ranges that wait for metadata to name a leader."""
         self._leaderless_since = 0.0
         """Monotonic time since when these ranges need metadata. Older metadata can't help."""
+        self._failing: set[int] = set()
+        """Unfinished ranges that have failed since their last progress."""
         self._lookup_at = float("inf")
         """Monotonic time of the next look-up of leaders."""
         self._first_cause: KfetchError | None = None
@@ -190,13 +192,17 @@ class SplitReader:
         advanced = False
         for arrival in group:
             advanced |= arrival.advanced
+            if arrival.advanced:
+                self._failing.discard(arrival.progress.index)
             if arrival.next_offset >= arrival.progress.end:
                 self._unfinished.pop(arrival.progress.index, None)
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             self._extended_s = 0.0
-            self._backoff = RetryPauses(self._options.network)
             self._first_cause = None
+            # A range that advances says nothing about the leader of another one.
+            if not self._failing & self._unfinished.keys():
+                self._backoff = RetryPauses(self._options.network)
 
     def _recover(self, arrival: Arrival) -> None:
         """Answer a partition's error: read on, wait for a leader, or raise."""
@@ -233,6 +239,7 @@ class SplitReader:
         if not self._leaderless:
             self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         self._leaderless[progress.index] = progress
+        self._failing.add(progress.index)
 
     def _look_up_leaders(self) -> None:
         """Once the back-off is over, ask the cluster for the leaders of leaderless ranges."""
