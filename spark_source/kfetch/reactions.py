@@ -97,8 +97,13 @@ _SPECIAL = {
     # The broker may just not know the topic yet, so the caller asks more than once.
     (Api.METADATA, 3): Reaction.ABSENT,
     (Api.METADATA, 100): Reaction.ABSENT,
+    # KIP-1102: the request goes to the bootstrap servers again.
+    (Api.METADATA, 129): Reaction.RETRY,
     (Api.API_VERSIONS, 35): Reaction.OLDER_VERSION,
 }
+
+# NetworkClient handles these two before anybody looks at ``Errors``.
+_METADATA_OF_KAFKA = {(Api.METADATA, 3): Reaction.ABSENT, (Api.METADATA, 129): Reaction.RETRY}
 
 
 def reaction(api: Api | None, code: int) -> Reaction:
@@ -123,8 +128,8 @@ def kafkas_reaction(api: Api, code: int) -> Reaction:
         return reaction(api, code)
     if api is Api.FETCH and code == 1:
         return Reaction.REPOSITION
-    if (api, code) == (Api.METADATA, 3):
-        return Reaction.ABSENT
+    if (api, code) in _METADATA_OF_KAFKA:
+        return _METADATA_OF_KAFKA[api, code]
     retried = _FETCH_RETRIED_BY_KAFKA if api is Api.FETCH else _RETRIABLE
     return Reaction.RETRY if code in retried else Reaction.FAIL
 

@@ -35,7 +35,7 @@ class MovePlan:
     moves: tuple[Move, ...]
     """The moves of the chosen partitions."""
     dropped: tuple[TopicPartition, ...]
-    """Partitions that don't exist any more. The checkpoint forgets them."""
+    """Partitions that don't exist any more. The checkpoint keeps their positions apart."""
     sources: tuple[Offsets | None, ...]
     """The offsets at which each of the checkpoint's sources goes on."""
     ranges: tuple[OffsetRange, ...]
@@ -244,10 +244,10 @@ def _end(
     }
     names = {tp.topic for tp in retained | moved}
     ids = {**(start.topic_ids if start else {}), **_ids(source, moved)}
-    return Offsets(
-        positions=retained | moved,
-        topic_ids={name: id_ for name, id_ in ids.items() if name in names},
-    )
+    ids = {name: id_ for name, id_ in ids.items() if name in names}
+    last = {tp: start.positions[tp] for tp in gone} if start else {}
+    left = start.left_after(last, retained | moved, ids, int(time.time())) if start else {}
+    return Offsets(positions=retained | moved, topic_ids=ids, left=left)
 
 
 def _ids(source: SourceReport, moved: Collection[TopicPartition]) -> dict[str, UUID]:

@@ -246,7 +246,7 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
         number = plan.checkpoint.planned.number
         typer.echo(f"  micro-batch {number} is planned and not committed: the move gives it up")
     for tp in plan.dropped:
-        typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
+        typer.echo(f"  {tp} no longer exists: the job goes on without it")
     moving = [move for move in plan.moves if move.moves]
     _table(moving if all_partitions else sorted(moving, key=_size)[:LINES_MAX])
     show_rest(0 if all_partitions else len(moving) - LINES_MAX)

@@ -24,7 +24,7 @@ from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
-from kfetch.model import OffsetRange
+from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
 from kfetch.records import Columns, Slice
@@ -245,17 +245,21 @@ class SplitReader:
         """Once the back-off is over, ask the cluster for the leaders of leaderless ranges."""
         if not self._leaderless or time.monotonic() < self._lookup_at:
             return
-        topics = {progress.tp.topic for progress in self._leaderless.values()}
-        since = self._leaderless_since
-        view = self._ask_cluster(None, lambda: self._leaders.view(topics, since, self._deadline))
-        self._leaderless_since = time.monotonic()
+        view = self._ask_cluster(None, self._leaders_view)
+        now = self._leaderless_since = time.monotonic()
         for index, progress in list(self._leaderless.items()):
-            if recovery.relocate(progress, view, fail=self._fail_on_data_loss):
+            if recovery.relocate(progress, view, now=now, fail=self._fail_on_data_loss):
                 del self._leaderless[index]
                 self._resume(progress)
         self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         if not self._leaderless:
             self._lookup_at = float("inf")
+
+    def _leaders_view(self) -> ClusterView:
+        partitions = [progress.tp for progress in self._leaderless.values()]
+        topics = {tp.topic for tp in partitions}
+        view = self._leaders.view(topics, self._leaderless_since, self._deadline)
+        return self._cluster.completed(view, partitions, self._deadline)
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(

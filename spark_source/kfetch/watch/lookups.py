@@ -16,7 +16,7 @@ from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import RetryPauses, retrying
+from kfetch.wire.retry import RetryPauses
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -68,31 +68,26 @@ class OffsetLookup:
         A broker that has just started may not know a partition yet. A partition that stays away
         for all tries no longer exists.
         """
-        view = self.cluster_view()
+        view = self.completed(self.cluster_view(), partitions)
         for _ in range(_STALE_TRIES):
-            if all(view.exists(tp) for tp in partitions):
+            if all(view.exists(tp) for tp in partitions if self.is_subscribed(tp)):
                 break
             time.sleep(_STALE_PAUSE_S)
-            view = self.cluster_view()
+            view = self.completed(self.cluster_view(), partitions)
         return view
 
-    def view_with_leaders(self, partitions: Collection[TopicPartition]) -> ClusterView:
-        """Return fresh metadata in which each of these partitions has a leader.
+    def completed(self, view: ClusterView, partitions: Iterable[TopicPartition]) -> ClusterView:
+        """Return a view with the topics of ``partitions`` that it lacks and other brokers have."""
+        subscribed = [tp for tp in partitions if self.is_subscribed(tp)]
+        deadline = time.monotonic() + self._options.network.request_timeout_s
+        return self._cluster.completed(view, subscribed, deadline)
 
-        An election takes a moment. Raises BrokerError if a partition still has no leader after the
-        request timeout.
-        """
-
-        def attempt() -> ClusterView:
-            view = self.cluster_view()
-            for tp in partitions:
-                if view.exists(tp) and view.leader(tp) is None:
-                    raise no_leader_error(tp)
-            return view
-
-        network = self._options.network
-        deadline = time.monotonic() + network.request_timeout_s
-        return retrying("planning", attempt, network, deadline)
+    def is_subscribed(self, tp: TopicPartition) -> bool:
+        """Return whether the options name the partition, whether it exists or not."""
+        subscription = self._options.subscription
+        if subscription.assigned:
+            return tp in subscription.assigned
+        return subscription.includes(tp.topic)
 
     def subscribed_partitions(self, view: ClusterView) -> list[TopicPartition]:
         """Return the existing partitions of the subscription, in order."""

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from kfetch.errors import (
@@ -56,12 +56,15 @@ class Watch:
         """The cost of the sessions that have ended."""
 
     def update_metadata(
-        self, view: ClusterView, partitions: Iterable[TopicPartition]
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        hidden: Collection[TopicPartition] = (),
     ) -> list[TopicPartition]:
         """Apply fresh metadata. Returns the partitions whose log ends ``watch_from`` needs."""
         with self._condition:
             self._broker_failed = False
-            without_log_end = self._state.update_metadata(view, partitions)
+            without_log_end = self._state.update_metadata(view, partitions, hidden)
             self._start_missing_pollers()
             return without_log_end
 

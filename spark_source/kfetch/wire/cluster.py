@@ -83,6 +83,20 @@ class Cluster:
             except (ConnectionLost, BrokerError, WireError) as cause:
                 log.debug("asking a further broker for metadata: %s", cause.message)
 
+    def completed(
+        self, view: ClusterView, partitions: Iterable[TopicPartition], deadline: float
+    ) -> ClusterView:
+        """Returns a view with the topics of ``partitions`` that it lacks and another broker has."""
+        missing = [tp for tp in partitions if not view.exists(tp)]
+        for other in self.views({tp.topic for tp in missing}, deadline) if missing else ():
+            topics = {tp.topic: other.topics[tp.topic] for tp in missing if other.exists(tp)}
+            brokers = {**other.brokers, **view.brokers}
+            view = ClusterView(brokers=brokers, topics={**view.topics, **topics})
+            missing = [tp for tp in missing if not view.exists(tp)]
+            if not missing:
+                break
+        return view
+
     def may_have_changed(self, topic: Topic, deadline: float) -> bool:
         """Returns whether a topic may have changed: a broker says so, or no broker can answer.
 
@@ -144,6 +158,11 @@ class Cluster:
         while self._connections:
             self._connections.popitem()[1].close()
 
+    def _forget_brokers(self) -> None:
+        """Start again at the bootstrap servers: the known brokers are to be left (KIP-1102)."""
+        self.close()
+        self._brokers = {}
+
     def _of_leaders(
         self,
         action: str,
@@ -175,13 +194,21 @@ class Cluster:
 
         Brokers take turns, because one with old metadata must not answer every time.
         """
-        first_cause: ConnectionLost | None = None
-        for address in self._addresses():
+        first_cause: ConnectionLost | BrokerError | None = None
+        addresses = self._addresses()
+        while addresses:
+            address = addresses.pop(0)
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
                 return question(self._connect(address, until), until)
             except ConnectionLost as cause:
                 first_cause = first_cause or cause
+            except BrokerError as cause:
+                if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
+                    raise
+                first_cause = first_cause or cause
+                self._forget_brokers()
+                addresses = [key for key in addresses if key in self._bootstrap]
         raise first_cause or ConnectionLost("no broker is known")
 
     def _addresses(self) -> list[tuple[str, int]]:

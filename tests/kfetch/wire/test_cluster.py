@@ -222,6 +222,41 @@ def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
     cluster.close()
 
 
+def test_a_new_start_at_the_bootstrap_servers(kafka: LittleKafka) -> None:
+    """After REBOOTSTRAP_REQUIRED the known brokers are left, and the bootstrap servers asked."""
+    with LittleKafka() as other:
+        other.create("elsewhere")
+        addresses = (("127.0.0.1", kafka.nodes[1].port), ("127.0.0.1", other.nodes[1].port))
+        cluster = Cluster(addresses, OPTIONS)
+        assert cluster.view(None, soon()).exists(T0)
+        for node in kafka.nodes.values():
+            node.always(MetadataRequest, _rebootstrap)
+        before = len(kafka.nodes[2].asked(MetadataRequest))
+
+        assert ["elsewhere"] == list(cluster.view(None, soon()).topics)
+        assert before == len(kafka.nodes[2].asked(MetadataRequest))
+        cluster.close()
+
+
+def test_no_broker_but_a_new_start(kafka: LittleKafka, cluster: Cluster) -> None:
+    """If every bootstrap server answers so, the error names it after the deadline."""
+    for node in kafka.nodes.values():
+        node.always(MetadataRequest, _rebootstrap)
+    with pytest.raises(BrokerError, match=r"answered REBOOTSTRAP_REQUIRED \(129\): it asks for a"):
+        cluster.view(None, soon(SHORT_S))
+
+
+def _rebootstrap(request: Any) -> MetadataResponse:
+    return MetadataResponse(
+        version=request.API_VERSION,
+        error_code=129,
+        brokers=[],
+        cluster_id=None,
+        controller_id=-1,
+        topics=[],
+    )
+
+
 def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
     """A connection that the broker closed is opened again, and the question asked again."""
     cluster.offsets({T0: -1}, soon())

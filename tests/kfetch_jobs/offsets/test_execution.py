@@ -174,6 +174,19 @@ def test_past_a_loss(kafka: LittleKafka, asked: Ask, kfetch: Command) -> None:
     assert 0 == kfetch("plan", "clicks")[0]
 
 
+def test_a_partition_that_is_away(kafka: LittleKafka, asked: Ask) -> None:
+    """A reset keeps the position of a partition that is away, for the day when it returns."""
+    kafka.topics["clicks"].logs.pop()
+    told = asked("reset", "--to-latest", "--execute")
+    end = checkpoint.read_checkpoint(CHECKPOINT).end(0)
+
+    assert [{"topic": "clicks", "partition": 1}] == told["dropped"]
+    assert end is not None
+    assert {TopicPartition("clicks", 1): (4, 0)} == {
+        tp: last.position for tp, last in end.left.items()
+    }
+
+
 def test_a_new_partition(kafka: LittleKafka, asked: Ask) -> None:
     """A reset places it, too; a replay leaves it to the next run, which begins at its start."""
     kafka.create("other", 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kfetch import losses
 from kfetch.errors import (
     DataLoss,
     LogTruncated,
@@ -105,5 +106,17 @@ def test_epoch_without_records(kafka: LittleKafka) -> None:
     kafka.elect(T0, 1)
     kafka.log(T0).append(b"f")
     item = part(kafka, T0, 0, 8)
+
+    assert expected(kafka, item) == rows(query(kafka).read([item]))
+
+
+def test_one_broker_that_hides_the_topic(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task whose only connected broker no longer knows the topic asks another broker."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
+    item = part(kafka, T0, 0, 6)
+    kafka.isolate(1, without="t")
+    kafka.elect(T0, 2)
 
     assert expected(kafka, item) == rows(query(kafka).read([item]))
