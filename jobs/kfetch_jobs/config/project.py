@@ -15,6 +15,7 @@ from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
+from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
@@ -87,6 +88,7 @@ class Project:
             raise ConfigError(*unknown)
         job = self._job(name, document, file)
         wrong = [*option_mistakes(job), *_transform_mistakes(job), *_table_mistakes(job)]
+        wrong += order_mistakes(job)
         if wrong:
             raise ConfigError(*wrong)
         return job
