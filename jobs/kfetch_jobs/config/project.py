@@ -140,6 +140,7 @@ class Project:
             file=file,
             document=document,
             shared=tuple(filter(None, (self.document, self.environment))),
+            environment=self.environment_name,
             directory=directory,
             target=self._table_location(file.sink),
             dead_letters=self._table_location(file.sink.deadLetters)
