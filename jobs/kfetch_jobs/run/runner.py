@@ -21,6 +21,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.check_origin import check_origin
+from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
@@ -59,6 +60,7 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     with hold_job_lock(job), _stop_signal() as stop:
         backup.check_no_interrupted_move(job)
         compared = check_origin(job)
+        check_replay(job)
         with session(
             job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
         ) as spark:
