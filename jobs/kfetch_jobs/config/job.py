@@ -35,6 +35,8 @@ class Job:
     document: Document = field(repr=False)
     shared: tuple[Document, ...] = field(repr=False)
     """The project's file, and its environment's."""
+    environment: str | None
+    """The name of the project's environment; None without one."""
     directory: Path
     """The job's own directory: progress, log, checkpoint."""
     target: TableLocation

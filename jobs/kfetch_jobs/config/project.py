@@ -15,6 +15,7 @@ from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
+from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
@@ -98,6 +99,7 @@ class Project:
             *option_mistakes(job),
             *_transform_mistakes(job),
             *_table_mistakes(job),
+            *order_mistakes(job),
         ]
         if wrong:
             raise ConfigError(*wrong)
@@ -151,6 +153,7 @@ class Project:
             file=file,
             document=document,
             shared=tuple(filter(None, (self.document, self.environment))),
+            environment=self.environment_name,
             directory=directory,
             target=self._table_location(file.sink),
             dead_letters=self._table_location(file.sink.deadLetters)

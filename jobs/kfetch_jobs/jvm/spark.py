@@ -259,7 +259,8 @@ def _end_jvm() -> None:
 # The code at the end is left out: the error that a run ends with shows it.
 _OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
 _PYTHON = re.compile(
-    r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
+    r"^(?!(?:com|io|java|javax|org|py4j|scala)\.)"
+    r"(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
     re.MULTILINE,
 )
 # Py4J's own errors have only a colon before the exception.

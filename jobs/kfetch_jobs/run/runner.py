@@ -20,6 +20,8 @@ from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.check_origin import check_origin
+from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
@@ -48,6 +50,8 @@ class RunResult:
 def run(job: Job, report: ReportBatch) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
+    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster.
+
     ``report`` gets each committed micro-batch.
     """
     _make_directories(job)
@@ -55,11 +59,15 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     log = job.directory / "spark.log"
     with hold_job_lock(job), _stop_signal() as stop:
         backup.check_no_interrupted_move(job)
+        compared = check_origin(job)
+        check_replay(job)
         with session(
             job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
         ) as spark:
             recorder = QueryRecorder(job, report)
             with _query_errors(job, stop, log):
+                if not compared:
+                    check_origin(job)
                 spark.streams.addListener(query_listener(recorder))
                 query = delta_sink.start(spark, job, recorder.counts)
                 _wait(job, query, recorder, stop)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kfetch.wire.cluster import Cluster
     from kfetch.wire.connection import Connection
 
-__all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check"]
+__all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check", "cluster_id"]
 
 WAIT_S = 10.0
 """The limit for one request. It is short, because a user waits at the terminal."""
@@ -112,15 +112,25 @@ def check(
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
     with closing(_first_connection(options, wait_s)) as connection:
         versions = _versions(connection, time.monotonic() + wait_s)
-        cluster_id = _cluster_id(connection, time.monotonic() + wait_s)
+        id_ = _cluster_id(connection, time.monotonic() + wait_s)
     return ClusterState(
         servers=",".join(f"{host}:{port}" for host, port in options.bootstrap),
-        cluster_id=cluster_id,
+        cluster_id=id_,
         versions=versions,
         fetch_sessions=_has_sessions(versions),
         brokers=tuple(states),
         topics={name: view.topics.get(name) for name in topics},
     )
+
+
+def cluster_id(options: SourceOptions, wait_s: float = WAIT_S) -> str:
+    """Return the id of a source's cluster; empty if its brokers have none.
+
+    Connecting and asking take ``wait_s`` seconds each at most. Raises ConnectionLost if no
+    bootstrap server answers.
+    """
+    with closing(_first_connection(options, wait_s)) as connection:
+        return _cluster_id(connection, time.monotonic() + wait_s)
 
 
 def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerState:
