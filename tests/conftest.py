@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 from hypothesis import settings
 
 with warnings.catch_warnings():
@@ -16,3 +17,12 @@ with warnings.catch_warnings():
 # A slow machine is no reason to fail; the time of the whole suite is watched instead.
 settings.register_profile("kfetch", deadline=None, max_examples=50)
 settings.load_profile("kfetch")
+
+
+@pytest.fixture(autouse=True)
+def no_old_verdicts() -> None:
+    """Forget what probes found at the ports of other tests."""
+    from kfetch.wire import probes
+
+    for probe in (probes.greeting, probes.login):
+        probe._verdicts.clear()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from kfetch import codes
-from kfetch.errors import BrokerError, ConnectionLost, WireError
+from kfetch.errors import BrokerError, ConnectionLost, WireError, WrongListener
 from kfetch.model import READ_UNCOMMITTED, Broker, ClusterView, Topic, TopicPartition
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
@@ -25,13 +25,28 @@ LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], float], dict[TopicPartition, A] | None
 ]
 
+_SHARE_MIN_S = 1.0
+"""The least time for one server if there are many. With less, brokers that are slow would fail."""
+
 
 class Cluster:
     """Metadata, offsets and epochs of a cluster, each from a broker that has them."""
 
-    def __init__(self, bootstrap: tuple[tuple[str, int], ...], options: NetworkOptions) -> None:
+    def __init__(
+        self,
+        bootstrap: tuple[tuple[str, int], ...],
+        options: NetworkOptions,
+        *,
+        patient: bool = True,
+    ) -> None:
+        """``patient``: whether to retry although all bootstrap servers are wrong listeners.
+
+        Without patience the first question fails at once. A later one retries, because the cluster
+        has answered before.
+        """
         self._bootstrap = bootstrap
         self._options = options
+        self._patient = patient
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
@@ -128,16 +143,38 @@ class Cluster:
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Connected brokers take turns, because one with old metadata must not answer every time.
+        Connected brokers take turns, because one with old metadata must not answer every time. The
+        servers share the time: one that accepts connections and never answers costs its share.
         """
-        first_cause: ConnectionLost | None = None
-        for address in self._addresses():
-            until = min(deadline, time.monotonic() + self._options.request_timeout_s)
+        causes: list[ConnectionLost] = []
+        addresses = self._addresses()
+        for place, address in enumerate(addresses):
+            until = self._share_end(deadline, servers=len(addresses) - place)
             try:
                 return question(self._connect(address, until), until)
             except ConnectionLost as cause:
-                first_cause = first_cause or cause
-        raise first_cause or ConnectionLost("no broker is known")
+                causes.append(cause)
+        raise self._no_answer(causes)
+
+    def _share_end(self, deadline: float, servers: int) -> float:
+        """Returns when to give up one server, if ``servers`` share the time up to the deadline."""
+        now = time.monotonic()
+        left_s = deadline - now
+        share_s = left_s if servers == 1 else max(left_s / servers, min(_SHARE_MIN_S, left_s / 2))
+        return min(deadline, now + min(share_s, self._options.request_timeout_s))
+
+    def _no_answer(self, causes: list[ConnectionLost]) -> ConnectionLost:
+        """Returns the error for a question that no server answers: the clearest of its causes."""
+        if not causes:
+            return ConnectionLost("no broker is known")
+        wrong = [cause for cause in causes if isinstance(cause, WrongListener)]
+        if not wrong:
+            return causes[0]
+        if self._patient or self._brokers or len(wrong) < len(causes):
+            return wrong[0]
+        return WrongListener(
+            wrong[0].what, action=wrong[0].action, **wrong[0].where, retriable=False
+        )
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
