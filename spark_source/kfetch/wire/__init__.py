@@ -4,5 +4,6 @@
 (Metadata, ListOffsets, OffsetsForLeaderEpoch). ``fetch`` encodes and decodes Fetch, the one big
 message, without a copy of the record bytes. ``cluster`` finds the right broker and tries again,
 with the pauses of ``retry``. ``probes`` ask what listens at an address whose first connection
-fails, and ``diagnosis`` judges the answers. ``lean`` imports kafka-python's messages without its clients.
+fails, and ``diagnosis`` judges the answers. ``lean`` imports kafka-python's messages without its
+clients.
 """
