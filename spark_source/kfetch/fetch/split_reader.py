@@ -25,6 +25,7 @@ from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import OffsetRange
 from kfetch.options import SourceOptions
+from kfetch.reactions import Api
 from kfetch.records import Columns, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses, clearer, may_retry
@@ -210,7 +211,7 @@ class SplitReader:
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
                 self._await_leader(progress, cause)
                 return
-        elif not codes.retriable(partition.error):
+        elif not codes.retriable(partition.error, Api.FETCH):
             raise recovery.refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
             self._await_leader(progress, recovery.refused(progress, partition.error))

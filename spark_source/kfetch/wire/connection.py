@@ -26,6 +26,7 @@ from kfetch import codes
 from kfetch._version import __version__
 from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
+from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes
 from kfetch.wire.transport import open_stream
 
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
+_ERROR = struct.Struct(">h")
 _NO_REPLY = "no reply within the deadline"
 _FIRST_FRAME_BYTES_MAX = 1 << 20
 """The limit until ApiVersions is answered. A TLS alert reads as a frame of 352,518,912 bytes."""
@@ -84,8 +86,9 @@ class Connection:
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
         """Connects and negotiates versions.
 
-        Raises ConnectionLost, UnsupportedVersion, BrokerError; WrongListener if a probe finds TLS,
-        HTTP or a controller.
+        Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
+        this broker, and never the caller's other brokers. Raises WrongListener if a probe finds
+        TLS, HTTP or a controller.
         """
         connection = cls(open_stream(host, port, options, deadline), (host, port), options)
         try:
@@ -187,16 +190,33 @@ class Connection:
         )
         self.send(request)
         self._await_first_byte(deadline)
-        reply = self._decode(*self.receive(deadline))
-        if reply.error_code == codes.UNSUPPORTED_VERSION:
-            reply = self.call(ApiVersionsRequest[0](), deadline)
-        if reply.error_code != codes.NONE:
-            raise codes.error(reply.error_code, f"asking {self.peer} for its versions")
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
-        if verdict := diagnosis.of_api_keys(self._versions):
+        error, versions = self._read_versions(deadline)
+        if error and reaction(Api.API_VERSIONS, error) is Reaction.OLDER_VERSION:
+            self.send(ApiVersionsRequest[0]())
+            error, versions = self._read_versions(deadline)
+        if error:
+            raise self._bury(self._lost(f"it answered ApiVersions with {codes.name(error)}"))
+        if verdict := diagnosis.of_api_keys(versions):
             raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
+        self._versions = versions
         self._frame_bytes_max = self._options.frame_bytes_max
         self._probe = probes.login
+
+    def _read_versions(self, deadline: float) -> tuple[int, dict[int, tuple[int, int]]]:
+        """Returns the error code and, without an error, the broker's versions by API key.
+
+        Nothing behind an error code is read: brokers write it in the form of version 0, and
+        librdkafka's mock cluster in the form of the request's version.
+        """
+        header, frame = self.receive(deadline)
+        error: int = _ERROR.unpack(frame[4:6])[0] if len(frame) >= 6 else codes.NONE
+        if error != codes.NONE:
+            return error, {}
+        try:
+            reply = self._decode(header, frame)
+        except WireError as cause:
+            raise self._fail(cause.message, deadline) from None
+        return error, {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
 
     def _await_first_byte(self, deadline: float) -> None:
         """Wait for the first reply. If the peer says nothing, ask probes what it is, then warn.

@@ -372,6 +372,42 @@ def test_epoch_ends(kafka: LittleKafka, cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
+def test_the_leader_epoch_goes_along(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
+    """Requests to a leader carry its epoch, so that a deposed leader refuses them (KIP-320)."""
+    kafka.elect(T0, 1)
+    kafka.elect(T0, 1)
+    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
+    ask({T0: 0}, soon())
+    (request,) = kafka.nodes[1].asked(api)
+
+    assert [2] == [p.current_leader_epoch for t in request.topics for p in t.partitions]
+
+
+@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
+def test_an_older_leader_is_not_asked(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
+    """Metadata that is older than a known leader epoch is asked for again at other brokers."""
+    cluster.offsets({T0: -1, T1: -1}, soon())  # now both are connected
+    before = len(kafka.nodes[1].asked(api))
+    kafka.isolate(1)
+    kafka.elect(T0, 2)
+    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
+    for _ in range(2):  # whoever answers first
+        ask({T0: 0}, soon(1), leader_epochs={T0: 1})
+
+    assert before == len(kafka.nodes[1].asked(api))
+
+
+def test_views_of_several_brokers(kafka: LittleKafka, cluster: Cluster) -> None:
+    """Each known broker gives its own metadata. A broker that is down is left out."""
+    cluster.view({"t"}, soon())
+    kafka.isolate(1, without="t")
+
+    assert [False, True] == sorted(view.exists(T0) for view in cluster.views({"t"}, soon()))
+    kafka.nodes[2].stop()
+    assert [False] == [view.exists(T0) for view in cluster.views({"t"}, soon())]
+
+
 def test_epoch_ends_of_an_old_broker() -> None:
     """Where the broker is too old to be asked, the answer is None at once."""
     with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:

@@ -21,8 +21,8 @@ from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, part, que
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import ILLEGAL_SASL_STATE, Close, Mangled, Silence
 
-RETRIABLE = [3, 5, 6, 9, 13, 56, 74, 75, 78, 100, 103]
-FINAL = [2, 17, 29, 35, -1]
+RETRIABLE = [-1, 3, 5, 6, 9, 13, 56, 74, 75, 78, 100, 103]
+FINAL = [2, 17, 29, 35]
 
 
 @pytest.mark.parametrize("code", RETRIABLE)
@@ -51,7 +51,7 @@ def test_final_errors(kafka: LittleKafka, code: int) -> None:
     assert 2 == len(kafka.errors[T0])
 
 
-@pytest.mark.parametrize("code", [1, 6])
+@pytest.mark.parametrize("code", [-1, 1, 6])
 def test_no_hot_loop(kafka: LittleKafka, code: int) -> None:
     """A retriable error that never passes is retried with back-off and raised at the deadline."""
     item = part(kafka, T0, 0, 6)
