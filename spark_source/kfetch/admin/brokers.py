@@ -102,12 +102,13 @@ def check(
 
     ``kafka`` has the options ``kafka.*`` of a source. ``topics`` are names. Each request takes
     ``wait_s`` seconds at most. Raises OptionError for the options, ConnectionLost if no bootstrap
-    server answers, BrokerError for an error code, and WireError for a reply that is not Kafka's.
+    server answers, WrongListener if kfetch can read from none of them, BrokerError for an error
+    code, and WireError for a reply that is not Kafka's.
     """
     from kfetch.wire.cluster import Cluster
 
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
-    with closing(Cluster(options.bootstrap, options.network)) as cluster:
+    with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
     with closing(_first_connection(options, wait_s)) as connection:
@@ -146,9 +147,10 @@ def _first_connection(options: SourceOptions, wait_s: float) -> Connection:
     from kfetch.wire.connection import Connection
 
     first_cause: ConnectionLost | None = None
+    share_s = wait_s / len(options.bootstrap)
     for host, port in options.bootstrap:
         try:
-            return Connection.open(host, port, options.network, time.monotonic() + wait_s)
+            return Connection.open(host, port, options.network, time.monotonic() + share_s)
         except ConnectionLost as cause:
             first_cause = first_cause or cause
     assert first_cause is not None, "options without a bootstrap server"

@@ -29,7 +29,7 @@ from kfetch.options import SourceOptions
 from kfetch.reactions import Api
 from kfetch.records import Columns, Slice
 from kfetch.wire.cluster import Cluster
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import RetryPauses, clearer, may_retry
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class SplitReader:
         self._leaders.announce(progress.tp.topic)
         self._leaderless_since = max(self._leaderless_since, arrival.arrived_at)
         log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
-        self._first_cause = self._first_cause or cause
+        self._first_cause = clearer(self._first_cause, cause)
         if not self._leaderless:
             self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         self._leaderless[progress.index] = progress
@@ -275,9 +275,9 @@ class SplitReader:
         try:
             return question()
         except (ConnectionLost, BrokerError) as failure:
-            if isinstance(failure, BrokerError) and not failure.where.get("retriable"):
+            if not may_retry(failure):
                 raise
-            self._first_cause = self._first_cause or cause or failure
+            self._first_cause = clearer(self._first_cause or cause, failure)
             raise self._stalled() from None
 
     def _extend_deadline(self) -> None:

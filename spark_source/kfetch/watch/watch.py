@@ -27,6 +27,7 @@ from kfetch.offsets import Position
 from kfetch.options import SourceOptions
 from kfetch.watch.poller import Poller
 from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
+from kfetch.wire.retry import clearer
 
 __all__ = ["Watch"]
 
@@ -46,7 +47,7 @@ class Watch:
         """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}
         self._failures: dict[Broker, tuple[float, KfetchError]] = {}
-        """When requests to a broker began to fail (monotonic seconds), and the first cause."""
+        """When requests to a broker began to fail (monotonic seconds), and the clearest cause."""
         self._broker_failed = False
         """Whether requests to a broker failed since the last metadata."""
         self._reply_counts: Counter[Broker] = Counter()
@@ -212,7 +213,8 @@ class Watch:
         """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
         with self._condition:
             self._broker_failed = True
-            self._failures.setdefault(broker, (time.monotonic(), cause))
+            since, first_cause = self._failures.get(broker, (time.monotonic(), None))
+            self._failures[broker] = since, clearer(first_cause, cause)
             self._condition.notify_all()
 
     def report_recovery(self, broker: Broker) -> None:

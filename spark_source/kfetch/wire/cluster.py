@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from kfetch import codes
-from kfetch.errors import BrokerError, ConnectionLost, WireError
+from kfetch.errors import BrokerError, ConnectionLost, WireError, WrongListener
 from kfetch.model import (
     NO_EPOCH,
     READ_UNCOMMITTED,
@@ -37,6 +37,8 @@ LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
 
+_SHARE_MIN_S = 1.0
+"""The least time for one server if there are many. With less, brokers that are slow would fail."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. A black hole must not hold it up.
 _VIEW_S = 2.0
@@ -45,9 +47,21 @@ _VIEW_S = 2.0
 class Cluster:
     """Metadata, offsets and epochs of a cluster, each from a broker that has them."""
 
-    def __init__(self, bootstrap: tuple[tuple[str, int], ...], options: NetworkOptions) -> None:
+    def __init__(
+        self,
+        bootstrap: tuple[tuple[str, int], ...],
+        options: NetworkOptions,
+        *,
+        patient: bool = True,
+    ) -> None:
+        """``patient``: whether to retry although all bootstrap servers are wrong listeners.
+
+        Without patience the first question fails at once. A later one retries, because the cluster
+        has answered before.
+        """
         self._bootstrap = bootstrap
         self._options = options
+        self._patient = patient
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
@@ -192,24 +206,46 @@ class Cluster:
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Brokers take turns, because one with old metadata must not answer every time.
+        Connected brokers take turns, because one with old metadata must not answer every time. The
+        servers share the time: one that accepts connections and never answers costs its share.
         """
-        first_cause: ConnectionLost | BrokerError | None = None
+        causes: list[ConnectionLost | BrokerError] = []
         addresses = self._addresses()
         while addresses:
-            address = addresses.pop(0)
-            until = min(deadline, time.monotonic() + self._options.request_timeout_s)
+            until = self._share_end(deadline, servers=len(addresses))
             try:
-                return question(self._connect(address, until), until)
+                return question(self._connect(addresses.pop(0), until), until)
             except ConnectionLost as cause:
-                first_cause = first_cause or cause
+                causes.append(cause)
             except BrokerError as cause:
                 if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
                     raise
-                first_cause = first_cause or cause
+                causes.append(cause)
                 self._forget_brokers()
                 addresses = [key for key in addresses if key in self._bootstrap]
-        raise first_cause or ConnectionLost("no broker is known")
+        raise self._no_answer(causes)
+
+    def _share_end(self, deadline: float, servers: int) -> float:
+        """Returns when to give up one server, if ``servers`` share the time up to the deadline."""
+        now = time.monotonic()
+        left_s = deadline - now
+        share_s = left_s if servers == 1 else max(left_s / servers, min(_SHARE_MIN_S, left_s / 2))
+        return min(deadline, now + min(share_s, self._options.request_timeout_s))
+
+    def _no_answer(
+        self, causes: list[ConnectionLost | BrokerError]
+    ) -> ConnectionLost | BrokerError:
+        """Returns the error for a question that no server answers: the clearest of its causes."""
+        if not causes:
+            return ConnectionLost("no broker is known")
+        wrong = [cause for cause in causes if isinstance(cause, WrongListener)]
+        if not wrong:
+            return causes[0]
+        if self._patient or self._brokers or len(wrong) < len(causes):
+            return wrong[0]
+        return WrongListener(
+            wrong[0].what, action=wrong[0].action, **wrong[0].where, retriable=False
+        )
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
