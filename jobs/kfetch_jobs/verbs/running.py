@@ -27,6 +27,7 @@ def run(
     environment: Environment = None,
     as_json: Json = False,
     ending: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    files: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one job in this process, until it ends or you stop it with Ctrl-C or SIGTERM.
 
@@ -42,7 +43,7 @@ def run(
 
     redacted: Callable[[str], str] = str
     try:
-        loaded = project_of(project, environment).job(job)
+        loaded = project_of(project, environment, files).job(job)
         redacted = loaded.redacted
         with redacted_output(redacted):
             outcome = _run(loaded)
