@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import changed_files
 from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.util.times import utc
 
 __all__ = ["OrderReply", "outdated_file_notice"]
 
@@ -46,8 +46,7 @@ def outdated_file_notice(job: Job, state: JobState) -> str:
     began_s = state.started_s
     if state.phase is not Phase.RUNNING or began_s is None or not changed_files(job):
         return ""
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began_s))
     return (
-        f"{job.name} runs with its file of {began}, which has changed since: "
+        f"{job.name} runs with its file of {utc(began_s)}, which has changed since: "
         f"kfetch restart {job.name} takes the new one"
     )

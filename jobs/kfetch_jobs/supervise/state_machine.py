@@ -29,6 +29,7 @@ __all__ = [
     "after_launch",
     "apply_order",
     "initial_state",
+    "interrupt",
     "tick",
     "upstream_finished",
 ]
@@ -95,7 +96,8 @@ class JobState:
     finished_s: float | None = None
     """When a run last read everything."""
     then: Phase | None = None
-    """The phase after STOPPING; in PAUSED the phase after ``resume``."""
+    """The phase after STOPPING; RUNNING stands for a run that the next supervisor resumes. In
+    PAUSED the phase after ``resume``."""
     asked: bool = False
     """Whether the process has got its SIGTERM."""
     queued: bool = False
@@ -119,19 +121,58 @@ class Facts:
     """The query has not reported for this long, in seconds."""
 
 
-def initial_state(rules: Rules, now: float, before: JobState | None = None) -> JobState:
+def initial_state(
+    rules: Rules, now: float, before: JobState | None = None, ended_s: float | None = None
+) -> JobState:
     """Return the state at a supervisor's start.
 
-    ``before`` is the state at the end of the last supervisor. Only STOPPED and PAUSED stay.
+    ``before`` is the state at the end of the last supervisor, which was at ``ended_s``. STOPPED and
+    PAUSED stay. A run that this end has interrupted, or a back-off, goes on at once. Other jobs
+    begin anew, with the cron times that have passed since.
     """
-    if before and before.phase in (Phase.STOPPED, Phase.PAUSED):
-        return before
-    if before and before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
-        return replace(before, phase=before.then, since_s=now, then=None)
-    fresh = JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
     if before is None:
-        return fresh
-    return replace(fresh, started_s=before.started_s, finished_s=before.finished_s)
+        return JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
+    if before.phase in (Phase.STOPPED, Phase.PAUSED):
+        return before
+    if before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
+        return replace(before, phase=before.then, since_s=now, then=None)
+    forced = _was_interrupted(before)
+    return JobState(
+        phase=Phase.WAITING,
+        since_s=now,
+        due_s=now if forced else _due_after_pause(rules, before, now, ended_s),
+        forced=forced,
+        started_s=before.started_s,
+        finished_s=before.finished_s,
+        queued=before.queued,
+    )
+
+
+def _was_interrupted(before: JobState) -> bool:
+    waits_to_go_on = before.phase is Phase.WAITING and before.forced
+    return waits_to_go_on or before.phase is Phase.BACKOFF or before.phase.has_process
+
+
+def _due_after_pause(
+    rules: Rules, before: JobState, now: float, ended_s: float | None
+) -> float | None:
+    """When the next run is due after a time without a supervisor.
+
+    The job's rules may be new, so a due time of the old ones counts only if it had come already.
+    """
+    since_s = now if ended_s is None else min(now, ended_s)
+    if rules.times is None:
+        return rules.first_due(now)
+    if before.phase is Phase.WAITING and before.due_s is not None and before.due_s <= since_s:
+        return before.due_s
+    return rules.next_time(since_s)
+
+
+def interrupt(state: JobState, now: float) -> JobState:
+    """Return the state of a running job whose supervisor ends. The next supervisor resumes it."""
+    if state.phase is not Phase.RUNNING:
+        return state
+    return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
 
 
 def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
@@ -220,7 +261,9 @@ def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) ->
         state = _after_finish(rules, replace(state, then=None), now)
         if then is Phase.PAUSED:
             return _moved(state, Phase.PAUSED, now, then=state.phase)
-    if then is Phase.WAITING:
+        if then is Phase.RUNNING:
+            return state
+    if then in (Phase.WAITING, Phase.RUNNING):
         return _run_now(state, now)
     assert then is not None
     return _moved(state, then, now, then=None, due_s=None, failures=0, queued=False)

@@ -85,21 +85,19 @@ class Supervisor:
             for mistake in mistakes:
                 log.error("%s", mistake)
             supervisor = cls(project, store, command)
-            supervisor._take_over(jobs, clean=clean)
+            supervisor._take_over(jobs, last.ended_s if last else None, clean=clean)
             yield supervisor
 
-    def _take_over(self, jobs: dict[str, Job], *, clean: bool) -> None:
+    def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
         now = time.time()
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
         for job in (jobs | self._jobs_of_runs(jobs, mistaken)).values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
-                keep = not clean and before is not None
-                state = (
-                    before if keep and before else state_machine.initial_state(rules, now, before)
-                )
-                self._jobs[job.name] = SupervisedJob(job, rules, state)
+                if before is None or clean:
+                    before = state_machine.initial_state(rules, now, before, ended_s)
+                self._jobs[job.name] = SupervisedJob(job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
@@ -341,10 +339,7 @@ class Supervisor:
         self._shutting_down = True
         now = time.time()
         for supervised in self._jobs.values():
-            if supervised.state.phase is Phase.RUNNING:
-                supervised.state = state_machine.apply_order(
-                    supervised.rules, supervised.state, Order.RESTART, now
-                )
+            supervised.state = state_machine.interrupt(supervised.state, now)
         while running := [one for one in self._jobs.values() if one.process is not None]:
             for supervised in running:
                 if hurry() and supervised.process is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.util.times import utc
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
@@ -50,7 +50,7 @@ def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) ->
         assert (0, "a: running\n", "") == ordered(supervisor, "start", "a")
 
         stage.job("a", CONTINUOUS + "stopWithin: 90 s\n", UNTIL_TERM)
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stage.runs("a")[0].started_s))
+        began = utc(stage.runs("a")[0].started_s)
         note = (
             f"a runs with its file of {began}, which has changed since: kfetch restart a takes the "
             "new one"

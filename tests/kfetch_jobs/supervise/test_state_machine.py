@@ -20,6 +20,7 @@ from kfetch_jobs.supervise.state_machine import (
     after_launch,
     apply_order,
     initial_state,
+    interrupt,
     tick,
     upstream_finished,
 )
@@ -237,6 +238,62 @@ def test_what_a_new_start_remembers(before: Phase | None, phase: Phase) -> None:
 
     assert phase is state.phase
     assert 7.0 == state.finished_s if before else state.finished_s is None
+
+
+LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back
+
+
+@pytest.mark.parametrize(
+    ("rules", "before", "due_s", "forced"),
+    [
+        (HOURLY, at(W, due_s=NEXT_HOUR), NEXT_HOUR, False),  # the time passed without a supervisor
+        (HOURLY, at(W, due_s=NOW - 60), NOW - 60, False),  # it waited for room when that one ended
+        (HOURLY, at(F), NEXT_HOUR, False),
+        (HOURLY, at(W, due_s=NOW, forced=True), LATE, True),  # its run was interrupted
+        (HOURLY, at(R, due_s=NEXT_HOUR), LATE, True),
+        (HOURLY, at(G, then=W), LATE, True),
+        (HOURLY, at(B, due_s=NOW + 5), LATE, True),
+        (CHAINED, at(R), LATE, True),
+        (CHAINED, at(B, due_s=NOW + 5), LATE, True),
+        (CHAINED, at(W), None, False),
+        (ONCE, at(F), LATE, False),
+    ],
+)
+def test_what_a_clean_end_leaves_to_do(
+    rules: Rules, before: JobState, due_s: float | None, forced: bool
+) -> None:
+    """A cron time that passed meanwhile is due, and an interrupted run goes on at once, as after a
+    SIGKILL. Other cron jobs and chained jobs wait on."""
+    state = initial_state(rules, LATE, replace(before, queued=True), ended_s=NOW)
+
+    assert (W, due_s, forced, True) == (state.phase, state.due_s, state.forced, state.queued)
+
+
+def test_no_time_passed_meanwhile() -> None:
+    """A cron job whose times were not missed waits for the next one; a new cron job too."""
+    waiting = at(W, due_s=NEXT_HOUR)
+
+    assert NEXT_HOUR == initial_state(HOURLY, NOW + 60, waiting, ended_s=NOW).due_s
+    assert NEXT_HOUR + 3600 == initial_state(HOURLY, LATE, ended_s=NOW).due_s
+    # Somebody has set the clock back.
+    assert NEXT_HOUR == initial_state(HOURLY, NOW, waiting, ended_s=LATE + 9999).due_s
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "due_s", "forced"),
+    [(ExitKind.STOPPED, W, NOW, True), (ExitKind.KILLED, W, NOW, True),
+     (ExitKind.FINISHED, W, NEXT_HOUR, False)],
+)  # fmt: skip
+def test_the_end_of_a_supervisor_interrupts(
+    kind: ExitKind, phase: Phase, due_s: float, forced: bool
+) -> None:
+    """A run that the end has interrupted goes on under the next supervisor. A run that has read
+    everything before it heard of the end does not come again."""
+    state = interrupt(at(R, started_s=NOW, due_s=NEXT_HOUR), NOW)
+    state, action = tick(HOURLY, state, Facts(now=NOW))
+    state = after_exit(HOURLY, state, kind, "", NOW, 0.0)
+
+    assert (Action.END, phase, due_s, forced) == (action, state.phase, state.due_s, state.forced)
 
 
 def test_times_follow_the_clocks_of_their_zone() -> None:

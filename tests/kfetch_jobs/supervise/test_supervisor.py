@@ -184,6 +184,25 @@ def test_the_end_ends_all(stage: Stage) -> None:
     assert [ExitKind.STOPPED, ExitKind.KILLED] == [run.kind for run in stage.runs("b")]
 
 
+def test_a_graceful_restart_loses_no_run(stage: Stage) -> None:
+    """A cron job runs after it, if its time passed meanwhile; one whose run ``down`` has
+    interrupted goes on, and so does a job that waits for others."""
+    hourly = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
+    stage.job("first", ONCE, SAY.format(kind="finished"))
+    stage.job("chained", ONCE + "after: first\n", UNTIL_TERM)
+    stage.job("cut", hourly, UNTIL_TERM)
+    stage.job("missed", hourly, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.ask("cut", Order.START)
+        stage.until_runs(supervisor, "cut", "chained")
+        supervisor.run(stop=lambda: True, hurry=lambda: False)
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET ended_s = ended_s - 3600")
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "missed")
+        stage.until(supervisor, lambda: len(stage.runs("cut")) == len(stage.runs("chained")) == 2)
+
+
 def test_the_second_signal_hurries() -> None:
     """Signals are counted, whatever they interrupt: one to end, one more not to wait."""
     seen = []
