@@ -20,6 +20,7 @@ from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.rules import Rules
 
 __all__ = [
+    "SILENT_KILLS_MAX",
     "Action",
     "Facts",
     "JobState",
@@ -33,6 +34,10 @@ __all__ = [
     "tick",
     "upstream_finished",
 ]
+
+
+SILENT_KILLS_MAX = 3
+"""The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
 
 
 class Phase(StrEnum):
@@ -102,6 +107,8 @@ class JobState:
     """Whether the process has got its SIGTERM."""
     queued: bool = False
     """A cron time came during the run, and one more run follows."""
+    silent_kills: int = 0
+    """How often the supervisor has killed a silent run since a micro-batch was last committed."""
     sentence: str = ""
     """The last failure; empty after a run that finished or was healthy."""
 
@@ -118,7 +125,9 @@ class Facts:
     has_file: bool = True
     """The job's file is still there."""
     silent_s: float = 0.0
-    """The query has not reported for this long, in seconds."""
+    """The query has given no sign of life for this long, in seconds."""
+    has_committed: bool = False
+    """This run has committed a micro-batch."""
 
 
 def initial_state(
@@ -220,9 +229,8 @@ def _resumed(rules: Rules, state: JobState, now: float) -> JobState:
 
 
 def _run_now(state: JobState, now: float) -> JobState:
-    return _moved(
-        state, Phase.WAITING, now, then=None, due_s=now, forced=True, failures=0, sentence=""
-    )
+    state = _moved(state, Phase.WAITING, now, then=None, due_s=now, forced=True)
+    return replace(state, failures=0, silent_kills=0, sentence="")
 
 
 def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
@@ -271,7 +279,8 @@ def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) ->
 
 def _after_finish(rules: Rules, state: JobState, now: float) -> JobState:
     queued = state.queued
-    state = replace(state, finished_s=now, failures=0, sentence="", queued=False)
+    state = replace(state, finished_s=now, failures=0, silent_kills=0, sentence="")
+    state = replace(state, queued=False)
     if rules.times is not None:
         due_s = now if queued else rules.next_time(now)
         return _moved(state, Phase.WAITING, now, due_s=due_s)
@@ -337,13 +346,29 @@ def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState
         state = replace(state, failures=0, sentence="")
     if rules.times is not None and state.due_s is not None and state.due_s <= now:
         state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
+    if facts.has_committed and state.silent_kills:
+        state = replace(state, silent_kills=0)
     if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
-        sentence = f"it made no progress for {facts.silent_s:.0f} s"
-        hung = _moved(
-            state, Phase.STOPPING, now, then=Phase.BACKOFF, sentence=sentence, asked=False
-        )
-        return _tick_stopping(rules, hung, facts)
+        return _tick_silent(rules, state, facts)
     return state, None
+
+
+def _tick_silent(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    """End a run without progress; but not again and again at one micro-batch.
+
+    A micro-batch that takes longer than the limit each time would never end.
+    """
+    kills = state.silent_kills + 1
+    if kills > SILENT_KILLS_MAX:
+        return state, None
+    last = ": its next run is not killed" if kills == SILENT_KILLS_MAX else ""
+    sentence = (
+        f"it made no progress for {facts.silent_s:.0f} s "
+        f"(kill {kills} of {SILENT_KILLS_MAX} at this micro-batch{last})"
+    )
+    hung = _moved(state, Phase.STOPPING, facts.now, then=Phase.BACKOFF, asked=False)
+    hung = replace(hung, sentence=sentence, silent_kills=kills)
+    return _tick_stopping(rules, hung, facts)
 
 
 def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:

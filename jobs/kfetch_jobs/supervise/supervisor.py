@@ -258,6 +258,8 @@ class Supervisor:
 
     def _facts(self, supervised: SupervisedJob, now: float) -> Facts:
         rules, state = supervised.rules, supervised.state
+        limited = rules.no_progress_s is not None
+        pulse = supervised.pulse() if limited else None
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.state.phase.has_process for other in self._jobs.values())
         return Facts(
@@ -265,7 +267,8 @@ class Supervisor:
             upstream_finished=state_machine.upstream_finished(rules, state, others),
             has_room=running < self._project.file.concurrency,
             has_file=supervised.has_file,
-            silent_s=supervised.silent_s(now) if rules.no_progress_s is not None else 0.0,
+            silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
+            has_committed=pulse is not None and pulse.batch is not None,
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:

@@ -171,7 +171,7 @@ def test_a_hung_query_is_ended_and_tried_again() -> None:
     state = after_exit(rules, state, ExitKind.STOPPED, "", NOW, 0.0)
 
     assert (None, Action.END, B, 1) == (none, action, state.phase, state.failures)
-    assert "it made no progress for 61 s" == state.sentence
+    assert "it made no progress for 61 s (kill 1 of 3 at this micro-batch)" == state.sentence
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,46 @@ def test_what_a_new_start_remembers(before: Phase | None, phase: Phase) -> None:
 
     assert phase is state.phase
     assert 7.0 == state.finished_s if before else state.finished_s is None
+
+
+LIMITED = replace(FOREVER, no_progress_s=60.0)
+
+
+def killed_for_silence(state: JobState, *, committed: bool) -> tuple[JobState, bool]:
+    """The state after a run that is silent for longer than the limit, and whether it was killed."""
+    state = after_launch(LIMITED, state, NOW)
+    facts = Facts(now=NOW, silent_s=0, has_committed=committed)
+    state, _ = tick(LIMITED, state, facts)
+    state, action = tick(LIMITED, state, replace(facts, silent_s=61))
+    if action is not None:
+        state = after_exit(LIMITED, state, ExitKind.KILLED, "", NOW, 0.0)
+    return state, action is Action.END
+
+
+def test_three_kills_at_one_micro_batch_are_enough() -> None:
+    """A micro-batch that takes longer than the limit each time would never end otherwise. The
+    first run has committed one before it went silent. The fourth runs on, until one commits."""
+    state, sentences = at(W), []
+    for committed in (True, False, False):
+        state, killed = killed_for_silence(state, committed=committed)
+        sentences.append(state.sentence)
+        assert (True, B) == (killed, state.phase)
+    state, killed = killed_for_silence(state, committed=False)
+
+    assert "it made no progress for 61 s (kill 2 of 3 at this micro-batch)" == sentences[1]
+    assert sentences[2].endswith("(kill 3 of 3 at this micro-batch: its next run is not killed)")
+    assert (False, R, 3) == (killed, state.phase, state.silent_kills)
+    state, action = tick(LIMITED, state, Facts(now=NOW, silent_s=61, has_committed=True))
+    assert (Action.END, 1) == (action, state.silent_kills)
+
+
+def test_a_commit_forgets_kills() -> None:
+    """Kills at different micro-batches do not add up. Nor do those before somebody's order."""
+    state = at(W)
+    for _ in range(5):
+        state, killed = killed_for_silence(state, committed=True)
+        assert killed
+    assert 0 == apply_order(LIMITED, state, Order.START, NOW).silent_kills
 
 
 LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back

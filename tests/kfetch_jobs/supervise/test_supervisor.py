@@ -305,6 +305,33 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         }
 
 
+def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
+    """Then it runs on, and ``status`` says so, until a micro-batch ends."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        for run in range(1, 4):
+            stage.until(supervisor, lambda run=run: len(stage.runs("a")) == run)
+            stage.until_runs(supervisor, "a")
+            (stage.place / "a.on").unlink()
+            stage.ahead_s += 100
+            stage.until_phase(supervisor, "a", Phase.BACKOFF)
+            stage.ahead_s += 400
+        stage.until_runs(supervisor, "a")
+        stage.ahead_s += 100
+        supervisor.tick(stage.now)
+        (shown,) = read_status(stage.project, store, stage.now).jobs
+
+        assert Phase.RUNNING is shown.phase
+        assert ("no progress for 100 s, more than 60; killed 3 times at this micro-batch, so the "
+                "supervisor lets it run") == shown.unhealthy[0]  # fmt: skip
+        assert [ExitKind.HUNG] * 3 == [run.kind for run in stage.runs("a")[:3]]
+        pulse = {"at": stage.now, "batch": 4, "lag": 0}
+        (stage.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
+        supervisor.tick(stage.now)
+        stage.ahead_s += 100
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+
 def test_what_is_shown(stage: Stage) -> None:
     """The overview tells phases and why jobs are unhealthy; with a job given up all is not well."""
     stage.job("a", CONTINUOUS + "health: {lagRecords: 10, lagSeconds: 60}\n", UNTIL_TERM)
