@@ -20,12 +20,11 @@ import psutil
 
 from kfetch_jobs.kafka.process import find, start_of
 from kfetch_jobs.util.files import owner_only
+from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
 __all__ = ["MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
 
 MARK = "KFETCH_RUN"
-_LOG_BYTES_MAX = 16 << 20
-"""A run that starts rotates its log and Spark's log beyond this size, and keeps one of each."""
 _GONE_WITHIN_S = 10.0
 
 
@@ -116,8 +115,8 @@ def launch(
 
 def _rotate(log: Path) -> None:
     with suppress(FileNotFoundError):
-        if log.stat().st_size > _LOG_BYTES_MAX:
-            os.replace(log, log.with_suffix(f".1{log.suffix}"))
+        if log.stat().st_size > LOG_BYTES_MAX:
+            os.replace(log, older_log(log))
 
 
 def adopt(pid: int, started: float, start: str, mark: str) -> RunProcess:

@@ -16,6 +16,7 @@ from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka.process import find
+from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
@@ -134,10 +135,16 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         dead_letter_table=str(job.dead_letters or ""),
         after=tuple(job.file.after),
         pid=run.pid if run else None,
+        last_batch=_last_batch(job),
         unhealthy=tuple(_problems(job, recorded, pulse, now)),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
+
+
+def _last_batch(job: Job) -> int | None:
+    last = last_batch(progress_path(job.directory))
+    return last.batch if last else None
 
 
 def _topics(job: Job) -> tuple[str, ...]:

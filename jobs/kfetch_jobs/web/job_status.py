@@ -107,7 +107,7 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(tone=Tone.IDLE, word="not known yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
         return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
-    if job.phase is Phase.RUNNING and job.pulse_s is None:
+    if job.starting:
         return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
     tone = _TONES.get(job.phase, Tone.IDLE)
     why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
