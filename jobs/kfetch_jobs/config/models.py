@@ -253,8 +253,8 @@ class Health(Model):
     lagSeconds: float | None = Field(default=None, gt=0)
     """How long the next offset may wait, in seconds."""
     noProgress: Duration | None = None
-    """How long the query may go without a finished micro-batch or an idle report. Beyond it, the
-    supervisor also restarts the job, as after a failure."""
+    """How long the query may go without a finished task, micro-batch or idle report. Beyond it,
+    the supervisor also restarts the job, at most three times at one micro-batch."""
 
 
 class JobFile(Model):

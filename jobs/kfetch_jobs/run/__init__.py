@@ -6,7 +6,8 @@ dataframes.py      from a job's description to a DataFrame: sources, decoding, t
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports in files
-pulse.py           pulse.json: the query's last report
+task_progress.py   whether tasks of Spark finish
+pulse.py           pulse.json: the query's last sign of life
 partition_lags.py  partitions.json: the lag of each partition
 exit_report.py     the report about a run's end, for the supervisor
 exit_kind.py       the ways in which a run ends: pure

@@ -25,11 +25,15 @@ from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["RunResult", "run"]
+
+_TASKS_S = 2.0
+"""How often a run asks Spark for finished tasks, in seconds: a few calls of the JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,8 @@ def run(job: Job, report: ReportBatch) -> RunResult:
                     check_origin(job)
                 spark.streams.addListener(query_listener(recorder))
                 query = delta_sink.start(spark, job, recorder.counts)
-                _wait(job, query, recorder, stop)
+                tasks = TaskProgress(spark.sparkContext.statusTracker())
+                _wait(job, query, recorder, stop, tasks)
         return RunResult(
             job=job.name,
             stopped=stop.is_set(),
@@ -89,9 +94,20 @@ def _make_directories(job: Job) -> None:
             Path(directory).mkdir(parents=True, exist_ok=True)
 
 
-def _wait(job: Job, query: StreamingQuery, recorder: QueryRecorder, stop: threading.Event) -> None:
+def _wait(
+    job: Job,
+    query: StreamingQuery,
+    recorder: QueryRecorder,
+    stop: threading.Event,
+    tasks: TaskProgress,
+) -> None:
+    looked = time.monotonic()
     while not stop.is_set() and query.isActive:
         recorder.ended.wait(0.25)
+        if time.monotonic() - looked >= _TASKS_S:
+            looked = time.monotonic()
+            if tasks.advanced():
+                recorder.record_tasks()
     if stop.is_set():
         _finish_batch(query, recorder, job.file.stopWithin)
         query.stop()

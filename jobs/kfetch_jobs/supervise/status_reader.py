@@ -19,7 +19,7 @@ from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.run_process import run_process
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
@@ -213,7 +213,13 @@ def health_problems(
         return
     silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)
     if health.noProgress is not None and silent_s > health.noProgress:
-        yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}"
+        gave_up = state.silent_kills >= SILENT_KILLS_MAX
+        yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}" + (
+            f"; killed {state.silent_kills} times at this micro-batch, so the supervisor lets it "
+            "run"
+            if gave_up
+            else ""
+        )
     if pulse is None or pulse.lag is None:
         return
     if health.lagRecords is not None and pulse.lag > health.lagRecords:

@@ -44,7 +44,7 @@ Time = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Move to the first record at this time or later (ISO 8601, by default in local time).",
+        help="Move to the first record at this time or later (ISO 8601, by default in UTC).",
     ),
 ]
 Ago = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import console, duration, number, table
 
@@ -200,7 +201,7 @@ def history(
     rows = [
         (
             run.job,
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_s)),
+            utc(run.started_s),
             duration((run.ended_s or time.time()) - run.started_s),
             str(run.kind or "running"),
             f"{run.batches:,}" if run.ended_s else "",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.moves import (
     LINES_MAX,
@@ -82,7 +82,7 @@ def undo(
 
 
 def _show_undoing(plan: UndoPlan, all_partitions: bool) -> None:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
+    at = utc(plan.backup.at_s)
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
         typer.echo("  the job has run since: it goes on at the offsets from before the move")
