@@ -10,6 +10,7 @@ pulse.py           pulse.json: the query's last report
 partition_lags.py  partitions.json: the lag of each partition
 exit_report.py     the report about a run's end, for the supervisor
 exit_kind.py       the ways in which a run ends: pure
+outages.py         an outage of another system, by the innermost cause: pure
 spark_errors.py    kfetch's errors from Spark's exceptions
 """
 

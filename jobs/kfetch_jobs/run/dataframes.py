@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
 
 if TYPE_CHECKING:
@@ -135,17 +136,23 @@ def _call_function(job: Job, name: str, frames: Mapping[str, DataFrame]) -> Data
 def user_mistakes(job: Job, *at: str) -> Iterator[None]:
     """Turn errors of Spark's analysis and of the project's code into ConfigError, with a line.
 
-    Other errors, such as an unreachable file system, pass: the next run may succeed.
+    An outage of another system becomes SparkError, because the next run may succeed. Other errors
+    pass.
     """
     try:
         yield
     except ConfigError:
         raise
     except Exception as cause:
+        line = job.document.file_line(at)
+        if unavailable := outage(cause):
+            raise SparkError(
+                f"{line}: {_raised_at(job, cause)}{job.redacted(unavailable)}",
+                action="another system is away: the next run tries it again",
+            ) from cause
         if not _is_mistake(cause, at):
             raise
         reason = job.redacted(cause_of(cause))
-        line = job.document.file_line(at)
         raise ConfigError(f"{line}: {_raised_at(job, cause)}{reason}") from cause
 
 
