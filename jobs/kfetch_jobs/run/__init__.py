@@ -7,6 +7,7 @@ delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports in files
 pulse.py           pulse.json: the query's last report
+unreachable.py     brokers/*.json: the brokers that the sources cannot reach
 partition_lags.py  partitions.json: the lag of each partition
 exit_report.py     the report about a run's end, for the supervisor
 exit_kind.py       the ways in which a run ends: pure

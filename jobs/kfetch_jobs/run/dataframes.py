@@ -18,6 +18,7 @@ from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
+from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,6 +32,7 @@ ERROR = "_error"
 """The column with the reason why a record's value can't be decoded; null for a valid value."""
 
 _CORRUPT = "_corrupt"
+_BROKER_REPORT = "kfetch.brokerReport"
 
 
 def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
@@ -42,7 +44,9 @@ def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
     for view, source in job.file.views().items():
         at = ("source",) if job.file.source else ("sources", view)
         with user_mistakes(job, *at):
-            frame = spark.readStream.format("kfetch").options(**job.source_options(view)).load()
+            report = str(broker_report_path(job.directory, view))
+            options = {_BROKER_REPORT: report} | job.source_options(view)
+            frame = spark.readStream.format("kfetch").options(**options).load()
             if source.decode:
                 fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
                 frame = _decoded(frame, source.decode, fields, mark=job.dead_letters is not None)

@@ -6,7 +6,7 @@ process. So it works with and without a supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kfetch_jobs.config import Job, Project
@@ -16,10 +16,14 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
+
+_ELECTION_S = 2.0
+"""A broker's restart, or a new leader, is no problem within this time."""
 
 __all__ = ["health_problems", "read_status", "supervisor_alive"]
 
@@ -66,6 +70,7 @@ def _valid_job_status(
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
+    unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
     return JobStatus(
         name=job.name,
         description=job.file.description,
@@ -78,7 +83,8 @@ def _valid_job_status(
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         last_batch=_last_batch(job),
-        unhealthy=_unhealthy(job, state, pulse, now),
+        unreachable=unreachable,
+        unhealthy=(*_unhealthy(job, state, pulse, now), *_broker_problems(state, unreachable, now)),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -139,6 +145,14 @@ def _unhealthy(
     if state is None or not job.file.enabled:
         return ()
     return tuple(health_problems(job.file.health, state, pulse, now))
+
+
+def _broker_problems(
+    state: JobState | None, unreachable: Iterable[Unreachable], now: float
+) -> Iterator[str]:
+    """Yield the brokers that the running query cannot reach. An election takes a moment."""
+    if state is not None and state.phase is Phase.RUNNING:
+        yield from (str(one) for one in unreachable if now - one.since_at >= _ELECTION_S)
 
 
 def health_problems(

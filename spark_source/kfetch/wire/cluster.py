@@ -37,6 +37,8 @@ class Cluster:
         self._rotation = 0
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
+        self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
+        """Gets None when a broker has answered, and the cause when no broker can be reached."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Returns fresh metadata of these topics (None: all topics). Retries up to the deadline."""
@@ -134,10 +136,15 @@ class Cluster:
         for address in self._addresses():
             until = min(deadline, time.monotonic() + self._options.request_timeout_s)
             try:
-                return question(self._connect(address, until), until)
+                answer = question(self._connect(address, until), until)
             except ConnectionLost as cause:
                 first_cause = first_cause or cause
-        raise first_cause or ConnectionLost("no broker is known")
+            else:
+                self.on_answer(None)
+                return answer
+        first_cause = first_cause or ConnectionLost("no broker is known")
+        self.on_answer(first_cause)
+        raise first_cause
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
