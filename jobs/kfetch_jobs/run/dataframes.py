@@ -6,7 +6,6 @@ Spark checks names and types here, before it reads anything.
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
+from kfetch_jobs.run.stateless import stateful_operator
 from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
@@ -180,22 +180,16 @@ def _raised_at(job: Job, cause: BaseException) -> str:
     return lines[-1] if lines else ""
 
 
-_STATEFUL = re.compile(
-    r"^[\s:+|~-]*(Aggregate|Deduplicate\w*|EventTimeWatermark|Join|GlobalLimit|Distinct"
-    r"|FlatMapGroups\w*|TransformWithState\w*|Window)\b",
-    re.MULTILINE,
-)
-
-
 def check_stateless(job: Job, frame: DataFrame) -> None:
     """Raise ConfigError for a transform with state.
 
-    With dead letters, the transform sees one micro-batch at a time.
+    With dead letters, the transform sees one micro-batch at a time. A join with a static table
+    needs no more.
     """
-    operator = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
+    operator = stateful_operator(frame._jdf.queryExecution().analyzed())
     if operator:
         raise ConfigError(
             f"{job.document.file_line(('sink', 'deadLetters'))}: with deadLetters the transform "
-            f"sees one micro-batch at a time, and this one needs more ({operator[1]}): write the "
+            f"sees one micro-batch at a time, and this one needs more ({operator}): write the "
             "decoded records to a table first, or leave deadLetters out"
         )
