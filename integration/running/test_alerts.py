@@ -92,6 +92,13 @@ TABLE: list[tuple[str, list[Any], list[Any], dict[str, str], str]] = [
         "",
     ),
     (
+        "KfetchBrokerUnreachable",
+        [("kfetch_job_unreachable_brokers", JOB, "2x40")],
+        [("kfetch_job_unreachable_brokers", JOB, "0x29 1x0 0x11")],
+        JOB,
+        "2",
+    ),
+    (
         "KfetchRecordsLost",
         [("kfetch_job_losses_total", JOB | {"kind": "expired"}, "0x20 1x20")],
         [("kfetch_job_losses_total", JOB | {"kind": "expired"}, "7x40")],

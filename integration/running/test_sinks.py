@@ -158,6 +158,40 @@ def test_dead_letters_and_rows_are_written_once(
     assert "batch 0: 5 records that cannot be decoded are in the dead letters, " in caplog.text
 
 
+STATIC_JOIN = """\
+def clicks(source):
+    users = source.sparkSession.read.parquet("{users}")
+    known = users.groupBy("id").agg({{"name": "max"}})  # state of the static side alone
+    return source.select("event.*", "offset").join(known, "id", "{how}")
+"""
+
+
+def test_a_join_with_a_static_table_beside_dead_letters(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each row of the stream finds its partner. A join that keeps rows of the static table alone
+    would write them with every micro-batch, and is refused."""
+    users = tmp_path / "users"
+    spark.createDataFrame([(1, "ada"), (7, "bob")], "id BIGINT, name STRING").write.parquet(
+        str(users)
+    )
+    name = topic(1)
+    code = written(tmp_path, STATIC_JOIN.format(users=users, how="left"))
+    made = job(tmp_path, kafka, DEAD.format(topic=name, code=code))
+    produce(kafka, name, b'{"id": 1, "page": "/a"}', b"no json", b'{"id": 2, "page": "/a"}')
+    drain(spark, made)
+
+    found = {(row.id, row["max(name)"], row.offset) for row in rows(spark, tmp_path / "table")}
+    assert {(1, "ada", 0), (2, None, 2)} == found
+    assert [1] == [row.offset for row in rows(spark, tmp_path / "dead")]
+
+    (tmp_path / "right").mkdir()
+    code = written(tmp_path / "right", STATIC_JOIN.format(users=users, how="right"))
+    wrong = job(tmp_path / "right", kafka, DEAD.format(topic=name, code=code))
+    with pytest.raises(ConfigError, match=r"needs more \(Join, RightOuter\)"):
+        delta_sink.start(spark, wrong)
+
+
 def test_fields_are_what_spark_says(spark: SparkSession) -> None:
     """Every word that passes for a type without Spark is one, and forms that pass are right."""
     for word in TYPES:

@@ -117,4 +117,7 @@ def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     samples.put("kfetch_job_lag_offsets", job.lag, job_name=name)
     samples.put("kfetch_job_lag_seconds", None if job.lag is None else job.lag_s, job_name=name)
     samples.put("kfetch_job_last_activity_time_seconds", job.pulse_s, job_name=name)
+    running = job.phase is not None and job.phase.has_process
+    unreachable = len(job.unreachable) if running else None
+    samples.put("kfetch_job_unreachable_brokers", unreachable, job_name=name)
     samples.put("kfetch_job_last_batch_id", job.batch, job_name=name)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kfetch_jobs.run.unreachable import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
 
 __all__ = ["JobStatus", "ProjectStatus", "with_times"]
@@ -53,6 +54,8 @@ class JobStatus:
     """The next offset has waited at least this long, in seconds."""
     pulse_s: float | None = None
     """When the query last reported."""
+    unreachable: tuple[Unreachable, ...] = ()
+    """Brokers that the running query cannot reach."""
     unhealthy: tuple[str, ...] = ()
     """The reasons why the job counts as unhealthy."""
 

@@ -6,7 +6,7 @@ process. So it works with and without a supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,11 +18,15 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.plural import counted
+
+_ELECTION_S = 2.0
+"""A broker's restart, or a new leader, is no problem within this time."""
 
 __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
 
@@ -124,6 +128,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
+    unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
     return JobStatus(
         name=job.name,
         description=job.file.description,
@@ -136,7 +141,11 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         last_batch=_last_batch(job),
-        unhealthy=tuple(_problems(job, recorded, pulse, now)),
+        unreachable=unreachable,
+        unhealthy=(
+            *_problems(job, recorded, pulse, now),
+            *_broker_problems(state, unreachable, now),
+        ),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -199,6 +208,14 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and it still runs: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
+
+
+def _broker_problems(
+    state: JobState | None, unreachable: Iterable[Unreachable], now: float
+) -> Iterator[str]:
+    """Yield the brokers that the running query cannot reach. An election takes a moment."""
+    if state is not None and state.phase is Phase.RUNNING:
+        yield from (str(one) for one in unreachable if now - one.since_at >= _ELECTION_S)
 
 
 def health_problems(

@@ -99,6 +99,11 @@ OPTIONS: tuple[Option, ...] = (
             "none",
             "directory to which each worker writes its fetch statistics",
         ),
+        (
+            "kfetch.brokerReport",
+            "none",
+            "file in which the driver lists the brokers that it cannot reach now",
+        ),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),
         (

@@ -14,6 +14,7 @@ from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import RetryPauses, may_retry
@@ -39,6 +40,17 @@ class OffsetLookup:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network, patient=False)
+
+    def report_to(self, report: BrokerReport) -> None:
+        """Note in a report whether any broker answers."""
+
+        def note(cause: ConnectionLost | None) -> None:
+            if cause is None:
+                report.answered(self)
+            else:
+                report.lost(self, f"every broker ({self._bootstrap()})", cause.message)
+
+        self._cluster.on_answer = note
 
     def cluster_view(self) -> ClusterView:
         """Return fresh metadata of the brokers and the subscribed topics."""

@@ -66,6 +66,8 @@ class Poller:
         """The clearest cause since requests began to fail."""
         self._moved = False
         """Whether the last reply moved a partition."""
+        self.asked_at: float | None = None
+        """When the request left that has no reply yet: monotonic seconds."""
         self.resting = False
         """Whether the session rests until ``wake``, while its broker may have new records."""
         self._wake = threading.Event()
@@ -128,11 +130,13 @@ class Poller:
             return None
         for tp, position in changes.items():
             self._fetcher.set_position(tp, position)
-        began = time.monotonic()
+        self.asked_at = began = time.monotonic()
         try:
             accepted = self._exchange(began + self._network.request_timeout_s)
         except (ConnectionLost, WireError, BrokerError) as cause:
             return self._handle_failure(cause)
+        finally:
+            self.asked_at = None
         if accepted is None:
             return self._handle_refusal()
         return self._handle_reply(accepted, time.monotonic() - began)

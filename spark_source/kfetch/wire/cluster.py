@@ -67,6 +67,8 @@ class Cluster:
         self._rotation = 0
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
+        self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
+        """Gets None when a broker has answered, and the cause when no broker can be reached."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Returns fresh metadata of these topics (None: all topics). Retries up to the deadline."""
@@ -209,6 +211,15 @@ class Cluster:
         Connected brokers take turns, because one with old metadata must not answer every time. The
         servers share the time: one that accepts connections and never answers costs its share.
         """
+        try:
+            answer = self._first_answer(question, deadline)
+        except ConnectionLost as cause:
+            self.on_answer(cause)
+            raise
+        self.on_answer(None)
+        return answer
+
+    def _first_answer(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         causes: list[ConnectionLost | BrokerError] = []
         addresses = self._addresses()
         while addresses:
