@@ -80,24 +80,27 @@ def _with_deletes(merging: Any, columns: Sequence[str], newer: Column) -> Any:
 
 
 def _newer(order: Sequence[str], places: Sequence[str]) -> Column:
-    """Whether the row is at least as new as the table's. Spark takes NULL for the least value."""
+    """Whether the row is at least as new as the table's. NULL is less than all values."""
     from pyspark.sql import functions as f
 
-    here, there = _struct("s", order), _struct("t", order)
-    newer = here >= there
+    newer = f.lit(True)
+    for name in reversed(order):  # structs would need equal types, and a table may have wider ones
+        ours, theirs = _both(name)
+        greater = f.coalesce(ours > theirs, ours.isNotNull() & theirs.isNull())
+        newer = greater | (ours.eqNullSafe(theirs) & newer)
     if not places:
         return newer
     # MERGE also evaluates this for rows without a counterpart, whose columns are null.
-    differ = [f.col(_quoted("s", name)) != f.col(_quoted("t", name)) for name in places]
+    differ = [ours != theirs for ours, theirs in map(_both, places)]
     elsewhere = reduce(lambda left, right: left | right, differ)
     return f.when(elsewhere, _unordered(places)).otherwise(newer)
 
 
-def _struct(table: str, names: Sequence[str]) -> Column:
-    """Columns as one value. Names without case: those of a table may differ in it."""
+def _both(name: str) -> tuple[Column, Column]:
+    """A column of the micro-batch's row and of the table's row."""
     from pyspark.sql import functions as f
 
-    return f.struct(*(f.col(_quoted(table, name)).alias(name.lower()) for name in names))
+    return f.col(_quoted("s", name)), f.col(_quoted("t", name))
 
 
 def _unordered(places: Sequence[str]) -> Column:
@@ -111,10 +114,9 @@ def _unordered(places: Sequence[str]) -> Column:
 
 
 def _same(name: str) -> Column:
-    from pyspark.sql import functions as f
-
     # Null-safe: else a null key would match nothing, and every batch would insert it again.
-    return f.col(_quoted("t", name)).eqNullSafe(f.col(_quoted("s", name)))
+    ours, theirs = _both(name)
+    return theirs.eqNullSafe(ours)
 
 
 def _quoted(*names: str) -> str:
