@@ -75,9 +75,11 @@ class Stage:
             hold_supervisor_lock(project.storage),
             Supervisor.start(project, self.command) as supervisor,
         ):
-            yield supervisor
-        processes = (supervised.process for supervised in supervisor._jobs.values())
-        self._left += [process.child for process in processes if process and process.child]
+            try:
+                yield supervisor
+            finally:
+                processes = (supervised.process for supervised in supervisor._jobs.values())
+                self._left += [process.child for process in processes if process and process.child]
 
     def clear(self) -> None:
         for process in self.processes():

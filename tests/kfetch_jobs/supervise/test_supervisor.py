@@ -339,10 +339,11 @@ def test_what_is_shown(stage: Stage) -> None:
     stage.job("c", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
         stage.until_phase(supervisor, "b", Phase.FAILED)
-        pulse = {"at": stage.now - 5, "batch": 4, "lag": 11, "lag_s": 56}
+        now = stage.now
+        pulse = {"at": now - 5, "batch": 4, "lag": 11, "lag_s": 56}
         (stage.project.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
         store._db.execute("UPDATE runs SET started_s = started_s - 10")
-        found = read_status(stage.project, store, stage.now)
+        found = read_status(stage.project, store, now)
         a, b, c = found.jobs
 
         assert (os.getpid(), False) == (found.supervisor, found.healthy)

@@ -11,6 +11,7 @@ import pytest
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import read_snapshot, snapshot_path
+from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
@@ -124,3 +125,21 @@ def test_a_run_reads_the_validated_files(
     assert [100.0] == [job.file.stopWithin for job in jobs]
     mode = snapshot_path(stage.storage / "a").stat().st_mode
     assert 0o600 == stat.S_IMODE(mode)
+
+
+def test_a_new_cluster_needs_no_new_supervisor(stage: Stage) -> None:
+    """An order reads ``kfetch.yml`` too, and so does the page: a job may name a cluster that has
+    come since. A half-edited ``kfetch.yml`` hides no job."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        loaded = supervisor._project
+        project_file = stage.place / "conf" / "kfetch.yml"
+        text = project_file.read_text() + "  other: {bootstrap.servers: 'elsewhere:9092'}\n"
+        project_file.write_text(text)
+        stage.job("b", CONTINUOUS.replace("cluster: local", "cluster: other"), UNTIL_TERM)
+        assert "" == reply(stage, supervisor, "b", Order.START).message
+        stage.until_runs(supervisor, "b")
+        jobs = read_status(project_now(loaded), store, stage.now).jobs
+        assert ["", ""] == [job.mistake for job in jobs]
+        project_file.write_text("storage: [")
+        assert project_now(loaded) is loaded
