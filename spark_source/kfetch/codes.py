@@ -35,7 +35,7 @@ def retriable(code: int, api: Api | None = None) -> bool:
 
     ``api``: the request; None for one that the table of ``reactions`` does not have.
     """
-    return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT)
+    return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT, Reaction.REBOOTSTRAP)
 
 
 def error(code: int, request: str, *, api: Api | None = None, **where: Any) -> BrokerError:

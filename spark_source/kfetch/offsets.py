@@ -123,20 +123,22 @@ class Offsets:
         another topic of the same name looks alike. ``topic_ids``: the ids of now. ``now_s``:
         seconds since 1970.
         """
-        left = {tp: last for tp, last in self.left.items() if tp not in present}
-        for tp, position in gone.items():
-            if tp.topic in self.topic_ids:
-                left[tp] = LeftPosition(self.topic_ids[tp.topic], position, now_s)
+        known_ids = {**self.topic_ids, **topic_ids}
         left = {
             tp: last
-            for tp, last in left.items()
-            if topic_ids.get(tp.topic, last.topic_id) == last.topic_id
+            for tp, last in self.left.items()
+            if tp not in present
+            and known_ids.get(tp.topic, last.topic_id) == last.topic_id
             and now_s - last.left_at_s < LEFT_AGE_MAX_S
         }
+        for tp, position in gone.items():
+            topic_id = self.topic_id(tp.topic)
+            if topic_id != NO_TOPIC_ID and known_ids[tp.topic] == topic_id:
+                left[tp] = LeftPosition(topic_id, position, now_s)
         if len(left) > LEFT_PARTITIONS_MAX:
             by_time = sorted(left, key=lambda tp: (left[tp].left_at_s, tp))
             left = {tp: left[tp] for tp in by_time[-LEFT_PARTITIONS_MAX:]}
-        return self.left if left == self.left else left
+        return left if gone or len(left) < len(self.left) else self.left
 
     def with_moved(
         self,
@@ -149,9 +151,9 @@ class Offsets:
     ) -> Offsets:
         """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
 
-        Without ``left``, the partitions that left stay the same.
-        If positions only move, the work is O(moved), apart from copies of dicts at C's speed. A
-        micro-batch that moves 10 of 10,000 partitions does not build 10,000 positions again.
+        Without ``left``, the partitions that left stay the same. If positions only move, the work
+        is O(moved), apart from copies of dicts at C's speed. A micro-batch that moves 10 of 10,000
+        partitions does not build 10,000 positions again.
         """
         positions = {**self.positions, **moved}
         for tp in gone:
@@ -251,13 +253,13 @@ def _from_kfetch(document: Mapping[str, Any]) -> Offsets:
 
 
 def _left_positions(topics: Mapping[str, Any]) -> dict[TopicPartition, LeftPosition]:
-    return {
-        _partition(topic, partition): LeftPosition(
-            UUID(hex=entry["id"]), _position(offset, epoch), _number(left_at_s, lowest=0)
-        )
-        for topic, entry in topics.items()
-        for partition, (offset, epoch, left_at_s) in entry["partitions"].items()
-    }
+    positions = {}
+    for topic, entry in topics.items():
+        topic_id = UUID(hex=entry["id"])
+        for partition, (offset, epoch, left_at_s) in entry["partitions"].items():
+            last = LeftPosition(topic_id, _position(offset, epoch), _number(left_at_s, lowest=0))
+            positions[_partition(topic, partition)] = last
+    return positions
 
 
 def _from_connector(document: Mapping[str, Any]) -> Offsets:

@@ -325,6 +325,16 @@ def test_forgetting(present: list[TopicPartition], ids: dict[str, UUID], seconds
     assert AWAY.left is AWAY.left_after({}, [], {}, NOW_S + LEFT_AGE_MAX_S - 1)
 
 
+def test_one_id_for_a_topic() -> None:
+    """A topic that leaves takes the place of an earlier topic of its name."""
+    newer = replace(AWAY, positions={T1: Position(9, 0)}, topic_ids={"t": UUID(int=8)})
+
+    assert {T1: LeftPosition(UUID(int=8), Position(9, 0), NOW_S)} == newer.left_after(
+        {T1: Position(9, 0)}, [], {}, NOW_S
+    )
+    assert {} == newer.left_after({T1: Position(9, 0)}, [], {"t": UUID(int=3)}, NOW_S)
+
+
 def test_no_id_no_return() -> None:
     """A partition of a topic without an id is forgotten when it leaves."""
     assert {} == Offsets(positions={T0: Position(1)}).left_after({T0: Position(1)}, [], {}, NOW_S)

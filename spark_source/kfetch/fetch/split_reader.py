@@ -256,10 +256,11 @@ class SplitReader:
             self._lookup_at = float("inf")
 
     def _leaders_view(self) -> ClusterView:
-        partitions = [progress.tp for progress in self._leaderless.values()]
-        topics = {tp.topic for tp in partitions}
-        view = self._leaders.view(topics, self._leaderless_since, self._deadline)
-        return self._cluster.completed(view, partitions, self._deadline)
+        ranges = [progress.range for progress in self._leaderless.values()]
+        topic_ids = {item.tp.topic: item.topic_id for item in ranges}
+        view = self._leaders.view(topic_ids.keys(), self._leaderless_since, self._deadline)
+        partitions = [item.tp for item in ranges]
+        return self._cluster.completed(view, partitions, topic_ids, self._deadline)
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(

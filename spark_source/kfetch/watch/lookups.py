@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
+from uuid import UUID
 
 from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
@@ -80,19 +81,29 @@ class OffsetLookup:
         A broker that has just started may not know a partition yet. A partition that stays away
         for all tries no longer exists.
         """
-        view = self.completed(self.cluster_view(), partitions)
+        view = self.completed(self.cluster_view(), partitions, {})
         for _ in range(_STALE_TRIES):
-            if all(view.exists(tp) for tp in partitions if self.is_subscribed(tp)):
+            if all(view.exists(tp) or not self.is_subscribed(tp) for tp in partitions):
                 break
             time.sleep(_STALE_PAUSE_S)
-            view = self.completed(self.cluster_view(), partitions)
+            view = self.completed(self.cluster_view(), partitions, {})
         return view
 
-    def completed(self, view: ClusterView, partitions: Iterable[TopicPartition]) -> ClusterView:
-        """Return a view with the topics of ``partitions`` that it lacks and other brokers have."""
-        subscribed = [tp for tp in partitions if self.is_subscribed(tp)]
+    def completed(
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        topic_ids: Mapping[str, UUID],
+    ) -> ClusterView:
+        """Return a view with the topics of ``partitions`` that it lacks and other brokers have.
+
+        ``topic_ids``: the known ids. A topic of another id counts as lacking.
+        """
+        missing = [
+            tp for tp in partitions if not view.has(tp, topic_ids) and self.is_subscribed(tp)
+        ]
         deadline = time.monotonic() + self._options.network.request_timeout_s
-        return self._cluster.completed(view, subscribed, deadline)
+        return self._cluster.completed(view, missing, topic_ids, deadline)
 
     def is_subscribed(self, tp: TopicPartition) -> bool:
         """Return whether the options name the partition, whether it exists or not."""

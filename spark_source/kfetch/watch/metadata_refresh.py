@@ -55,7 +55,7 @@ class MetadataRefresh:
         """
         now = time.monotonic()
         self._known = known
-        needed = self._needs_metadata()
+        needed = self._watch.needs_metadata or bool(self._missing.hidden)
         repair_due = self._leader_repair.is_due(now, ["leaders"] if needed else [])
         due = repair_due or now >= self._refresh_due
         if due and not needed and self._growth_check_suffices():
@@ -105,9 +105,6 @@ class MetadataRefresh:
         return self._missing.look(
             view, expected, {**self._known.topic_ids, **self._watch.topic_ids}
         )
-
-    def _needs_metadata(self) -> bool:
-        return self._watch.needs_metadata or bool(self._missing.hidden)
 
     def _refresh_metadata(self) -> None:
         self.apply(self._lookup.cluster_view())

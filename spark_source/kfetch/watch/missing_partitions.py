@@ -3,7 +3,7 @@
 One broker's metadata may be old, and an ACL may hide a topic from it for a moment. So several
 brokers are asked for the topic by its name. A partition that none of them names for
 ``losses.GONE_AFTER_S`` seconds is gone. Until then it is hidden: the watch keeps it, and the other
-partitions do not wait. A topic that was created again is no hidden topic.
+partitions do not wait. A topic was created again if all of these brokers name another id.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class MissingPartitions:
         expected: Collection[TopicPartition],
         topic_ids: Mapping[str, UUID],
     ) -> ClusterView:
-        """Return fresh metadata, completed with the topics that other brokers know.
+        """Return fresh metadata, completed with the topics that other brokers know by these ids.
 
         ``expected``: the partitions that should exist. ``topic_ids``: the known ids of their
         topics. Sets ``hidden``.
         """
         now = time.monotonic()
-        missing = [tp for tp in expected if self._is_missing(tp, view, topic_ids)]
-        view = self._lookup.completed(view, [tp for tp in missing if not self._is_gone(tp, now)])
-        missing = [tp for tp in missing if self._is_missing(tp, view, topic_ids)]
+        doubtful = [tp for tp in expected if not view.has(tp, topic_ids)]
+        unsettled = [tp for tp in doubtful if not self._is_gone(tp, now)]
+        view = self._lookup.completed(view, unsettled, topic_ids)
+        missing = [tp for tp in doubtful if self._is_missing(tp, view, topic_ids)]
         self._since = {tp: self._since.get(tp, now) for tp in missing}
         self.hidden = frozenset(tp for tp in missing if not self._is_gone(tp, now))
         return view

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, WireError, WrongListener
@@ -100,15 +101,24 @@ class Cluster:
                 log.debug("asking a further broker for metadata: %s", cause.message)
 
     def completed(
-        self, view: ClusterView, partitions: Iterable[TopicPartition], deadline: float
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        topic_ids: Mapping[str, UUID],
+        deadline: float,
     ) -> ClusterView:
-        """Returns a view with the topics of ``partitions`` that it lacks and another broker has."""
-        missing = [tp for tp in partitions if not view.exists(tp)]
+        """Returns a view with the topics of ``partitions`` that it lacks and another broker has.
+
+        ``topic_ids``: the known ids. A topic of another id counts as lacking.
+        """
+        missing = [tp for tp in partitions if not view.has(tp, topic_ids)]
         for other in self.views({tp.topic for tp in missing}, deadline) if missing else ():
-            topics = {tp.topic: other.topics[tp.topic] for tp in missing if other.exists(tp)}
+            topics = {
+                tp.topic: other.topics[tp.topic] for tp in missing if other.has(tp, topic_ids)
+            }
             brokers = {**other.brokers, **view.brokers}
             view = ClusterView(brokers=brokers, topics={**view.topics, **topics})
-            missing = [tp for tp in missing if not view.exists(tp)]
+            missing = [tp for tp in missing if not view.has(tp, topic_ids)]
             if not missing:
                 break
         return view

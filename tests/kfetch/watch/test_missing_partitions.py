@@ -182,6 +182,32 @@ def test_another_topic_of_that_name(kafka: LittleKafka) -> None:
     assert not reader.offsets.left
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_broker_with_the_deleted_topic(kafka: LittleKafka, restart: bool) -> None:
+    """A broker that still names the topic before a deleted one does not take the query back."""
+    kafka.isolate(1)
+    kafka.nodes[1].always(MetadataRequest, kafka._metadata)
+    old = kafka.topics["t"]
+    fill(kafka)
+    for log in kafka.topics["t"].logs:
+        log.leader = 2
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+
+    def outdated(request: Any) -> Any:
+        return kafka._answer_with({"t": old}, kafka._metadata, request)
+
+    kafka.nodes[1].always(MetadataRequest, outdated)
+    if restart:
+        reader.driver = _lenient(kafka)
+    for n in range(4):
+        kafka.log(T0).append(b"%d" % n)
+        reader.finish()
+
+    assert [b"0", b"1", b"2", b"3"] == reader.values[4:]
+    assert not reader.driver._check.loss_counts
+
+
 def test_a_subscription_that_narrows_and_widens(kafka: LittleKafka) -> None:
     """A partition that the options leave out for a while is read on where the query left it."""
     options = {"failOnDataLoss": "false", **ALWAYS}

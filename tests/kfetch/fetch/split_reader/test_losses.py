@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
 from kfetch.errors import (
@@ -108,6 +109,22 @@ def test_epoch_without_records(kafka: LittleKafka) -> None:
     item = part(kafka, T0, 0, 8)
 
     assert expected(kafka, item) == rows(query(kafka).read([item]))
+
+
+def test_one_broker_with_the_deleted_topic(kafka: LittleKafka) -> None:
+    """A task asks several brokers before a topic counts as created again."""
+    old = kafka.topics["t"]
+    kafka.create("t", 2)
+    for n in range(3):
+        kafka.log(T0).append(b"%d" % n)
+    item = part(kafka, T0, 0, 3)
+    kafka.elect(T0, 2)
+    kafka.hints = False
+    kafka.nodes[1].always(
+        MetadataRequest, lambda r: kafka._answer_with({"t": old}, kafka._metadata, r)
+    )
+
+    assert expected(kafka, item) == rows(query(kafka, failOnDataLoss="false").read([item]))
 
 
 def test_one_broker_that_hides_the_topic(
