@@ -38,8 +38,9 @@ LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
 
-_SHARE_MIN_S = 1.0
-"""The least time for one server if there are many. With less, brokers that are slow would fail."""
+_SHARE_MIN_S = 5.0
+"""The least time for one of many servers, or half of what is left. The metadata of a large cluster
+takes seconds."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. A black hole must not hold it up.
 _VIEW_S = 2.0
@@ -218,7 +219,7 @@ class Cluster:
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Connected brokers take turns, because one with old metadata must not answer every time. The
+        Brokers take turns, because one with old metadata must not answer every time. The
         servers share the time: one that accepts connections and never answers costs its share.
         """
         try:
@@ -270,12 +271,13 @@ class Cluster:
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
-        first = self._rotation % max(1, len(connected))
-        connected = connected[first:] + connected[:first]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        first = self._rotation % max(1, len(known))
-        known = known[first:] + known[:first]
-        return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
+        turns = [*self._rotated(connected), *self._rotated(known)]
+        return list(dict.fromkeys([*turns, *self._bootstrap]))
+
+    def _rotated(self, addresses: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        first = self._rotation % max(1, len(addresses))
+        return addresses[first:] + addresses[:first]
 
     def _close_former_addresses(self) -> None:
         """Close connections to addresses that no broker has any more."""
