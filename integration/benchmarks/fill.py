@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from kafka import KafkaAdminClient
 
@@ -16,11 +17,21 @@ _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 
 
 def fill(
-    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+    cluster: Cluster,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    size: int,
+    codec: str = "none",
+    payloads: Path | None = None,
 ) -> None:
-    """Make a topic of ``records`` values of ``size`` random bytes, evenly spread."""
+    """Make a topic of ``records`` values, evenly spread.
+
+    Each value is ``size`` random bytes, or a random line of the file ``payloads``.
+    """
     create(cluster, topic, partitions)
-    _produce(cluster, topic, records, size, codec)
+    _produce(cluster, topic, records, size, codec, payloads)
 
 
 def fill_skewed(
@@ -39,7 +50,15 @@ def fill_skewed(
     _produce(cluster, topic, late, size, codec)
 
 
-def _produce(cluster: Cluster, topic: str, records: int, size: int, codec: str) -> None:
+def _produce(
+    cluster: Cluster,
+    topic: str,
+    records: int,
+    size: int,
+    codec: str,
+    payloads: Path | None = None,
+) -> None:
+    values = ["--payload-file", str(payloads)] if payloads else ["--record-size", str(size)]
     command = [
         find_java(),
         "-cp",
@@ -47,7 +66,7 @@ def _produce(cluster: Cluster, topic: str, records: int, size: int, codec: str) 
         _PERF_TEST,
         *("--topic", topic),
         *("--num-records", str(records)),
-        *("--record-size", str(size)),
+        *values,
         *("--throughput", "-1"),
         "--producer-props",
         f"bootstrap.servers={cluster.bootstrap_servers}",

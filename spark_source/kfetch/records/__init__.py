@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
 from kfetch.records.batch import Extent, Slice, batches_from, extent
+from kfetch.records.memory import Memory
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "SCHEMA_WITH_HEADERS",
     "Columns",
     "Extent",
+    "Memory",
     "OnCorrupt",
     "Slice",
     "batches_from",
