@@ -14,6 +14,7 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.settings import KAFKA
 
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
+BATCH_BYTES = 128 << 10
 
 
 def fill(
@@ -24,18 +25,27 @@ def fill(
     records: int,
     size: int,
     codec: str = "none",
+    batch_bytes: int = BATCH_BYTES,
     payloads: Path | None = None,
 ) -> None:
     """Make a topic of ``records`` values, evenly spread.
 
     Each value is ``size`` random bytes, or a random line of the file ``payloads``.
+    ``batch_bytes``: the producer's batch.size. With 0 it writes a batch for each record.
     """
     create(cluster, topic, partitions)
-    _produce(cluster, topic, records, size, codec, payloads)
+    _produce(cluster, topic, records, size, codec, batch_bytes, payloads)
 
 
 def fill_skewed(
-    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+    cluster: Cluster,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    size: int,
+    codec: str = "none",
+    batch_bytes: int = BATCH_BYTES,
 ) -> None:
     """As ``fill``, with 80 % of the records in the first fifth of the partitions.
 
@@ -44,10 +54,18 @@ def fill_skewed(
     """
     hot = max(1, partitions // 5)
     late = round(records * 0.2 * partitions / (partitions - hot))
-    fill(cluster, topic, partitions=hot, records=records - late, size=size, codec=codec)
+    fill(
+        cluster,
+        topic,
+        partitions=hot,
+        records=records - late,
+        size=size,
+        codec=codec,
+        batch_bytes=batch_bytes,
+    )
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: partitions})
-    _produce(cluster, topic, late, size, codec)
+    _produce(cluster, topic, late, size, codec, batch_bytes)
 
 
 def _produce(
@@ -56,6 +74,7 @@ def _produce(
     records: int,
     size: int,
     codec: str,
+    batch_bytes: int,
     payloads: Path | None = None,
 ) -> None:
     values = ["--payload-file", str(payloads)] if payloads else ["--record-size", str(size)]
@@ -71,7 +90,7 @@ def _produce(
         "--producer-props",
         f"bootstrap.servers={cluster.bootstrap_servers}",
         "acks=1",
-        "batch.size=131072",
+        f"batch.size={batch_bytes}",
         "linger.ms=20",
         f"compression.type={codec}",
     ]

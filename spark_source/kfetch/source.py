@@ -2,7 +2,7 @@
 
 Spark creates the reader twice: in the driver's long-lived source process, and in a planning process
 that pickles it for the executors. So the constructor only keeps options. The DataSource checks the
-options, because an error of the reader's constructor would reach the user as UnboundLocalError.
+options, because Spark's UnboundLocalError would follow an error of the reader's constructor.
 The contract is that of pyspark.sql.datasource in Spark 4.2.
 """
 
@@ -120,12 +120,9 @@ class KfetchDataSource(DataSource):
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader. A user's schema is an OptionError, as in the connector."""
+        """Return the stream reader. With a user's schema, its first call raises OptionError."""
         if schema != self.schema():
-            raise OptionError(
-                "Kafka source has a fixed schema and cannot be set with a custom one",
-                action="remove .schema(…) and cast the column value",
-            )
+            return _RefusedSchema(self._options)
         return KfetchStreamReader(self._options)
 
 
@@ -212,6 +209,19 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = Driver(self._options)
             _close_on_sigterm(self._driver)
         return self._driver
+
+
+class _RefusedSchema(KfetchStreamReader):
+    """Refuses the user's own schema, as the connector does.
+
+    An error of ``streamReader`` itself would be followed by Spark's UnboundLocalError.
+    """
+
+    def _planner(self) -> Driver:
+        raise OptionError(
+            "Kafka source has a fixed schema and cannot be set with a custom one",
+            action="remove .schema(…) and cast the column value",
+        )
 
 
 def _is_source_process() -> bool:

@@ -112,11 +112,22 @@ def test_bad_options_fail_at_once() -> None:
 
 
 def test_custom_schema() -> None:
-    """A schema of the user's own is refused in the connector's words."""
-    with pytest.raises(
-        OptionError, match="Kafka source has a fixed schema and cannot be set with a custom one"
+    """A schema of the user's own is refused in the connector's words, by the reader's first call.
+
+    Spark stops a reader that was never made, and its UnboundLocalError would hide the words.
+    """
+    refusing: Any = KfetchDataSource(REQUIRED).streamReader(StructType([]))
+    for call in (
+        refusing.initialOffset,
+        refusing.prepareForTriggerAvailableNow,
+        lambda: refusing.latestOffset({}, ReadAllAvailable()),
+        lambda: refusing.partitions({}, {}),
     ):
-        KfetchDataSource(REQUIRED).streamReader(StructType([]))
+        with pytest.raises(
+            OptionError, match="Kafka source has a fixed schema and cannot be set with a custom one"
+        ):
+            call()
+    refusing.stop()
 
 
 def test_batch_reads() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import traceback
 import types
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache, reduce
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from kfetch_jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["unexpected_mistake", "validation_mistakes"]
+__all__ = ["unexpected_mistake", "validated_parts", "validation_mistakes"]
+
+M = TypeVar("M", bound=BaseModel)
 
 log = logging.getLogger("kfetch_jobs.config")
 
@@ -45,6 +48,64 @@ def validation_mistakes(
         f"{document.file_line(tuple(one['loc']))}: {_sentence(model, document, one)}"
         for one in errors
     ]
+
+
+def validated_parts(
+    model: type[M], document: Document, stand_ins: Mapping[str, Any]
+) -> tuple[M | None, list[str]]:
+    """Return a file's model, and a sentence for each mistake.
+
+    With a mistake, the model has the valid parts, so that the caller can check these too.
+    ``stand_ins`` take the place of invalid parts. The model is None if too little is valid.
+    """
+    value, sentences = document.value, list[str]()
+    for repair in (_without_invalid_keys, _without_invalid_parts, None):
+        try:
+            return model.model_validate(value), sentences
+        except ValidationError as error:
+            # The later rounds find the gaps that the first one has left.
+            sentences = sentences or validation_mistakes(model, document, error)
+            if repair is not None:
+                value = repair(value, error, stand_ins)
+    return None, sentences
+
+
+def _without_invalid_keys(
+    value: Mapping[str, Any], error: ValidationError, stand_ins: Mapping[str, Any]
+) -> dict[str, Any]:
+    valid = deepcopy(dict(value))
+    for one in error.errors():
+        *outer, key = one["loc"] or ("",)
+        around = reduce(lambda part, name: _part(part, name), outer, valid)
+        if isinstance(around, dict) and outer:
+            around.pop(str(key), None)
+        elif key in stand_ins:
+            valid[str(key)] = stand_ins[str(key)]
+        else:
+            valid.pop(str(key), None)
+    return valid
+
+
+def _part(value: Any, name: str | int) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _without_invalid_parts(
+    value: Mapping[str, Any], error: ValidationError, stand_ins: Mapping[str, Any]
+) -> dict[str, Any]:
+    valid = dict(value)
+    for key in {str(one["loc"][0]) for one in error.errors() if one["loc"]}:
+        part = valid.pop(key, None)
+        stand_in = stand_ins.get(key)
+        if isinstance(stand_in, dict) and isinstance(part, dict):
+            valid[key] = stand_in | {name: part[name] for name in _ALONE if name in part}
+        elif stand_in is not None:
+            valid[key] = stand_in
+    return valid
+
+
+_ALONE = ("cluster", "options")
+"""Keys that are valid or not by themselves, whatever else their part has."""
 
 
 def _order(document: Document, one: Any) -> tuple[bool, int]:

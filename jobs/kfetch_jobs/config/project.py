@@ -30,6 +30,13 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
 M = TypeVar("M", bound=Model)
 
+_STAND_INS = {
+    "source": {"cluster": "", "subscribe": "topic"},
+    "sink": {"path": "table"},
+    "trigger": "availableNow",
+}
+"""Parts in place of a job's invalid ones, so that the rest of its file can be checked."""
+
 
 def is_job_name(name: str) -> bool:
     """Return whether this is a valid name of a job."""
@@ -82,11 +89,16 @@ class Project:
             )
         document = read(path, self.environ, {"storage": str(self.storage)})
         self.secrets.update(document.secrets)
-        file = _validated(JobFile, document)
-        if unknown := list(self._unknown_clusters(file, document)):
-            raise ConfigError(*unknown)
+        file, wrong = mistakes.validated_parts(JobFile, document, _STAND_INS)
+        if file is None:
+            raise ConfigError(*wrong)
         job = self._job(name, document, file)
-        wrong = [*option_mistakes(job), *_transform_mistakes(job), *_table_mistakes(job)]
+        wrong += [
+            *self._unknown_clusters(job),
+            *option_mistakes(job),
+            *_transform_mistakes(job),
+            *_table_mistakes(job),
+        ]
         if wrong:
             raise ConfigError(*wrong)
         return job
@@ -122,11 +134,12 @@ class Project:
     def _directory(self) -> Path:
         return self.path.parent / "jobs"
 
-    def _unknown_clusters(self, file: JobFile, document: Document) -> Iterator[str]:
-        for view, source in file.views().items():
-            if source.cluster not in self.file.clusters:
+    def _unknown_clusters(self, job: Job) -> Iterator[str]:
+        for view, source in job.file.views().items():
+            if source.cluster and source.cluster not in self.file.clusters:
+                at = (*source_location(job.file, view), "cluster")
                 yield (
-                    f"{document.file_line((*source_location(file, view), 'cluster'))}: "
+                    f"{job.document.file_line(at)}: "
                     f"{display(self.path)} has no cluster {source.cluster}: "
                     f"{suggestion(source.cluster, self.file.clusters)}"
                 )

@@ -78,7 +78,7 @@ def _default(field: dict[str, Any]) -> str:
     if default in (None, "", [], {}) or isinstance(default, dict):
         return ""
     if any(one.get("pattern") == DURATION_PATTERN for one in _choices(field)):
-        return f"{default:g} seconds"
+        return str(default)
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, ProjectFile
+from kfetch_jobs.config.values import DURATION_PATTERN
 
 __all__ = ["KINDS", "schema"]
 
@@ -17,10 +19,22 @@ KINDS: dict[str, type[BaseModel]] = {
 }
 
 
+class _Generator(GenerateJsonSchema):
+    """Writes defaults as a file has them."""
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of a key with a default: a duration has its unit."""
+        generated = super().default_schema(schema)
+        default = generated.get("default")
+        if generated.get("pattern") == DURATION_PATTERN and isinstance(default, float):
+            generated["default"] = f"{default:g} seconds"
+        return generated
+
+
 def schema(kind: str) -> dict[str, Any]:
     """Return the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
-    generated = model.model_json_schema(mode="validation")
+    generated = model.model_json_schema(mode="validation", schema_generator=_Generator)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kfetch: {kind}",

@@ -8,18 +8,49 @@ from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.models import JobFile
+from kfetch_jobs.config.values import Options
 
 __all__ = ["option_mistakes", "option_warnings", "source_location"]
 
 
+_SERVERS = "kafka.bootstrap.servers"
+_VALID = {
+    _SERVERS: "localhost:9092",
+    "subscribe": "topic",
+    "subscribePattern": "topic",
+    "assign": '{"topic": [0]}',
+}
+"""Values in place of invalid ones. Without these options, the parser would stop at their lack."""
+
+
 def option_mistakes(job: Job) -> Iterator[str]:
-    """Yield a sentence for each source with an unusable option."""
-    for view in job.file.views():
-        try:
-            parse_options(job.source_options(view))
-        except OptionError as error:
+    """Yield a sentence for each unusable option of each source."""
+    for view, source in job.file.views().items():
+        if source.cluster in job.clusters:
+            options = job.source_options(view)
+        else:  # a mistake of its own
+            servers = {_SERVERS: _VALID[_SERVERS]}
+            options = servers | source.strategy() | source.options
+        for error in _option_errors(options):
             option = str(error.where.get("option", ""))
             yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
+
+
+def _option_errors(options: Options) -> Iterator[OptionError]:
+    """Yield the parser's errors. It stops at the first, so it gets the other options again."""
+    while True:
+        try:
+            parse_options(options)
+        except OptionError as error:
+            yield error
+            option = str(error.where.get("option", "")).lower()
+            others = {name: text for name, text in options.items() if name.lower() != option}
+            valid = {name: text for name, text in _VALID.items() if name.lower() == option}
+            if len(others) == len(options) or (valid and valid.items() <= options.items()):
+                return  # it would find the same again
+            options = others | valid
+        else:
+            return
 
 
 def option_warnings(job: Job) -> list[str]:

@@ -29,6 +29,8 @@ __all__ = ["Document", "Location", "display", "read", "suggestion", "with_placeh
 
 Location = tuple[str | int, ...]
 
+_SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}
+"""Words of other tools, with kfetch's word for the same thing. No spelling leads from one to it."""
 _TEXT_MIN = 3
 """Shorter texts may be part of any word. Only their quoted form gets a placeholder."""
 _SECRET_LINE_MIN = 8
@@ -125,6 +127,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest known word; else with all known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if (synonym := _SYNONYMS.get(word.lower())) in names:
+        near = [synonym]
     if near:
         return f"did you mean {near[0]}?"
     return f"known here: {', '.join(names)}" if names else "nothing is known here"
@@ -140,7 +144,8 @@ def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Do
                 f"{display(path)}:1: expected keys with values, as in `storage: data`"
             )
         document = Document(path=path, value={})
-        document.value.update(_Filler(document, loader, environ, names).value(root, ()))
+        filler = _Filler(document, loader, environ, names)
+        document.value.update(filler.value(root, ()))
     except OSError as cause:
         raise ConfigError(f"{display(path)} cannot be read: {cause.strerror}") from cause
     except UnicodeDecodeError as cause:
@@ -151,6 +156,8 @@ def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Do
         raise ConfigError(f"{display(path)} is nested too deeply: make it flatter") from None
     except (OverflowError, ValueError) as cause:  # PyYAML's, for numbers in escapes and directives
         raise ConfigError(f"{display(path)} is not YAML: {cause}: correct it") from cause
+    if filler.mistakes:
+        raise ConfigError(*filler.mistakes)
     return document
 
 
@@ -185,6 +192,8 @@ class _Filler:
         self._open: set[yaml.Node] = set()
         self._values = 0
         self._characters = 0
+        self.mistakes: list[str] = []
+        """Mistakes beside which the rest of the file can be read."""
 
     def value(self, node: yaml.Node, at: Location) -> Any:
         """Return the value of a node. Raises ConfigError for an unusable one."""
@@ -220,7 +229,7 @@ class _Filler:
             self._document.lines.setdefault(here, key_node.start_mark.line + 1)
             if key in mapping:
                 line = key_node.start_mark.line + 1
-                raise ConfigError(
+                self.mistakes.append(
                     f"{display(self._document.path)}:{line}: {key} stands here a second time"
                 )
             mapping[key] = self.value(value_node, here)
@@ -257,12 +266,19 @@ class _Filler:
         return self.value(node, at)
 
     def _filled(self, text: str, at: Location) -> str:
-        filled = _REFERENCE.sub(lambda match: self._lookup(match[1], at), text)
+        filled = _REFERENCE.sub(lambda match: self._lookup_or_mistake(match[1], at), text)
         self._characters += len(filled)
         self._check_size(self._characters, _TEXT_MAX, "characters", at)
         if filled != text:
             self._document.raw_texts[at] = text
         return filled
+
+    def _lookup_or_mistake(self, reference: str, at: Location) -> str:
+        try:
+            return self._lookup(reference, at)
+        except ConfigError as error:
+            self.mistakes += error.mistakes
+            return ""
 
     def _lookup(self, reference: str, at: Location) -> str:
         if reference in self._names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kfetch.admin.values import Offsets, Position
@@ -22,6 +23,7 @@ from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, appended_tables, open_rows
+from kfetch_jobs.progress.progress_file import append_undone, progress_path
 
 __all__ = ["UndoPlan", "plan_undo", "undo"]
 
@@ -166,6 +168,9 @@ def undo(project: Project, job: Job, plan: UndoPlan) -> None:
     else:
         checkpoint_log.add_batch(plan.now, plan.sources, time.time())
     backup.record_stage(Stage.UNDONE)
+    if plan.since:
+        with suppress(OSError):  # only the page reads it
+            append_undone(progress_path(job.directory), backup.batch)
 
 
 def _check_ended(job: Job, plan: UndoPlan) -> None:

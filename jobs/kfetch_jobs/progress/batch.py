@@ -1,5 +1,8 @@
 """One committed micro-batch, and its line in ``progress.jsonl``: pure.
 
+A line may also say that an undo has deleted the rows of micro-batches. Readers that do not know it
+skip it.
+
 Offsets are totals over all partitions, for curves and tables. The checkpoint has the positions.
 """
 
@@ -12,8 +15,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Batch", "batches_of_line", "line_of", "parse_line"]
+__all__ = ["Batch", "batches_of_line", "line_of", "parse_line", "undone_from", "undone_line"]
 
+_UNDONE = "undone_from"
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters")
 
 
@@ -65,14 +69,28 @@ def batches_of_line(line: str) -> Iterator[Batch]:
             yield batch
 
 
+def undone_line(first: int) -> str:
+    """Return the line for an undo that deleted the rows of the micro-batches from ``first`` on."""
+    return json.dumps({_UNDONE: first}) + "\n"
+
+
+def undone_from(line: str) -> int | None:
+    """Return the first micro-batch whose rows an undo deleted; None if the line has no undo."""
+    with suppress(ValueError, TypeError, KeyError):
+        return int(json.loads(line)[_UNDONE])
+    return None
+
+
 def parse_line(line: str) -> Batch | None:
-    """Return the batch of a line with its end; None if the line is truncated.
+    """Return the batch of a line with its end; None if it is truncated or stands for an undo.
 
     Raises ValueError, TypeError or KeyError for a line that ``line_of`` has not made.
     """
     if not line.endswith("}\n"):
         return None
     values: dict[str, Any] = json.loads(line)
+    if _UNDONE in values:
+        return None
     values.pop("lag")
     # A later kfetch may write more keys.
     batch = Batch(**{name: value for name, value in values.items() if name in _FIELDS})

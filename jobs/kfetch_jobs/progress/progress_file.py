@@ -8,9 +8,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of
+from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_line
 
-__all__ = ["append_batch", "last_batch", "progress_path", "read_batches", "rotated_path"]
+__all__ = [
+    "append_batch",
+    "append_undone",
+    "last_batch",
+    "progress_path",
+    "read_batches",
+    "rotated_path",
+]
 
 _BYTES_MAX = 4 << 20
 """Limit of the file, and of the rotated one before it."""
@@ -34,10 +41,19 @@ def append_batch(path: Path, batch: Batch) -> None:
 
     A concurrent reader sees whole lines, or an unfinished last one.
     """
+    _append(path, line_of(batch))
+
+
+def append_undone(path: Path, first: int) -> None:
+    """Append that an undo has deleted the rows of the micro-batches from ``first`` on."""
+    _append(path, undone_line(first))
+
+
+def _append(path: Path, line: str) -> None:
     with path.open("a") as file:
         # A killed writer may have left an unfinished line.
         start = "" if _ends_a_line(path) else "\n"
-        file.write(start + line_of(batch))
+        file.write(start + line)
         full = file.tell() > _BYTES_MAX
     if full:
         os.replace(path, rotated_path(path))

@@ -26,7 +26,7 @@ class Pulse:
     lag_s: float = 0.0
     """The next offset had waited at least this long, in seconds."""
     query: str = ""
-    """Spark's id of the query. The agents know the query by the same id."""
+    """Spark's id of the query, empty at first. The agents know the query by the same id."""
 
 
 def pulse_path(directory: Path) -> Path:

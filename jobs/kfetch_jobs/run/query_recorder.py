@@ -61,6 +61,11 @@ class QueryRecorder:
         self.counts = DeadLetterCounts()
         """The dead letters of micro-batches that Spark has not reported yet."""
 
+    def record_start(self, query: str) -> None:
+        """Record that the query has started. ``query`` is Spark's id of it."""
+        self._query = query
+        self._write_files(time.time())
+
     def record_progress(self, progress: dict[str, Any]) -> None:
         """Record one of Spark's progress reports. Reports of idle triggers are not micro-batches.
 
@@ -117,7 +122,7 @@ def query_listener(recorder: QueryRecorder) -> Any:
         """Passes reports on. An exception in here would only be a traceback in Spark's log."""
 
         def onQueryStarted(self, event: Any) -> None:
-            pass
+            recorder.record_start(str(event.id))
 
         def onQueryProgress(self, event: Any) -> None:
             recorder.record_progress(json.loads(event.progress.json))

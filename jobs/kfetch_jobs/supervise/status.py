@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kfetch_jobs.supervise.state_machine import Phase
 
-__all__ = ["JobStatus", "ProjectStatus"]
+__all__ = ["JobStatus", "ProjectStatus", "with_times"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class JobStatus:
     name: str
     description: str = ""
     enabled: bool = True
+    orphan: bool = False
+    """Its file is gone, and it still runs, or waits for a run."""
     trigger: str = ""
     topics: tuple[str, ...] = ()
     query: str = ""
@@ -42,6 +45,8 @@ class JobStatus:
     pid: int | None = None
     batch: int | None = None
     """The last micro-batch of the current run."""
+    last_batch: int | None = None
+    """The last micro-batch that any run committed."""
     lag: int | None = None
     """Offsets behind."""
     lag_s: float | None = None
@@ -50,6 +55,15 @@ class JobStatus:
     """When the query last reported."""
     unhealthy: tuple[str, ...] = ()
     """The reasons why the job counts as unhealthy."""
+
+    @property
+    def starting(self) -> bool:
+        """Whether the process runs, and its query has not started yet."""
+        return self.phase is Phase.RUNNING and self.pulse_s is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status for ``--json``."""
+        return with_times(asdict(self)) | {"starting": self.starting}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,4 +85,17 @@ class ProjectStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the status for ``--json``."""
-        return asdict(self) | {"healthy": self.healthy}
+        jobs = [job.to_json() for job in self.jobs]
+        return with_times(asdict(self)) | {"jobs": jobs, "healthy": self.healthy}
+
+
+_TIMES = ("since", "due", "pulse", "supervised", "started", "ended")
+
+
+def with_times(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for ``--json``: each moment has a name with ``_at``, as in ``since_at``.
+
+    The suffix ``_s`` belongs to durations. Moments keep it too, for the scripts that know it.
+    """
+    moments = {f"{name}_at": values[f"{name}_s"] for name in _TIMES if f"{name}_s" in values}
+    return {**values, **moments}

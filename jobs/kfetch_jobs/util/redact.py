@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from typing import Any, TextIO, cast
 
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import owner_only
+from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
 __all__ = ["LineRedactor", "RedactedStream", "redacted_log", "redacted_output"]
 
@@ -134,13 +135,14 @@ def _print_redacted(
 
 
 @contextmanager
-def redacted_log(path: Path, redacted: Redact) -> Iterator[int]:
+def redacted_log(path: Path, redacted: Redact, bytes_max: int = LOG_BYTES_MAX) -> Iterator[int]:
     """Yield a file descriptor for this process and its children; a file gets its redacted lines.
 
+    A file of more than ``bytes_max`` bytes is rotated, and one older file stays.
     A thread copies the lines until the last process has closed the descriptor. After the block,
     this process waits only a few seconds for it.
     """
-    log = owner_only(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = _RotatingFile(path, bytes_max)
     read, write = os.pipe()
     thread = threading.Thread(target=_pump, args=(read, log, redacted), name="log", daemon=True)
     thread.start()
@@ -151,15 +153,36 @@ def redacted_log(path: Path, redacted: Redact) -> Iterator[int]:
         thread.join(_LAST_LINES_WITHIN_S)
 
 
-def _pump(read: int, log: int, redacted: Redact) -> None:
+class _RotatingFile:
+    """A log to which whole lines are appended."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._file = self._opened()
+
+    def _opened(self) -> io.FileIO:
+        handle = owner_only(os.fspath(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return io.FileIO(handle, "ab")
+
+    def append(self, text: str) -> None:
+        """Append whole lines. Loses them if the disk is full: the writers must not wait."""
+        with suppress(OSError):
+            self._file.write(text.encode())
+            if self._file.tell() > self._bytes_max:
+                os.replace(self._path, older_log(self._path))
+                full, self._file = self._file, self._opened()
+                full.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _pump(read: int, log: _RotatingFile, redacted: Redact) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     lines = LineRedactor(redacted)
-    with os.fdopen(log, "ab", 0) as file, os.fdopen(read, "rb", 0) as pipe:
+    with closing(log), os.fdopen(read, "rb", 0) as pipe:
         while piece := pipe.read(_READ_BYTES):
-            _append(file, lines.add(decoder.decode(piece)))
-        _append(file, lines.add(decoder.decode(b"", final=True)) + lines.finish())
-
-
-def _append(file: io.FileIO, text: str) -> None:
-    with suppress(OSError):  # with a full disk, the log loses lines: the writers must not wait
-        file.write(text.encode())
+            log.append(lines.add(decoder.decode(piece)))
+        log.append(lines.add(decoder.decode(b"", final=True)) + lines.finish())

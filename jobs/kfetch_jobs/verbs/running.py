@@ -39,10 +39,14 @@ def run(
       KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
     """
     from kfetch_jobs.util.redact import redacted_output
+    from kfetch_jobs.util.rotating_log import RunLog
 
     redacted: Callable[[str], str] = str
     try:
-        loaded = project_of(project, environment).job(job)
+        whole = project_of(project, environment)
+        if ending:  # the supervisor has directed the output to this file
+            RunLog(whole.storage / job / "run.log").install()
+        loaded = whole.job(job)
         redacted = loaded.redacted
         with redacted_output(redacted):
             outcome = _run(loaded)

@@ -48,12 +48,13 @@ def list_jobs(
       kfetch list --json | jq -r '.[].name'
     """
     overview = _overview(project_of(project, environment))
+    jobs = [job for job in overview.jobs if not job.orphan]
     if as_json:
-        typer.echo(json.dumps([asdict(job) for job in overview.jobs]))
+        typer.echo(json.dumps([job.to_json() for job in jobs]))
         return
     rows = [
         (job.name, ", ".join(job.topics), job.target, _when(job), job.mistake or job.description)
-        for job in overview.jobs
+        for job in jobs
     ]
     table(("job", "topics", "table", "trigger", "about"), rows)
 
@@ -74,7 +75,8 @@ def status(
     """Show the state of each job: phase, lag, failures, and its problems.
 
     The command exits with 3 if no supervisor runs, or if a job has a problem: it is beyond the
-    limits of its file, it waits after a failure, or the supervisor has given it up.
+    limits of its file, it waits after a failure, the supervisor has given it up, or it still runs
+    although its file is gone or disables it.
 
     \b
     Example: watch jobs from a monitoring script
@@ -120,14 +122,25 @@ def _show(overview: ProjectStatus) -> None:
 def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str, ...]:
     return (
         job.name,
-        str(job.phase or ("-" if job.enabled else "disabled")),
+        _phase(job),
         duration(now - job.since_s) if job.since_s is not None else "",
-        number(job.batch),
-        number(job.lag),
+        number(job.batch if job.batch is not None else job.last_batch),
+        number(job.lag) or _unknown(job),
         duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
         _about(job, now, supervisor),
     )
+
+
+def _phase(job: JobStatus) -> str:
+    if job.starting:
+        return "starting"
+    return str(job.phase or ("-" if job.enabled else "disabled"))
+
+
+def _unknown(job: JobStatus) -> str:
+    """Returns ``?`` for a figure that a running query has not reported yet."""
+    return "?" if job.pulse_s is not None else ""
 
 
 def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
@@ -135,7 +148,8 @@ def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
     from kfetch_jobs.supervise.state_machine import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
-    if supervisor is None and job.enabled and not job.mistake and job.phase not in settled:
+    file_is_good = job.enabled and not job.mistake and not job.orphan
+    if supervisor is None and file_is_good and job.phase not in settled:
         return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
     return "; ".join(job.unhealthy) or _next(job, now)
 
@@ -173,6 +187,7 @@ def history(
     Example: print the last failures of one job
       kfetch history clicks -n 100 --json | jq '.[] | select(.kind == "failed")'
     """
+    from kfetch_jobs.supervise.status import with_times
     from kfetch_jobs.supervise.store import Store
 
     storage = project_of(project, environment).storage
@@ -180,7 +195,7 @@ def history(
         names: list[str | None] = [*jobs] if jobs else [None]
         runs = [run for job in names for run in store.history(job, count)]
     if as_json:
-        typer.echo(json.dumps([asdict(run) for run in runs]))
+        typer.echo(json.dumps([with_times(asdict(run)) for run in runs]))
         return
     rows = [
         (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kfetch_jobs.progress.batch import Batch
 
@@ -123,6 +123,12 @@ class JobCurves:
     )
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest is last."""
+
+    def forget_dead_letters(self, first: int) -> None:
+        """Set the dead letters of micro-batches from ``first`` on to 0: an undo deleted them."""
+        for index, batch in enumerate(self.batches):
+            if batch.batch >= first:
+                self.batches[index] = replace(batch, dead_letters=0)
 
     def add(self, batch: Batch, now: float) -> None:
         """Add a micro-batch. One with an impossible time is skipped."""

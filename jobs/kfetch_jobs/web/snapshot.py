@@ -16,7 +16,7 @@ from kfetch.admin import agents
 from kfetch.admin.agents import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.progress.batch import Batch, batches_of_line
+from kfetch_jobs.progress.batch import Batch, batches_of_line, undone_from
 from kfetch_jobs.progress.follower import Follower
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.status_reader import read_status
@@ -86,11 +86,14 @@ class Observer:
         for job, lines in self._files.read_added(
             max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))
         ):
-            batches = [batch for line in lines for batch in batches_of_line(line)]
+            events = [(undone_from(line), [*batches_of_line(line)]) for line in lines]
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())
-                for batch in batches:
-                    curves.add(batch, now)
+                for first_undone, batches in events:
+                    if first_undone is not None:
+                        curves.forget_dead_letters(first_undone)
+                    for batch in batches:
+                        curves.add(batch, now)
 
     def batches(self, job: str) -> list[Batch]:
         """Returns the last micro-batches, the newest first."""

@@ -110,8 +110,8 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.fetch.max.wait.ms", "500", "the longest time that the broker waits"),
         ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),
         ("kafka.request.timeout.ms", "30000", "deadline of a request"),
-        ("kafka.retry.backoff.ms", "100", "first pause after an error"),
-        ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors"),
+        ("kafka.retry.backoff.ms", "100", "first pause after an error, at least 10"),
+        ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors, at least 10"),
         (
             "kafka.metadata.max.age.ms",
             "30000",
@@ -203,6 +203,8 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
+_SYNONYMS = {"topics": "subscribe", "bootstrap.servers": "kafka.bootstrap.servers"}
+"""Names of other tools, with the option for the same thing."""
 _FAMILIES = tuple(name[:-1] for name in _BY_NAME if name.endswith("*"))
 
 
@@ -237,7 +239,10 @@ def no_effect(name: str) -> str:
 
 
 def _unknown(name: str) -> OptionError:
-    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
+    # An option that is an error itself is no help.
+    usable = [low for low, row in _BY_NAME.items() if row.treatment is not Treatment.REFUSED]
+    near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []
+    near = near or difflib.get_close_matches(name.lower(), usable, n=1, cutoff=0.75)
     advice = "`kfetch options` lists all options"
     if near:
         advice = f"did you mean {_BY_NAME[near[0]].name}?"

@@ -53,6 +53,8 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         "only one of the following options can be specified for Kafka source: assign, subscribe, "
         "subscribePattern; here are subscribe and subscribePattern",
     ),
+    ({"topics": "t"}, "option topics is not known: did you mean subscribe?"),
+    ({"Topcs": "t"}, "option Topcs is not known: `kfetch options` lists all options"),
     ({"subscribe": ""}, "no topics to subscribe: option subscribe is empty"),
     ({"subscribe": " ,, "}, "no topics to subscribe: option subscribe is empty"),
     (

@@ -38,6 +38,9 @@ IN_JOB = [
     ("trigger:", "tigger:", "12: the key tigger is not known: did you mean trigger?"),
     ("  cluster:", "  claster:", "2: the key source.claster is not known: did you mean cluster?"),
     ("  cluster: local", "  cluster: lokal", "2: conf/kfetch.yml has no cluster lokal: did you m"),
+    ("  subscribe:", "  topics:", "3: the key source.topics is not known: did you mean subscribe?"),
+    ("  subscribe:", "  topic:", "3: the key source.topic is not known: did you mean subscribe?"),
+    ("    startingOffsets", "    topics", "5: option topics is not known: did you mean subscribe?"),
     ("  subscribe: clicks\n", "", "1: source: exactly one of assign, subscribe, subs"),
     ("source:\n", "sources:\n", "2: sources.cluster is 'local': input should be a valid dictiona"),
     ("format: delta", "format: dleta", "10: sink.format is 'dleta': did you mean delta?"),
@@ -221,6 +224,45 @@ def test_mistakes(project: Path, file: str, old: str, new: str, sentence: str) -
 
     assert f"{mistakes[0]}{more}"[: len(expected)] == expected
     assert "\n" not in mistakes[0]
+
+
+_THREE = """\
+source:
+  cluster: lokal
+  topics: clicks
+  options:
+    startingOfsets: earliest
+    includeHeaders: perhaps
+transform: nowhere:f
+sink:
+  path: ${storage}/clicks/table
+trigger: sometimes
+"""
+
+
+def test_all_mistakes_of_a_file(project: Path) -> None:
+    """Keys, values, options, the cluster and the transform: one look names every mistake."""
+    mistakes = _mistakes(project, "jobs/clicks.yml", JOB, _THREE)
+
+    assert [2, 3, 5, 6, 7, 10] == sorted(int(one.split(":")[1]) for one in mistakes)
+    assert len(mistakes) == 6
+
+
+def test_all_placeholders_of_a_file(project: Path) -> None:
+    """Each variable that is not set is named, and each key that stands twice."""
+    text = JOB.replace("local", "${env:A}").replace("clicks\n", "${env:B}\n", 1) + "trigger: x\n"
+    mistakes = _mistakes(project, "jobs/clicks.yml", JOB, text)
+
+    assert [2, 3, 14] == [int(one.split(":")[1]) for one in mistakes]
+
+
+def test_a_stand_in_is_no_mistake(project: Path) -> None:
+    """Where a part is invalid, only that is said: nothing about the part in its place."""
+    text = JOB.replace("  subscribe: clicks\n", "")
+    mistakes = _mistakes(project, "jobs/clicks.yml", JOB, text)
+
+    (mistake,) = mistakes
+    assert mistake.startswith("conf/jobs/clicks.yml:1: source: exactly one of")
 
 
 def test_a_bare_directory_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

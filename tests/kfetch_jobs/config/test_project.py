@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,7 @@ def test_a_cycle_is_told_once(project: Path) -> None:
     """Jobs that wait for each other are named in their order."""
     for name, after in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
         text = JOB.replace("\n  processingTime: 2s", " availableNow") + f"after: {after}\n"
+        text = text.replace("clicks/table", f"{name}/table")
         (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
 
     with pytest.raises(ConfigError) as told:
@@ -295,3 +297,27 @@ def test_schemas_are_for_editors(kind: str) -> None:
     assert set(KINDS[kind].model_fields) == set(found["properties"])
     assert found["additionalProperties"] is False
     json.dumps(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_of_schemas_are_valid(kind: str) -> None:
+    """An editor that inserts a default writes a value that the schema itself allows."""
+    types = {"string": str, "number": int | float, "integer": int, "boolean": bool}
+    keys = [schema(kind), *schema(kind).get("$defs", {}).values()]
+    properties = [one for part in keys for one in part.get("properties", {}).values()]
+    for one in properties:
+        default = one.get("default")
+        if default is not None and one.get("type") in types:
+            assert isinstance(default, types[one["type"]]), one
+            assert re.search(one.get("pattern", ""), str(default)), one
+
+
+def test_this_repositorys_job_keeps_foreign_records() -> None:
+    """A value that is no click goes to the dead letters. It does not become a row of nulls."""
+    job = config.load(Path("conf/kfetch.yml"), {"KFETCH_BOOTSTRAP": "h:1"}).job("clicks")
+
+    assert job.file.source is not None
+    assert job.file.source.decode is not None
+    assert job.dead_letters is not None
+    assert job.file.transform is not None
+    assert "from_json" not in str(job.file.transform.sql)

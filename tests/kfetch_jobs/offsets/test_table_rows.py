@@ -23,6 +23,7 @@ from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
 from kfetch_jobs.offsets.table_rows import appended_tables, place_columns
 from kfetch_jobs.offsets.target import Earliest, Shifted
+from kfetch_jobs.progress.batch import parse_line, undone_from
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
@@ -165,6 +166,9 @@ def test_a_batch_without_its_commit_is_undone_after_a_run(
     tables.write(target(), rows(10)[6:])
 
     assert not asked("undo", "--execute")["exact"]
+    (said,) = Path("data/clicks/progress.jsonl").read_text().splitlines(keepends=True)
+    assert 9 == undone_from(said)
+    assert parse_line(said) is None
     assert rows(6, 4) == tables[target()]
     assert (6, 0) == stands()[TopicPartition("clicks", 0)]
     assert not to_come() & {*tables[target()]}

@@ -32,3 +32,15 @@ def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.Mon
     assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
         (p.at, p.lag, p.query) for p in lags if p
     ]
+
+
+def test_a_query_that_has_started(project: Path) -> None:
+    """The pulse exists from the query's start on, with its id: a first batch may take long."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    recorder = query_recorder.QueryRecorder(job, lambda batch: None)
+    recorder.record_start("7")
+    pulse = read_pulse(pulse_path(job.directory))
+
+    assert pulse
+    assert ("7", None, None) == (pulse.query, pulse.batch, pulse.lag)

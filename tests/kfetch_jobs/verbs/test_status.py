@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.progress_file import append_batch, progress_path
+from kfetch_jobs.run.pulse import Pulse, pulse_path
 from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.files import write_json
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 
@@ -38,6 +45,58 @@ def test_a_job_that_nobody_supervises(
         )
 
     assert kfetch("status")[1].rstrip().endswith(f"  {about}")
+
+
+def _status_of(
+    kfetch: Command, shop: Path, pulse: Pulse | None
+) -> tuple[list[str], dict[str, Any]]:
+    """The row of a running job, and its JSON."""
+    directory = shop / ".kfetch" / "storage" / "clicks"
+    directory.mkdir(parents=True, exist_ok=True)
+    append_batch(
+        progress_path(directory),
+        Batch(batch=41, started="", finished=1.0, rows=1, seconds=1.0, end=1, latest=1),
+    )
+    if pulse is not None:
+        write_json(pulse_path(directory), asdict(pulse))
+    with Store.of(shop / ".kfetch" / "storage") as store:
+        state = JobState(phase=Phase.RUNNING, since_s=50.0, started_s=50.0)
+        store.begin("clicks", state, 50.0)
+    cells = kfetch("status")[1].splitlines()[-1].split("  ")
+    (job,) = json.loads(kfetch("status", "--json")[1])["jobs"]
+    return [cell.strip() for cell in cells if cell.strip()], job
+
+
+def test_a_job_whose_spark_starts(kfetch: Command, shop: Path) -> None:
+    """Until the query has started, status says so, and shows the last micro-batch."""
+    cells, job = _status_of(kfetch, shop, None)
+
+    assert ["clicks", "starting", "41"] == [*cells[:2], cells[3]]
+    assert ("running", True, None, 41) == (
+        job["phase"],
+        job["starting"],
+        job["batch"],
+        job["last_batch"],
+    )
+
+
+def test_an_idle_job_after_its_resume(kfetch: Command, shop: Path) -> None:
+    """A job without a new micro-batch shows its last one, and that its lag is not known yet."""
+    cells, job = _status_of(kfetch, shop, Pulse(at=60.0, batch=None))
+
+    assert ["clicks", "running", "41", "?"] == [*cells[:2], *cells[3:5]]
+    assert not job["starting"]
+
+
+def test_moments_have_a_suffix_of_their_own(kfetch: Command, shop: Path) -> None:
+    """In JSON, names with _at are moments. The names that they had before stay."""
+    _, job = _status_of(kfetch, shop, Pulse(at=60.0, batch=41, lag=3, lag_s=2.0))
+    (run,) = json.loads(kfetch("history", "--json")[1])
+
+    assert (50.0, 60.0, None) == (job["since_at"], job["pulse_at"], job["due_at"])
+    assert (job["since_s"], job["pulse_s"]) == (job["since_at"], job["pulse_at"])
+    assert "lag_at" not in job
+    assert (50.0, None) == (run["started_at"], run["ended_at"])
 
 
 def test_a_newer_database_is_refused(kfetch: Command, shop: Path) -> None:

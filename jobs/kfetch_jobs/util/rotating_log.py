@@ -1,0 +1,107 @@
+"""Logs with a limit, which rotate while their writer lives: one older file stays beside each.
+
+A supervised run writes to files that its supervisor has opened. So the run itself rotates its log:
+it renames the file, and points its descriptors 1 and 2 to a new one. No line is lost, and a crash
+of the interpreter still leaves its trace in the log.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from kfetch_jobs.util.files import owner_only
+
+__all__ = ["LOG_BYTES_MAX", "LogStream", "RunLog", "older_log"]
+
+LOG_BYTES_MAX = 16 << 20
+"""A log is rotated beyond this size, in bytes."""
+_CHECK_EVERY = 64 << 10
+"""The file's size is looked up after so many characters."""
+
+
+def older_log(path: Path) -> Path:
+    """Return the path to which a full log moves: ``run.1.log`` for ``run.log``."""
+    return path.with_suffix(f".1{path.suffix}")
+
+
+class RunLog:
+    """The log to which this process's output goes. Any thread may write."""
+
+    def __init__(
+        self,
+        path: Path,
+        bytes_max: int = LOG_BYTES_MAX,
+        now: Callable[[], float] = time.time,
+        descriptors: tuple[int, ...] = (1, 2),
+    ) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._now = now
+        self._descriptors = descriptors
+        self._unchecked = 0
+        self.lock = threading.RLock()  # a destructor may write in a thread that holds the lock
+
+    def install(self) -> None:
+        """Write times before the lines of ``sys.stdout`` and ``sys.stderr``, to the process's end.
+
+        After that end nobody restores them: the last line, an error, needs its time most.
+        """
+        for name in ("stdout", "stderr"):
+            stream = LogStream(getattr(sys, name), self)
+            setattr(sys, name, cast("TextIO", stream))
+
+    def stamp(self) -> str:
+        """Return the time before a line: UTC, ISO 8601."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(self._now()))
+
+    def note_written(self, characters: int, stream: TextIO) -> None:
+        """Count characters, and rotate a full log between two lines."""
+        self._unchecked += characters
+        if self._unchecked < min(_CHECK_EVERY, self._bytes_max // 16):
+            return
+        self._unchecked = 0
+        with suppress(OSError, ValueError):  # a full disk, or a closed stream: the log goes on
+            stream.flush()
+            self._rotate_if_full()
+
+    def _rotate_if_full(self) -> None:
+        log = self._path.stat()
+        ours = [one for one in self._descriptors if os.path.samestat(os.fstat(one), log)]
+        if not ours or log.st_size <= self._bytes_max:
+            return
+        os.replace(self._path, older_log(self._path))
+        new = owner_only(os.fspath(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        for one in ours:
+            os.dup2(new, one)
+        os.close(new)
+
+
+class LogStream:
+    """Wraps a text stream: each line begins with its time. Everything else passes through."""
+
+    def __init__(self, stream: TextIO, log: RunLog) -> None:
+        self._stream = stream
+        self._log = log
+        self._inside_line = False
+
+    def write(self, text: str) -> int:
+        """Write text, with the time at the start of each line."""
+        with self._log.lock:
+            stamp = self._log.stamp()
+            for line in io.StringIO(text, newline="\n"):
+                self._stream.write(line if self._inside_line else stamp + line)
+                self._inside_line = not line.endswith("\n")
+            if not self._inside_line:
+                self._log.note_written(len(stamp) + len(text), self._stream)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

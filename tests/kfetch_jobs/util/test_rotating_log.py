@@ -1,0 +1,69 @@
+"""Logs that rotate while their writer lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kfetch_jobs.supervise.log_tail import last_lines
+from kfetch_jobs.util.redact import redacted_log
+from kfetch_jobs.util.rotating_log import older_log
+
+_WRITER = """
+import sys
+from pathlib import Path
+from kfetch_jobs.util.rotating_log import RunLog
+RunLog(Path(sys.argv[1]), bytes_max=2000, now=lambda: 0.0).install()
+for number in range(100):
+    print(f"line {number}", file=sys.stderr if number % 2 else sys.stdout, flush=True)
+print("two\\nlines")
+raise SystemExit("the end")
+"""
+
+
+def test_a_run_rotates_its_log(tmp_path: Path) -> None:
+    """Each line has its time. A full log is renamed while its writer lives, and no line is lost."""
+    log = tmp_path / "run.log"
+    with log.open("ab") as output:
+        subprocess.run(
+            [sys.executable, "-c", _WRITER, str(log)], stdout=output, stderr=output, timeout=30
+        )
+    lines = older_log(log).read_text().splitlines() + log.read_text().splitlines()
+    stamp = "1970-01-01T00:00:00Z "
+    expected = [*(f"line {number}" for number in range(100)), "two", "lines", "the end"]
+
+    assert [stamp + text for text in expected] == lines
+    assert 2000 < older_log(log).stat().st_size < 2200
+    assert 0o600 == log.stat().st_mode & 0o777
+    assert [stamp + "line 98", stamp + "line 99"] == last_lines(log, 5)[:2]
+
+
+def test_the_output_of_spark_rotates(tmp_path: Path) -> None:
+    """The log of Spark and its workers has a limit too, for jobs that run for months."""
+    log = tmp_path / "spark.log"
+    with redacted_log(log, str, bytes_max=1000) as output:
+        for number in range(60):
+            os.write(output, b"line %03d of Spark\n" % number)
+            if number == 29:  # the copying thread has seen the first half
+                deadline = time.monotonic() + 10
+                while not older_log(log).exists() and time.monotonic() < deadline:
+                    os.write(output, b"more of it\n")
+                    time.sleep(0.001)
+    text = older_log(log).read_text() + log.read_text()
+
+    assert older_log(log).stat().st_size > 1000
+    assert log.stat().st_size <= 1000
+    assert "line 059 of Spark\n" == text[-18:]
+
+
+def test_the_last_lines_of_a_rotated_log(tmp_path: Path) -> None:
+    """A log that has just begun anew is read together with the one before it."""
+    log = tmp_path / "run.log"
+    log.write_text("c\nd\n")
+    older_log(log).write_text("a\nb\n")
+
+    assert ["b", "c", "d"] == last_lines(log, 3)
+    assert ["d"] == last_lines(log, 1)
