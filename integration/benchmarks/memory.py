@@ -3,17 +3,20 @@
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
         [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
 Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each batch. With a ratio,
-values are text that a good codec shrinks so many times; snappy reaches about 18. ``--gigabytes``
-counts uncompressed values. The benchmark prints the memory of the resting agent and Python workers
-that have decoded, and their peak: the sum of PSS without files, read ten times a second. It prints
-the most that the agent charged to its budget, and the most segments with memory that one worker
-mapped. More task slots mean more readers of one budget.
+values are text that lz4 shrinks so many times; snappy reaches about 12. ``--gigabytes`` counts
+uncompressed values.
+
+Memory is PSS without files, read ten times a second, of the agent and of the Python workers that map
+its segments. The benchmark prints by how much their sum exceeds that of the same processes at rest.
+It also prints the most that the agent charged to its budget, and the most segments with memory that
+one worker mapped. More task slots mean more readers of one budget.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import string
 import tempfile
 import threading
 import time
@@ -41,23 +44,22 @@ _VALUE_BYTES, _PARTITIONS = 1024, 16
 _SAMPLE_S = 0.1
 _SLOWER = 5
 """How many times as long as it wants to take a drain may take."""
-_PAYLOADS = 1000
-"""Different values of a compressible topic."""
+_PAYLOADS = 20_000
+"""Different values of a compressible topic: so many that no codec finds one twice."""
+_LZ4_BYTES = 12
+"""What lz4 needs for a record beside its letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """Memory of agent and Python processes at one moment, in bytes."""
+class Look:
+    """A process's memory at one moment."""
 
-    agent: int
-    workers: int
+    pid: int
+    is_agent: bool
+    size: int
+    """PSS without files, in bytes: heap, stacks, memfd."""
     segments: int
-    """The most segments with memory that one worker maps."""
-
-    @property
-    def total(self) -> int:
-        """Agent and workers together."""
-        return self.agent + self.workers
+    """Segments with memory that it maps; 0 for the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +68,16 @@ class Held:
 
     budget: int
     codec: str
-    idle: int
+    agent_at_rest: int
     """After a first small read."""
-    peak: int
-    agent_peak: int
+    agent_more: int
+    """The most by which the agent exceeded that."""
+    more: int
+    """The most by which agent and reading workers together exceeded their memory at rest."""
     charged: int
     """The most that the agent's own accounts knew of."""
     segments: int
     """The most segments with memory that one worker mapped."""
-    end: int
     rows: int
     seconds: float
     samples: int
@@ -82,15 +85,14 @@ class Held:
     @property
     def of_budget(self) -> float:
         """What the drain added to the resting processes, as a share of the budget."""
-        return (self.peak - self.idle) / self.budget
+        return self.more / self.budget
 
     def __str__(self) -> str:
         return (
-            f"{self.codec}, budget {self.budget >> 20} MiB: idle {self.idle >> 20}, "
-            f"peak {self.peak >> 20} (agent {self.agent_peak >> 20}), "
-            f"more {(self.peak - self.idle) >> 20} MiB = {self.of_budget:.2f} of the budget; "
-            f"charged at most {self.charged >> 20}, {self.segments} segments in a worker, "
-            f"at the end {self.end >> 20} MiB; "
+            f"{self.codec}, budget {self.budget >> 20} MiB: agent at rest "
+            f"{self.agent_at_rest >> 20}, at most {self.agent_more >> 20} more, with its workers "
+            f"{self.more >> 20} MiB more = {self.of_budget:.2f} of the budget; charged at most "
+            f"{self.charged >> 20} MiB, {self.segments} segments in a worker; "
             f"{self.rows:,} rows in {self.seconds:.0f} s, {self.samples} looks"
         )
 
@@ -103,7 +105,8 @@ class Backlog:
         self.records = int(gigabytes * 1e9 / _VALUE_BYTES)
         self._ratio = ratio
         self._topics: set[str] = set()
-        self._fill("tiny", 1000, "none")
+        self._tiny = f"tiny-{ratio:g}"
+        self._fill(self._tiny, 1000, "none")
 
     def _fill(self, topic: str, records: int, codec: str) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -125,26 +128,26 @@ class Backlog:
         self, spark: SparkSession, slots: int, budget: int, seconds: float, codec: str = "none"
     ) -> Held:
         """Drain it with a new agent in about so many seconds. ``budget`` in bytes."""
-        topic = f"large-{codec}"
+        topic = f"large-{codec}-{self._ratio:g}"
         if topic not in self._topics:
             self._fill(topic, self.records, codec)
         root = psutil.Process()
         _leave(agents_of(root))  # its budget would be the larger of the two
-        self._drain(spark, "tiny", budget, 0, seconds)
-        idle, began = sample(root), time.monotonic()
+        self._drain(spark, self._tiny, budget, 0, seconds)
+        idle, began = looks(root), time.monotonic()
         with _sampled(root) as samples:
             rows = self._drain(spark, topic, budget, seconds * slots / self.records, seconds)
         (agent,) = agents_of(root)
+        at_rest = _at_rest([idle, *samples])
         status = next(status for status in agents.find() if status.pid == agent.pid)
         return Held(
             budget=budget,
             codec=codec,
-            idle=idle.total,
-            peak=max(s.total for s in samples),
-            agent_peak=max(s.agent for s in samples),
+            agent_at_rest=at_rest[agent.pid],
+            agent_more=max(_more([s for s in sample if s.is_agent], at_rest) for sample in samples),
+            more=max(_more(sample, at_rest) for sample in samples),
             charged=status.memory_peak,
-            segments=max(s.segments for s in samples),
-            end=sample(root).total,
+            segments=max(s.segments for sample in samples for s in sample),
             rows=rows,
             seconds=time.monotonic() - began,
             samples=len(samples),
@@ -172,11 +175,12 @@ class Backlog:
 
 
 def _payloads(ratio: float) -> list[str]:
-    """Values that a good codec shrinks ``ratio`` times: random hexadecimal digits among zeros."""
-    rng = random.Random(7)
-    digits = round(2 * _VALUE_BYTES / ratio * 0.8)  # half a byte each; the rest is for the frame
-    values = (f"{rng.getrandbits(4 * digits):0{digits}x}" for _ in range(_PAYLOADS))
-    return [value.ljust(_VALUE_BYTES, "0") for value in values]
+    """Values that lz4 shrinks ``ratio`` times, zstd and gzip a little more: letters before zeros."""
+    rng, alphabet = random.Random(7), string.ascii_letters + string.digits
+    letters = round(_VALUE_BYTES / ratio) - _LZ4_BYTES
+    return [
+        "".join(rng.choices(alphabet, k=letters)).ljust(_VALUE_BYTES, "0") for _ in range(_PAYLOADS)
+    ]
 
 
 def _leave(old: list[psutil.Process]) -> None:
@@ -197,18 +201,36 @@ def _slowly(row_s: float) -> Any:
     return consume
 
 
-def sample(root: psutil.Process) -> Sample:
+def looks(root: psutil.Process) -> list[Look]:
     """Returns the memory of the agents and Spark's Python processes of a process."""
-    agent = workers = segments = 0
+    result = []
     for role, process in by_role(root):
         with suppress(psutil.Error, OSError):
-            size = _pss_bytes(process)
-            if role == "agent":
-                agent += size
-            else:
-                workers += size
-                segments = max(segments, _segments(process))
-    return Sample(agent=agent, workers=workers, segments=segments)
+            is_agent = role == "agent"
+            result.append(
+                Look(
+                    pid=process.pid,
+                    is_agent=is_agent,
+                    size=_pss_bytes(process),
+                    segments=0 if is_agent else _segments(process),
+                )
+            )
+    return result
+
+
+def _at_rest(samples: list[list[Look]]) -> dict[int, int]:
+    """Returns each process's memory at rest: the agent's before the drain, a worker's least."""
+    at_rest: dict[int, int] = {}
+    for sample in samples:
+        for look in sample:
+            first = at_rest.setdefault(look.pid, look.size)
+            at_rest[look.pid] = first if look.is_agent else min(first, look.size)
+    return at_rest
+
+
+def _more(sample: list[Look], at_rest: dict[int, int]) -> int:
+    """Returns the bytes that the agent and the reading workers hold beyond their rest."""
+    return sum(look.size - at_rest[look.pid] for look in sample if look.is_agent or look.segments)
 
 
 def _pss_bytes(process: psutil.Process) -> int:
@@ -230,14 +252,14 @@ def _segments(process: psutil.Process) -> int:
 
 
 @contextmanager
-def _sampled(root: psutil.Process) -> Iterator[list[Sample]]:
+def _sampled(root: psutil.Process) -> Iterator[list[list[Look]]]:
     """What the processes hold meanwhile."""
-    samples: list[Sample] = []
+    samples: list[list[Look]] = []
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(_SAMPLE_S):
-            samples.append(sample(root))
+            samples.append(looks(root))
 
     thread = threading.Thread(target=look)
     thread.start()
