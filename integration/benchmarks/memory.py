@@ -6,10 +6,10 @@ Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each b
 values are text that lz4 shrinks so many times; snappy reaches about 12. ``--gigabytes`` counts
 uncompressed values.
 
-Memory is PSS without files, read ten times a second, of the agent and of the Python workers that map
-its segments. The benchmark prints by how much their sum exceeds that of the same processes at rest.
-It also prints the most that the agent charged to its budget, and the most segments with memory that
-one worker mapped. More task slots mean more readers of one budget.
+Memory is PSS without files, read ten times a second, of the agent and of the Python workers that
+map its segments. The benchmark prints by how much their sum exceeds that of the same processes at
+rest. It also prints the most that the agent charged to its budget, and the most segments with
+memory that one worker mapped. More task slots mean more readers of one budget.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Backlog:
 
 
 def _payloads(ratio: float) -> list[str]:
-    """Values that lz4 shrinks ``ratio`` times, zstd and gzip a little more: letters before zeros."""
+    """Returns values that lz4 shrinks ``ratio`` times, zstd and gzip more: letters before zeros."""
     rng, alphabet = random.Random(7), string.ascii_letters + string.digits
     letters = round(_VALUE_BYTES / ratio) - _LZ4_BYTES
     return [

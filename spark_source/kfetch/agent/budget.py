@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 
-from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 
 # Each reader needs two segments, a batch that is being decoded, and the reply that it comes from.
 # With so many parts of the budget per reader all of that fits.
@@ -84,14 +84,17 @@ class Budget:
     @property
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch; fewer if many readers share little memory."""
-        with self._changed:
-            fair_share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
-        return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair_share))
+        return self._fair_share(BATCH_BYTES)
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of rows for one Arrow batch, if the broker's batches are compressed."""
-        return self.batch_bytes
+        """Bytes of unpacked records and rows for one Arrow batch."""
+        return self._fair_share(PART_BYTES)
+
+    def _fair_share(self, most: int) -> int:
+        with self._changed:
+            share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
+        return max(_BATCH_BYTES_MIN, min(most, share))
 
     @property
     def reply_bytes_max(self) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.stats import FetchStats, total
@@ -30,7 +30,7 @@ from kfetch.wire.cluster import Cluster
 QUERIES_MAX = 4
 """So many queries keep their sessions in a worker. One more closes the least recently used."""
 
-_MEMORY = Memory(BATCH_BYTES)
+_MEMORY = Memory(PART_BYTES)
 
 _queries: OrderedDict[str, Query] = OrderedDict()
 

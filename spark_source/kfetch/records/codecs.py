@@ -44,7 +44,7 @@ CALL_BYTES_MAX = 1 << 30
 
 _FIRST_BYTES_MIN = 64 << 10
 _CHUNK_BYTES = 16 << 20  # unless a batch needs more
-_SURE_RATIO = 32  # with so much room, a batch is unpacked without reading its frame first
+_MARGIN = 1.25  # batches of one topic shrink alike
 _RATIO = 4  # text shrinks to about a quarter; also the growth of chunks
 
 
@@ -94,8 +94,9 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 class DecompressionBuffer:
     """Memory for the decompressed batches of one part: a few large chunks.
 
-    A batch goes into the rest of the chunk if it surely fits there. Otherwise its frame says how
-    much it may need, and a larger chunk is reserved. Unwritten pages cost only address space.
+    A batch goes into the rest of the chunk if it fits there at the ratio of the batch before.
+    Otherwise its frame says how much it may need, and a larger chunk is reserved. Unwritten pages
+    cost only address space.
     """
 
     def __init__(self, compressed_bytes: int, part: Part) -> None:
@@ -105,6 +106,7 @@ class DecompressionBuffer:
         self._address = 0
         self._used = 0
         self._total = 0
+        self._last_ratio = float("inf")
 
     def decompress(self, codec: int, data: memoryview) -> tuple[memoryview, int]:
         """Returns the decompressed bytes and their address.
@@ -114,9 +116,10 @@ class DecompressionBuffer:
         """
         if self._part.is_full_with(0):
             raise PartIsFull
-        if _SURE_RATIO * len(data) > len(self._rest):
+        if _MARGIN * self._last_ratio * len(data) > len(self._rest):
             self._make_room(_expected_bytes(codec, data))
         size = self._decompress_into_chunk(codec, data)
+        self._last_ratio = size / max(1, len(data))
         at, self._used = self._used, self._used + size
         self._total += size
         if self._total > CALL_BYTES_MAX:
