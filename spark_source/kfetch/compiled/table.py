@@ -19,6 +19,7 @@ from kfetch.records.arrow import empty_array
 from kfetch.records.batch import Slice
 from kfetch.records.codecs import address_of
 from kfetch.records.format import CRC_FROM, HEADER_BYTES
+from kfetch.records.memory import Part
 from kfetch.records.sections import Section, SectionReader
 
 __all__ = ["SectionTable", "table_of_sections", "table_of_slices"]
@@ -45,6 +46,11 @@ class SectionTable(NamedTuple):
     def sections(self) -> tuple[int, int]:
         """The address of the rows, and their number."""
         return address_of(self.rows), len(self.rows)
+
+    @property
+    def topic_bytes_max(self) -> int:
+        """Bytes of the longest topic name."""
+        return max(self.slices[layout.TOPIC_NAME_BYTES :: layout.SLICE_WIDTH], default=0)
 
     @property
     def slices_address(self) -> int:
@@ -78,19 +84,25 @@ def _rows(sections: Sequence[Section], slice_numbers: Sequence[int]) -> Array:
     return np.frombuffer(numbers, np.int64).reshape(-1, layout.SECTION_WIDTH)
 
 
-def table_of_slices(slices: Sequence[Slice], *, check_crcs: bool) -> SectionTable:
+def table_of_slices(slices: Sequence[Slice], *, check_crcs: bool, part: Part) -> SectionTable:
     """Returns a table with a row for each batch that may hold rows in range, in order.
 
-    ``fill_rows`` checks the CRCs of plain batches later. Raises CorruptBatch.
+    It ends where the part is full. ``fill_rows`` checks the CRCs of plain batches later.
+    Raises CorruptBatch.
     """
     size = sum(len(slice_.data) for slice_ in slices)
-    reader, table = SectionReader(size, check_crcs), _GrowingTable(size, check_crcs)
+    reader, table = SectionReader(size, check_crcs, part), _GrowingTable(size, check_crcs)
     sections: list[Section] = []
     for number, slice_ in enumerate(slices):
-        if not table.add_slice(slice_, number):
-            more = list(reader.sections(slice_))
-            table.add_rows(_rows(more, [number] * len(more)))
-            sections += more
+        if table.add_slice(slice_, number):
+            part.add(len(slice_.data), 0, slice_.tp.topic)
+            continue
+        more = list(reader.sections(slice_))
+        table.add_rows(_rows(more, [number] * len(more)))
+        sections += more
+        if part.remaining:
+            part.remaining += tuple(slices[number + 1 :])
+            break
     return _table(table.rows, [slice_.tp for slice_ in slices], sections)
 
 

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from kfetch import codes, decoder_loading
-from kfetch.decoding import decode
+from kfetch.decoding import decode_part
 from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
@@ -27,7 +27,7 @@ from kfetch.fetch.progress import RangeProgress
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
-from kfetch.records import Columns, Slice
+from kfetch.records import Columns, Memory, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses, clearer, may_retry
 
@@ -59,8 +59,11 @@ class ArrivalSource(Protocol):
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch."""
 
-    def decoding(self) -> AbstractContextManager[None]:
-        """Returns a context to decode one batch in. Entering may wait until others have decoded."""
+    def decoding(self) -> AbstractContextManager[Memory]:
+        """Returns a context to decode one batch in. Entering may wait until others have decoded.
+
+        The decoder's memory may make it wait, too.
+        """
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """Wait for arrivals until ``until`` and return them; there may be none.
@@ -153,45 +156,60 @@ class SplitReader:
 
     def _decode_arrivals(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         for group in _grouped(arrivals, self._source.batch_bytes):
-            positions = {a.progress.index: a.next_offset for a in group}
-            with self._source.decoding():
-                batch = self._decode([a.records for a in group if a.records is not None])
-            for arrival in group:
+            yield from self._decode_group(group)
+
+    def _decode_group(self, group: Sequence[Arrival]) -> Iterator[Delivery]:
+        """Yields a group's records: one batch, or more if they unpack to many times their size."""
+        slices: Sequence[Slice] = [a.records for a in group if a.records is not None]
+        while slices:
+            batch, remaining = self._decode_part(slices)
+            decoded = group[: len(slices) - len(remaining)]
+            positions = {a.progress.index: a.next_offset for a in decoded}
+            advanced = any(arrival.advanced for arrival in decoded)
+            group = group[len(decoded) :]
+            if remaining:
+                positions[group[0].progress.index] = remaining[0].start
+                advanced |= batch is not None
+            for arrival in decoded:
                 arrival.release()
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(positions.items()))
             del batch  # it is in a segment by now; free it before the next batch is decoded
-            self._record_progress(group)
+            self._record_progress(decoded, advanced)
+            slices = remaining
 
-    def _decode(self, slices: Sequence[Slice]) -> pa.RecordBatch | None:
-        began = time.monotonic()
-        batch = decode(
-            slices,
-            columns=self._columns,
-            check_crcs=self._options.fetch.check_crcs,
-            on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
-        )
+    def _decode_part(
+        self, slices: Sequence[Slice]
+    ) -> tuple[pa.RecordBatch | None, Sequence[Slice]]:
+        """Returns a batch, and the slices that are left."""
+        with self._source.decoding() as memory:
+            began = time.monotonic()
+            batch, remaining = decode_part(
+                slices,
+                columns=self._columns,
+                check_crcs=self._options.fetch.check_crcs,
+                on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
+                memory=memory,
+            )
         event = events.Decoded(
             records=batch.num_rows if batch is not None else 0,
-            size=sum(len(part.data) for part in slices),
+            size=_size(slices) - _size(remaining),
             seconds=time.monotonic() - began,
         )
         self._on_event(event)
-        return batch
+        return batch, remaining
 
     def _skip(self, error: CorruptBatch) -> None:
         """Log and count a damaged batch that the decoder skips (kfetch.onCorruptBatch=skip)."""
         log.warning("skipped a damaged batch, its records are lost: %s", error.message)
         self._on_event(events.BatchSkipped(problem=error.message))
 
-    def _record_progress(self, group: Sequence[Arrival]) -> None:
+    def _record_progress(self, decoded: Sequence[Arrival], advanced: bool) -> None:
         """Remove the ranges that are done, and move the deadline if a range advanced.
 
         This runs after the yield, because Spark may take its time with a batch.
         """
-        advanced = False
-        for arrival in group:
-            advanced |= arrival.advanced
+        for arrival in decoded:
             if arrival.advanced:
                 self._failing.discard(arrival.progress.index)
             if arrival.next_offset >= arrival.progress.end:
@@ -315,6 +333,10 @@ class SplitReader:
             partition=progress.tp.partition,
             offset=progress.offset,
         )
+
+
+def _size(slices: Sequence[Slice]) -> int:
+    return sum(len(slice_.data) for slice_ in slices)
 
 
 def _grouped(arrivals: Sequence[Arrival], bytes_max: int) -> Iterator[list[Arrival]]:

@@ -77,7 +77,7 @@ OPTIONS: tuple[Option, ...] = (
         (
             "kfetch.agent.memory",
             "256m",
-            "limit of the agent's replies and batches together, per executor",
+            "limit of the agent's replies, unpacked records and batches together, per executor",
         ),
         (
             "kfetch.agent.lease",
