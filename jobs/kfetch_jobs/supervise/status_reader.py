@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kfetch_jobs.checkpoints.checkpoint import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
@@ -20,6 +21,8 @@ from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 
 _ELECTION_S = 2.0
@@ -71,6 +74,7 @@ def _valid_job_status(
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
     unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
+    space = _checkpoint_space(job)
     return JobStatus(
         name=job.name,
         description=job.file.description,
@@ -80,11 +84,17 @@ def _valid_job_status(
         statistics=_statistics(project, job),
         target=str(job.target),
         dead_letter_table=str(job.dead_letters or ""),
+        checkpoint=job.checkpoint,
+        checkpoint_space=space,
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         last_batch=_last_batch(job),
         unreachable=unreachable,
-        unhealthy=(*_unhealthy(job, state, pulse, now), *_broker_problems(state, unreachable, now)),
+        unhealthy=(
+            *_unhealthy(job, state, pulse, now),
+            *_broker_problems(state, unreachable, now),
+            *_space_problems(job, space),
+        ),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -145,6 +155,17 @@ def _unhealthy(
     if state is None or not job.file.enabled:
         return ()
     return tuple(health_problems(job.file.health, state, pulse, now))
+
+
+def _checkpoint_space(job: Job) -> DiskSpace | None:
+    directory = local_directory(job)
+    return read_disk_space(directory) if directory else None
+
+
+def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
+    """Yield that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
+    if job.file.enabled and space is not None and space.short:
+        yield f"the disk of its checkpoint {job.checkpoint} has only {space}"
 
 
 def _broker_problems(
