@@ -61,7 +61,7 @@ lowest: setup ## Run the unit tests with the oldest dependencies
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv/lowest
 	@$(UV) pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct \
 	  -e './spark_source[spark]' -e ./jobs --group dev
-	@.venv/lowest/bin/python -m pytest tests $(or $(ARGS),-n logical --maxprocesses 4)
+	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n logical --maxprocesses 4)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)

@@ -8,6 +8,7 @@ spark           one Spark session with Delta, shared by the whole run: do not st
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 import warnings
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Pardon kafka-python two warnings, which are errors here otherwise."""
+    """Choose the fast JVM compiler, and ignore two warnings of kafka-python."""
+    # Brokers and Spark live for seconds here. Without the second compiler their start needs 40 %
+    # less CPU: 3.2 s in place of 5.5 s for a broker, 26 s in place of 42 s for Spark with a merge.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     for pardon in (
         r"ignore:(read|open)_text is deprecated:DeprecationWarning",
         # It drops the socket of a refused connection (a killed node's) without closing it, and the

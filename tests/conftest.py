@@ -15,4 +15,5 @@ with warnings.catch_warnings():
 
 # A slow machine is no reason to fail; the time of the whole suite is watched instead.
 settings.register_profile("kfetch", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=10)  # for a second run of all tests
 settings.load_profile("kfetch")

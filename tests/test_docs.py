@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kfetch import reactions
 from kfetch.errors import KfetchError
 from kfetch.session.transitions import diagram
 from kfetch_jobs.config import reference
@@ -61,6 +62,11 @@ def test_every_command_is_shown() -> None:
     shown = between((ROOT / "JOBS.md").read_text(), "commands")
 
     assert f"```text\n{commands.text()}```\n" == shown
+
+
+def test_the_reactions_to_broker_errors_are_listed() -> None:
+    """docs/broker-errors.md's table is what ``python -m kfetch.reactions`` prints."""
+    assert reactions.table() == between((DOCS / "broker-errors.md").read_text(), "reactions")
 
 
 def test_every_error_is_listed() -> None:

@@ -133,7 +133,8 @@ def open_sessions(seen: list[Fetch]) -> set[tuple[int, int]]:
     return opened
 
 
-@pytest.mark.parametrize("victim", ["executors", pytest.param("driver", marks=pytest.mark.long)])
+@pytest.mark.long  # shorter tests end Spark, and check that its agents end
+@pytest.mark.parametrize("victim", ["executors", "driver"])
 def test_agents_leave_with_a_killed_jvm(
     brokers: Cluster, topic: Callable[..., str], victim: str
 ) -> None:

@@ -81,8 +81,16 @@ def opened(cluster: Cluster, topic: str, stack: ExitStack) -> list[Fetcher]:
     return fetchers
 
 
-@pytest.mark.parametrize("agent", ["inline", "process"])
-@pytest.mark.parametrize("slots", [16, 4])  # two in each of eight shards; fewer than eight: none
+# 16 slots are two in each of eight shards. With fewer than eight there is none.
+@pytest.mark.parametrize(
+    ("slots", "agent"),
+    [
+        (16, "process"),
+        (4, "inline"),
+        pytest.param(16, "inline", marks=pytest.mark.long),
+        pytest.param(4, "process", marks=pytest.mark.long),
+    ],
+)
 def test_reading_without_a_safe_session(
     slots: int,
     agent: str,

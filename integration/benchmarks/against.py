@@ -7,6 +7,7 @@ one Spark session for all runs. The sides take turns, and the order changes from
 times do not include start-up.
 
 drain     seconds of the micro-batches that read 5,000,000 records of 100 B in 8 partitions
+batches   the same of 400,000 batches of one record each
 trickle   the same of 20 records in each of 1,000 partitions, sessions in the worker (``inline``)
 latency   median seconds from produce to foreachBatch, 4 partitions, 200 records a second
 decode    fastest decoding of a reply of 4 MiB, values of 100 B, without Spark
@@ -32,7 +33,7 @@ from kfetch_jobs.kafka import Cluster
 
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
-NAMES = ("drain", "trickle", "latency", "decode")
+NAMES = ("drain", "batches", "trickle", "latency", "decode")
 
 
 class Probe:
@@ -95,6 +96,9 @@ def stage(name: str, cluster: Cluster, directory: Path) -> Iterator[dict[str, st
     topic = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": name}
     if name == "drain":
         fill(cluster, name, partitions=8, records=5_000_000, size=100, codec="none")
+        yield topic | {"startingOffsets": "earliest"}
+    elif name == "batches":
+        fill(cluster, name, partitions=8, records=400_000, size=100, batch_bytes=0)
         yield topic | {"startingOffsets": "earliest"}
     elif name == "trickle":
         create(cluster, name, 1000)

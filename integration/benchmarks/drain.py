@@ -1,12 +1,13 @@
 """How fast is a backlog read? kfetch, Spark's connector and Spark's ceiling by turns, in one run.
 
     python -m integration.benchmarks.drain [--records N] [--size BYTES] [--partitions N] [--runs N]
-        [--codec NAME] [--skewed] [--agent process|inline]
+        [--codec NAME] [--batch-bytes N] [--skewed] [--agent process|inline]
 
 A topic is filled by Kafka's own producer; then queries read it from its beginning into Spark's noop
 sink with availableNow, in one session (local[N]) and after one warm-up each. A run's time is that
 of its micro-batches, so neither side pays for Spark's start. Medians are compared. The ceiling is a
 Python data source that yields ready-made batches of the same shape: more is not to be had.
+A producer without linger writes a batch for each record: ``--records 400000 --batch-bytes 0``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.benchmarks import ceiling, stage
-from integration.benchmarks.fill import fill, fill_skewed
+from integration.benchmarks.fill import BATCH_BYTES, fill, fill_skewed
 from kfetch_jobs.kafka import Cluster
 
 TOPIC = "drain"
@@ -101,6 +102,7 @@ def _fill(cluster: Cluster, options: argparse.Namespace) -> None:
         records=options.records,
         size=options.size,
         codec=options.codec,
+        batch_bytes=options.batch_bytes,
     )
 
 
@@ -147,6 +149,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="bytes per value")
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--codec", default="none")
+    parser.add_argument(
+        "--batch-bytes", type=int, default=BATCH_BYTES, help="0: a batch for each record"
+    )
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
     parser.add_argument("--cores", type=int, default=2, help="Spark's task slots")
     parser.add_argument("--json", action="store_true")

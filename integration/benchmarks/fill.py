@@ -13,18 +13,36 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.settings import KAFKA
 
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
+BATCH_BYTES = 128 << 10
 
 
 def fill(
-    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+    cluster: Cluster,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    size: int,
+    codec: str = "none",
+    batch_bytes: int = BATCH_BYTES,
 ) -> None:
-    """Make a topic of ``records`` values of ``size`` random bytes, evenly spread."""
+    """Make a topic of ``records`` values of ``size`` random bytes, evenly spread.
+
+    ``batch_bytes``: the producer's batch.size. With 0 it writes a batch for each record.
+    """
     create(cluster, topic, partitions)
-    _produce(cluster, topic, records, size, codec)
+    _produce(cluster, topic, records, size, codec, batch_bytes)
 
 
 def fill_skewed(
-    cluster: Cluster, topic: str, *, partitions: int, records: int, size: int, codec: str = "none"
+    cluster: Cluster,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    size: int,
+    codec: str = "none",
+    batch_bytes: int = BATCH_BYTES,
 ) -> None:
     """As ``fill``, with 80 % of the records in the first fifth of the partitions.
 
@@ -33,13 +51,23 @@ def fill_skewed(
     """
     hot = max(1, partitions // 5)
     late = round(records * 0.2 * partitions / (partitions - hot))
-    fill(cluster, topic, partitions=hot, records=records - late, size=size, codec=codec)
+    fill(
+        cluster,
+        topic,
+        partitions=hot,
+        records=records - late,
+        size=size,
+        codec=codec,
+        batch_bytes=batch_bytes,
+    )
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: partitions})
-    _produce(cluster, topic, late, size, codec)
+    _produce(cluster, topic, late, size, codec, batch_bytes)
 
 
-def _produce(cluster: Cluster, topic: str, records: int, size: int, codec: str) -> None:
+def _produce(
+    cluster: Cluster, topic: str, records: int, size: int, codec: str, batch_bytes: int
+) -> None:
     command = [
         find_java(),
         "-cp",
@@ -52,7 +80,7 @@ def _produce(cluster: Cluster, topic: str, records: int, size: int, codec: str) 
         "--producer-props",
         f"bootstrap.servers={cluster.bootstrap_servers}",
         "acks=1",
-        "batch.size=131072",
+        f"batch.size={batch_bytes}",
         "linger.ms=20",
         f"compression.type={codec}",
     ]

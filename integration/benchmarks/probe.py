@@ -1,6 +1,6 @@
 """Runs a benchmark of one revision for ``against``: one run for each line on stdin.
 
-    python -P probe.py drain|trickle|latency|decode JSON
+    python -P probe.py drain|batches|trickle|latency|decode JSON
 
 It imports nothing from this repository, because another revision may have other names. Spark finds
 the source by its format, and ``decode`` tries the old and the new module names. The probe answers
@@ -129,7 +129,13 @@ def _import_first(*names: str) -> Any:
     return import_module(names[-1])
 
 
-BENCHMARKS = {"drain": drain, "trickle": drain, "latency": latency, "decode": decode}
+BENCHMARKS = {
+    "drain": drain,
+    "batches": drain,
+    "trickle": drain,
+    "latency": latency,
+    "decode": decode,
+}
 
 
 def main() -> None:

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -19,14 +20,23 @@ from kfetch_jobs.supervise.processes import MARK
 
 
 class Project:
-    """A directory in which commands are given."""
+    """A directory in which commands are given.
 
-    def __init__(self, directory: Path, kafka: Cluster, **environ: str) -> None:
+    ``command`` starts kfetch, with the variables ``environ``: by default those of the tests.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kafka: Cluster,
+        *,
+        command: Sequence[str] = (sys.executable, "-P", "-m", "kfetch"),
+        environ: Mapping[str, str] = os.environ,
+        **variables: str,
+    ) -> None:
         self.directory = directory
-        self.environ = os.environ | {
-            "KFETCH_BOOTSTRAP": kafka.bootstrap_servers,
-            **environ,
-        }
+        self.environ = {**environ, "KFETCH_BOOTSTRAP": kafka.bootstrap_servers, **variables}
+        self._command = command
 
     def kfetch(self, *words: str, code: int = 0) -> str:
         """One command; what it printed."""
@@ -37,7 +47,7 @@ class Project:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One command, however it ends."""
         return subprocess.run(
-            [sys.executable, "-P", "-m", "kfetch", *words],
+            [*self._command, *words],
             cwd=self.directory,
             env=self.environ,
             capture_output=True,
@@ -58,12 +68,28 @@ class Project:
         return next(iter(self.jobs().values()))
 
     def until(self, condition: Callable[[Any], object]) -> Any:
-        """Wait for a condition of the job; the job then."""
+        """Wait for a condition of the one job. Returns the job's state then."""
         deadline = time.monotonic() + PATIENCE_S
-        while not condition(job := self.job()):
-            assert time.monotonic() < deadline, (job, self.kfetch("logs", "clicks"))
-            time.sleep(0.5)
-        return job
+        with self._status_lines() as lines:
+            for line in lines:
+                (job,) = json.loads(line)["jobs"]
+                if condition(job):
+                    return job
+                assert time.monotonic() < deadline, (job, self.kfetch("logs", job["name"]))
+        raise AssertionError("kfetch status --watch has ended")
+
+    @contextmanager
+    def _status_lines(self) -> Iterator[IO[str]]:
+        """The status as a line of JSON each second, from one process."""
+        command = [*self._command, "status", "--watch", "--json"]
+        with subprocess.Popen(
+            command, cwd=self.directory, env=self.environ, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+            finally:
+                process.kill()
 
     def processes(self) -> list[psutil.Process]:
         """What lives of all runs."""

@@ -166,6 +166,7 @@ def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     assert [(0, 0), (0, 6), (0, 10)] == shop.rows("dead")
 
 
+@pytest.mark.long
 def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
     """Its rows are in the table, its commit is lost: a replay has them once, also undone after a
     run; a reset, which would bring them twice, refuses. What is undone before a run is as it was,

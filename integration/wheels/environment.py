@@ -28,21 +28,29 @@ class Environment:
     ) -> str:
         """Run a program of the environment by its path. Return its stdout.
 
-        Fails unless the exit code is ``code``; None allows any. The environment is not activated:
-        PATH has only Java and the system's programs.
+        Fails unless the exit code is ``code``; None allows any.
         """
-        path = f"{Path(find_java()).resolve().parent}:/usr/bin:/bin"
-        base = {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8"}
         done = subprocess.run(
             [str(self.bin / command[0]), *command[1:]],
             cwd=cwd,
-            env=base | _cache() | environ,
+            env=self.variables(cwd) | environ,
             capture_output=True,
             text=True,
             timeout=timeout_s,
         )
         assert code in (done.returncode, None), done.stdout + done.stderr
         return done.stdout
+
+    def variables(self, home: Path) -> dict[str, str]:
+        """Return the variables of a user who has not activated the environment.
+
+        PATH has only Java and the system's programs. The caches of jars and code are shared.
+        """
+        path = f"{Path(find_java()).resolve().parent}:/usr/bin:/bin"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kfetch"
+        own = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "KFETCH_CACHE": str(cache)}
+        inherited = ("KFETCH_CACHE", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "MAVEN_ARGS")
+        return own | {name: os.environ[name] for name in inherited if name in os.environ}
 
     def packages(self) -> list[str]:
         """Return the installed packages as ``name==version``."""
@@ -79,11 +87,3 @@ def install(directory: Path, wheels: Path, requirement: str) -> Environment:
         requirement,
     )
     return Environment(bin=directory / "bin", install_s=time.monotonic() - began)
-
-
-def _cache() -> dict[str, str]:
-    """Return the variables with which the environment uses the user's cache of jars and code."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return {"KFETCH_CACHE": os.environ.get("KFETCH_CACHE") or str(home / "kfetch")} | {
-        name: os.environ[name] for name in ("JAVA_HOME", "MAVEN_ARGS") if name in os.environ
-    }

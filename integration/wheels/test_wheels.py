@@ -15,44 +15,16 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from integration.streams import wait_until
 from integration.wheels.environment import ROOT, Environment, install, uv
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-TRANSFORM = """
-from pyspark.sql import functions as f
-
-
-def clicks(source):
-    return source.select(f.col("event.id").alias("id"), "timestamp", "partition", "offset")
+# Spark calls all its listeners before it stops.
+SHOW_ROWS = """
+print(sorted((row[0], row[1]) for row in spark.read.parquet("out/clicks").collect()))
+spark.stop()
 """
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with both wheels and both sdists."""
-    directory = tmp_path_factory.mktemp("dist")
-    uv("build", "--quiet", "--all-packages", "--out-dir", str(directory))
-    return directory
-
-
-@pytest.fixture(scope="session")
-def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with ``kfetch[jobs]``."""
-    return install(tmp_path_factory.mktemp("all") / "venv", wheels, "kfetch[jobs]")
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A directory with the user's own packages, which have the names of kfetch's folders."""
-    for package in ("jobs", "spark_source", "conf"):
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").write_text("OWNER = 'the user'\n")
-    (tmp_path / "jobs.py").write_text("raise RuntimeError('a package comes before a module')\n")
-    (tmp_path / "jobs" / "shapes.py").write_text(TRANSFORM)
-    return tmp_path
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -106,24 +78,24 @@ def test_the_source_alone(wheels: Path, tmp_path: Path) -> None:
     assert "pyspark" not in " ".join(alone.packages())
 
 
-def test_the_readmes_snippet_needs_no_activation(
-    environment: Environment,
-    kafka: Cluster,
-    topic: Callable[..., str],
-    project: Path,
+def test_the_readmes_examples_need_no_activation(
+    environment: Environment, kafka: Cluster, topic: Callable[..., str], user_directory: Path
 ) -> None:
-    """``path/to/venv/bin/python script.py`` reads a topic, beside the user's own packages."""
+    """``path/to/venv/bin/python script.py`` reads a topic and prints the lag."""
     name = topic(2)
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for number in range(10):
             producer.send(name, key=b"k%d" % number, value=b"hello %d" % number)
-    snippet = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    snippet = snippet.replace("localhost:9092", kafka.bootstrap_servers)
-    snippet = snippet.replace('"subscribe", "clicks"', f'"subscribe", "{name}"')
-    count = 'print("rows:", spark.read.parquet("out/clicks").count())\n'
-    (project / "script.py").write_text(snippet + count)
+    readme = (ROOT / "README.md").read_text()
+    query, listener = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    query = query.replace("localhost:9092", kafka.bootstrap_servers)
+    query = query.replace('"subscribe", "clicks"', f'"subscribe", "{name}"')
+    script = query.replace("query = (", f"{listener}\nquery = (") + SHOW_ROWS
+    (user_directory / "script.py").write_text(script)
+    printed = environment.run("python", "script.py", cwd=user_directory)
 
-    assert "rows: 10\n" in environment.run("python", "script.py", cwd=project)
+    assert str([(f"k{n}", f"hello {n}") for n in range(10)]) in printed
+    assert ": 0 offsets behind\n" in printed
 
 
 def test_demo_in_an_empty_directory(environment: Environment, tmp_path: Path) -> None:
@@ -144,36 +116,3 @@ def test_demo_in_an_empty_directory(environment: Environment, tmp_path: Path) ->
     assert summary["records"] >= summary["in_delta"]
     assert b"\x89PNG" == (empty / "clicks.png").read_bytes()[:4]
     assert [] == [path.name for path in temporary.glob("kfetch-demo-*")]
-
-
-def test_init_and_up_beside_the_users_packages(
-    environment: Environment, kafka: Cluster, topic: Callable[..., str], project: Path
-) -> None:
-    """A new project runs under the supervisor, with a transform in the user's package ``jobs``."""
-    name = topic(2)
-    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        for number in range(100):
-            producer.send(name, json.dumps({"id": number}).encode())
-    variables = {"KFETCH_BOOTSTRAP": kafka.bootstrap_servers, "PYTHONPATH": str(project)}
-    environment.run("kfetch", "init", ".", cwd=project)
-    job = project / "jobs" / "clicks.yml"
-    job.write_text(_with_own_transform(job.read_text(), name))
-    environment.run("kfetch", "validate", cwd=project, **variables)
-    environment.run("kfetch", "up", "--detach", cwd=project, **variables)
-
-    def lag() -> int | None:
-        printed = environment.run("kfetch", "status", "--json", cwd=project, code=None, **variables)
-        (clicks,) = json.loads(printed)["jobs"]
-        offsets: int | None = clicks["lag"] if clicks["batch"] is not None else None
-        return offsets
-
-    try:
-        wait_until(lambda: lag() == 0)
-    finally:
-        environment.run("kfetch", "down", cwd=project, **variables)
-
-
-def _with_own_transform(job: str, topic: str) -> str:
-    """Returns the starter's job with another topic and the user's own transform."""
-    job = re.sub(r"subscribe: .*", f"subscribe: {topic}", job)
-    return re.sub(r"transform: .*", "transform: jobs.shapes:clicks", job)

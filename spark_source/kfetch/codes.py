@@ -1,7 +1,7 @@
 """Broker error codes: their names, and the recovery that each error needs.
 
 Each recovery has one predicate. The caller decides what to do, this module knows what a code means.
-The table of codes is kafka-python's.
+``reactions`` holds the table of codes. The descriptions are kafka-python's.
 """
 
 from __future__ import annotations
@@ -12,22 +12,12 @@ from typing import Any
 from kafka.errors import for_code
 
 from kfetch.errors import AccessRefused, BrokerError
+from kfetch.reactions import NAMES, Api, Reaction, reaction
 
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
-UNSUPPORTED_VERSION = 35
-FENCED_LEADER_EPOCH = 74
-UNKNOWN_LEADER_EPOCH = 75
 UNKNOWN_TOPIC_ID = 100
-INCONSISTENT_TOPIC_ID = 103
-
-# After these errors the caller looks up the topic: it was deleted or re-created, or a broker that
-# has just started does not know it yet.
-_TOPIC_CHANGED = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
-# KIP-320: the client's or the broker's leader epoch is behind.
-_EPOCH_BEHIND = frozenset({FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH})
-
 
 # Refusals of SASL 33, 34, 58; by ACLs 29, 30, 31, 53, 65.
 _TOPIC_AUTHORIZATION_FAILED = 29
@@ -36,21 +26,27 @@ _ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
 
 def name(code: int) -> str:
     """Returns the protocol's name of a code and its number, as brokers log it."""
-    return f"{for_code(code).message} ({code})"
+    return f"{NAMES.get(code, 'UNKNOWN')} ({code})"
 
 
-def retriable(code: int) -> bool:
-    """Returns whether the same request can succeed later, after a metadata refresh."""
-    return code in _TOPIC_CHANGED or code in _EPOCH_BEHIND or bool(for_code(code).retriable)
+def retriable(code: int, api: Api | None = None) -> bool:
+    """Returns whether the same request can succeed later, after a metadata refresh.
+
+    ``api``: the request; None for one that the table of ``reactions`` does not have.
+    """
+    return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT)
 
 
-def error(code: int, request: str, **where: Any) -> BrokerError:
-    """Returns the exception for a code. ``request``: words for the request and its receiver."""
+def error(code: int, request: str, *, api: Api | None = None, **where: Any) -> BrokerError:
+    """Returns the exception for a code. ``request``: words for the request and its receiver.
+
+    ``api``: as for ``retriable``.
+    """
     kind = AccessRefused if code in _ACCESS else BrokerError
     return kind(
         f"{request}: the broker answered {name(code)}: {_meaning(code, where)}",
         code=code,
-        retriable=retriable(code),
+        retriable=retriable(code, api),
         **where,
     )
 

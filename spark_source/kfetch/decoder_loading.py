@@ -30,14 +30,17 @@ class DecoderLoad:
     """The time that loading took."""
     cache_directory: str
     """Where compiled code is cached; empty if it can't be cached."""
+    named_directory_problem: str = ""
+    """The directory that KFETCH_CACHE names, and why it can't be used; empty if it can."""
 
 
 _lock = threading.Lock()
 
 
 def load_decoder() -> DecoderLoad:
-    """Loads the decoder once per process. Logs a warning if the process had to compile it.
+    """Loads the decoder once per process.
 
+    Logs a warning if the process had to compile it, or if it can't use KFETCH_CACHE.
     Another thread that calls this during the load waits for its end.
     """
     with _lock:
@@ -52,13 +55,22 @@ def _load_decoder() -> DecoderLoad:
         compiled=origin.compiled,
         seconds=time.monotonic() - began,
         cache_directory=origin.directory,
+        named_directory_problem=origin.named_directory_problem,
     )
-    log.log(logging.WARNING if load.compiled else logging.INFO, "%s", describe(load))
+    needs_attention = load.compiled or load.named_directory_problem
+    log.log(logging.WARNING if needs_attention else logging.INFO, "%s", describe(load))
     return load
 
 
 def describe(load: DecoderLoad) -> str:
     """Returns one sentence for the user: how long loading took, and how to make it faster."""
+    sentence = _describe(load)
+    if load.named_directory_problem:
+        sentence += f"; KFETCH_CACHE can't be used: {load.named_directory_problem}"
+    return sentence
+
+
+def _describe(load: DecoderLoad) -> str:
     if not load.compiled:
         return f"the record decoder was ready in {load.seconds:.1f} s, from {load.cache_directory}"
     advice = (

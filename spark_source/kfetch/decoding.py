@@ -17,12 +17,21 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from kfetch.errors import CorruptBatch, KfetchError, OptionError
+from kfetch.records import batch as batches
 from kfetch.records.arrow import Columns
-from kfetch.records.batch import Slice
+from kfetch.records.batch import Extent, Slice, Walker
 from kfetch.records.faults import UnexplainedFault
 from kfetch.records.sections import OnCorrupt, Section, sections
 
-__all__ = ["IMPLEMENTATION", "CodeOrigin", "decode", "decoder", "load"]
+__all__ = [
+    "IMPLEMENTATION",
+    "CodeOrigin",
+    "batches_from",
+    "decode",
+    "decoder",
+    "extent",
+    "load",
+]
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
 """The decoder that ``decode`` uses. Nothing else chooses one."""
@@ -38,6 +47,9 @@ if IMPLEMENTATION not in _MODULES:
 
 
 _STANDARD_COLUMNS = Columns()
+
+_walker: Walker = batches.walk
+"""Walks over batch headers: in Python, until ``load`` has the compiled code."""
 
 
 class Decoder(Protocol):
@@ -73,15 +85,35 @@ class CodeOrigin(NamedTuple):
     """Whether this process compiled it, which takes seconds."""
     directory: str = ""
     """The directory with the compiled code; empty if no directory has it."""
+    named_directory_problem: str = ""
+    """Why the directory that KFETCH_CACHE names can't hold the code; empty if it can."""
 
 
 def load() -> CodeOrigin:
-    """Loads the decoder that ``decode`` uses, and returns the origin of its code."""
+    """Loads the decoder that ``decode`` uses, and returns the origin of its code.
+
+    From then on, ``extent`` and ``batches_from`` use compiled code too.
+    """
+    global _walker
     decoder(IMPLEMENTATION)
     if IMPLEMENTATION != "kernel":
         return CodeOrigin()
+    _walker = import_module("kfetch.compiled.walk").walk
     loops = import_module("kfetch.compiled.native").load()
-    return CodeOrigin(loops.compiled, loops.directory)
+    return CodeOrigin(loops.compiled, loops.directory, loops.named_directory_problem)
+
+
+def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
+    """Returns how far a reply's records reach; see ``records.batch.extent``.
+
+    It never waits for ``load``: a broker's thread calls it while another thread may compile.
+    """
+    return batches.extent(data, start, end=end, walker=_walker)
+
+
+def batches_from(data: memoryview, offset: int) -> memoryview:
+    """Returns the complete batches that end at or after ``offset``; empty without any."""
+    return batches.batches_from(data, offset, walker=_walker)
 
 
 def decode(

@@ -23,7 +23,7 @@ from kfetch.errors import (
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
-__all__ = ["LogAnswer", "ReadPosition", "diverging_position", "find_loss", "warning"]
+__all__ = ["LogAnswer", "ReadPosition", "find_loss", "unknown_epoch", "warning"]
 
 
 class ReadPosition(NamedTuple):
@@ -110,16 +110,17 @@ def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
     return None
 
 
-def diverging_position(leader_epoch: int, end_offset: int, log_start: int) -> Position:
-    """Return where the leader's history leaves that of a position.
+def unknown_epoch(position: ReadPosition) -> str:
+    """Return the log line for a position whose leader epoch no broker knows.
 
-    ``leader_epoch`` and ``end_offset`` are the leader's answer to OffsetsForLeaderEpoch. An
-    ``end_offset`` of -1 means that the leader has no epoch up to the position's. All its records
-    from the log start on are then of later epochs, so they are other records.
+    That is no loss. A leader answers so if the epoch is newer than all of its own (Kafka's
+    LeaderEpochFileCache). So it is an older leader, or its epochs were reset.
     """
-    if end_offset >= 0:
-        return Position(end_offset, leader_epoch)
-    return Position(max(0, log_start), NO_EPOCH)
+    return (
+        f"{position.tp}: no broker knows leader epoch {position.leader_epoch} of the next offset "
+        f"{position.offset}, so kfetch cannot tell whether the log was truncated. The query "
+        "continues at this offset. If the cluster was restored from a backup, compare the records"
+    )
 
 
 def warning(loss: DataLoss) -> str:

@@ -95,6 +95,13 @@ class Leader:
     broker: Broker
     epoch: int = NO_EPOCH
 
+    def is_older_than(self, epoch: int) -> bool:
+        """Return whether the leader is older than one of ``epoch`` (KIP-320).
+
+        A leader without an epoch counts as new: nothing else would name a successor.
+        """
+        return NO_EPOCH < self.epoch < epoch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:

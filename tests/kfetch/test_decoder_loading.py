@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from kfetch import decoder_loading, decoding
+from kfetch.compiled import native
 from kfetch.decoder_loading import DecoderLoad, describe, load_decoder
 
 
@@ -29,10 +31,22 @@ from kfetch.decoder_loading import DecoderLoad, describe, load_decoder
             "the record decoder was compiled in 5.0 s; it can't be cached: set KFETCH_CACHE to a "
             "directory that only this user can write",
         ),
+        (
+            DecoderLoad(
+                compiled=False,
+                seconds=0.1,
+                cache_directory="/tmp/code",
+                named_directory_problem="/none/cache (No such file or directory)",
+            ),
+            "the record decoder was ready in 0.1 s, from /tmp/code; KFETCH_CACHE can't be used: "
+            "/none/cache (No such file or directory)",
+        ),
     ],
 )
 def test_the_sentence_for_the_user(load: DecoderLoad, sentence: str) -> None:
-    """Loaded, compiled and cached, compiled without a cache: each has its own sentence."""
+    """Loaded, compiled and cached, compiled without a cache: each has its own sentence.
+
+    A KFETCH_CACHE that can't be used is named, with the reason."""
     assert sentence == describe(load)
 
 
@@ -61,3 +75,21 @@ def test_readers_that_come_together_load_once(
 
     assert 1 == len({id(load) for load in loads})
     assert [level] == [record.levelno for record in caplog.records]
+
+
+def test_an_unusable_cache_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A process that can't use KFETCH_CACHE warns, although another directory has the code."""
+    native.load()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KFETCH_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(native, "load", native.load.__wrapped__)
+    decoder_loading._load_decoder.cache_clear()
+    with caplog.at_level(logging.INFO):
+        load = load_decoder()
+    decoder_loading._load_decoder.cache_clear()
+
+    assert not load.compiled
+    assert [logging.WARNING] == [record.levelno for record in caplog.records]
+    assert f"KFETCH_CACHE can't be used: {tmp_path}/file/cache (Not a directory)" in caplog.text

@@ -6,7 +6,8 @@ import pytest
 
 from kfetch import decoding
 from kfetch.errors import CorruptBatch, MalformedTimestamp
-from kfetch.records import Extent, Slice, extent
+from kfetch.records import Extent, Slice
+from kfetch.records.batch import extent
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from tests.kfetch.decoders import rows_of
 from tests.kfetch.records.batch_builder import T0, TP, batch, record

@@ -123,10 +123,10 @@ def test_open_end() -> None:
     assert "offsets 5 to 20 have expired" in str(loss)
 
 
-@pytest.mark.parametrize(
-    ("end_offset", "log_start", "expected"),
-    [(7, 2, Position(7, 1)), (-1, 2, Position(2, -1)), (-1, -1, Position(0, -1))],
-)
-def test_diverging_position(end_offset: int, log_start: int, expected: Position) -> None:
-    """A leader without an epoch up to the position's shares no record behind its log start."""
-    assert expected == losses.diverging_position(1, end_offset, log_start)
+def test_an_unknown_epoch_has_a_warning() -> None:
+    """The warning names the partition, the offset and the epoch, and says what the query does."""
+    assert (
+        "t-0: no broker knows leader epoch 3 of the next offset 5, so kfetch cannot tell whether "
+        "the log was truncated. The query continues at this offset. If the cluster was restored "
+        "from a backup, compare the records"
+    ) == losses.unknown_epoch(POSITION)

@@ -50,6 +50,8 @@ class Stage:
         return time.time() + self.ahead_s
 
     def job(self, name: str, text: str, script: str) -> None:
+        """Write a job's file and its script. Each job has a table of its own."""
+        text = text.replace("${storage}/clicks/table", f"${{storage}}/{name}/table")
         (self.place / "conf" / "jobs" / f"{name}.yml").write_text(text)
         (self.place / f"{name}.sh").write_text(f"NAME={name}\nWORDS={self.place}\n{script}\n")
 

@@ -18,7 +18,7 @@ keeps it running.
     ddl.py             checks fields in Spark's DDL
     functions.py       checks that ``module:function`` exists, without running it
     source_options.py  checks a job's options with the source's own parser
-    cross_checks.py    checks of all jobs together: ``after``, shared checkpoints
+    cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
     schema.py          JSON Schema for editors
     reference.py       the tables of keys in JOBS.md
     starter.py         writes a new project

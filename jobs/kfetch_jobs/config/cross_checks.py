@@ -1,18 +1,20 @@
-"""Checks of all jobs together: dependencies, and checkpoints that two jobs share."""
+"""Checks of all jobs together: dependencies, and checkpoints and tables that two jobs share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
 
-__all__ = ["mistakes"]
+__all__ = ["mistakes", "same_rows_mistake", "writes_same_records"]
 
 
 def mistakes(jobs: Mapping[str, Job]) -> list[str]:
     """Return one sentence for each mistake, with file and line."""
-    return [*_after_mistakes(jobs), *_cycles(jobs), *_shared_checkpoints(jobs)]
+    shared = (*_shared_checkpoints(jobs), *_same_rows(jobs))
+    return [*_after_mistakes(jobs), *_cycles(jobs), *shared]
 
 
 def _after_mistakes(jobs: Mapping[str, Job]) -> Iterator[str]:
@@ -61,3 +63,62 @@ def _shared_checkpoints(jobs: Mapping[str, Job]) -> Iterator[str]:
                 f"{job.document.file_line(('checkpoint',))}: job {other.name} has this checkpoint "
                 f"too: {job.checkpoint}: give each its own, or leave it out"
             )
+
+
+def _same_rows(jobs: Mapping[str, Job]) -> Iterator[str]:
+    earlier: list[Job] = []
+    for job in (one for one in jobs.values() if one.file.enabled):
+        if sentence := same_rows_mistake(job, earlier):
+            yield sentence
+        earlier.append(job)
+
+
+def same_rows_mistake(job: Job, others: Iterable[Job]) -> str:
+    """Return a sentence if another job makes the same rows for the same table; else nothing.
+
+    Jobs with different transforms may share a source and a table: each may write a part of the
+    records.
+    """
+    for other in others:
+        if other.name != job.name and _rows(other) == _rows(job):
+            return (
+                f"{job.document.file_line(('sink',))}: job {other.name} writes the same rows of "
+                "the same source to this table: delete one of the two jobs"
+            )
+    return ""
+
+
+def _rows(job: Job) -> tuple[object, ...]:
+    """What decides which rows a job writes, and where."""
+    views = job.file.views()
+    sources = [
+        (view, _servers(job, view), source.strategy(), source.decode)
+        for view, source in sorted(views.items())
+    ]
+    return str(job.target), sources, job.file.transform
+
+
+def writes_same_records(job: Job, other: Job) -> bool:
+    """Return whether both write to the same table, and read a topic or a pattern in common."""
+    return str(job.target) == str(other.target) and not _topics(job).isdisjoint(_topics(other))
+
+
+def _topics(job: Job) -> set[tuple[frozenset[str], str]]:
+    """Each topic or pattern, with the servers of its cluster."""
+    return {
+        (_servers(job, view), topic)
+        for view, source in job.file.views().items()
+        for strategy, text in source.strategy().items()
+        for topic in _topics_in(strategy, text)
+    }
+
+
+def _topics_in(strategy: str, text: str) -> Iterable[str]:
+    if strategy == "subscribe":
+        return map(str.strip, text.split(","))
+    return list(json.loads(text)) if strategy == "assign" else [f"pattern {text}"]
+
+
+def _servers(job: Job, view: str) -> frozenset[str]:
+    servers = job.source_options(view)["kafka.bootstrap.servers"]
+    return frozenset(map(str.strip, servers.split(",")))

@@ -42,7 +42,7 @@ class Worker:
     @property
     def _process(self) -> psutil.Process | None:
         launched = self._launched
-        return find(launched.pid, launched.started) if launched else None
+        return find(launched.pid, launched.started, launched.start) if launched else None
 
     def check(self) -> None:
         """Raise DemoError with the job's last error line, if the process has ended by itself."""

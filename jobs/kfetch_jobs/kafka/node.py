@@ -93,7 +93,7 @@ class Node:
     @property
     def _process(self) -> psutil.Process | None:
         now = self._state
-        return process.find(now.pid, now.started)
+        return process.find(now.pid, now.started, now.start)
 
     def cpu_seconds(self) -> float:
         """Returns the user and system time of the broker process since its start, in seconds."""
@@ -188,7 +188,7 @@ class Node:
             raise self._died()
         if launched.tether:
             self._context.tethers[self.node_id] = launched.tether
-        self._remember(launched.pid, launched.started)
+        self._remember(launched.pid, launched.started, launched.start)
 
     @property
     def _output(self) -> Path:
@@ -229,8 +229,8 @@ class Node:
             tether.cut()
         self._remember(None, None)
 
-    def _remember(self, pid: int | None, started: float | None) -> None:
-        now = replace(self._state, pid=pid, started=started)
+    def _remember(self, pid: int | None, started: float | None, start: str = "") -> None:
+        now = replace(self._state, pid=pid, started=started, start=start)
         state.update_node(self._context.directory, now)
 
 

@@ -1,7 +1,9 @@
 """Starts a JVM and signals it, and never another process.
 
-The pid *and* the start time identify a process: the system uses pids again, and a signal to the
-wrong process is the worst thing this package could do.
+The pid *and* the start identify a process: the system uses pids again, and a signal to the wrong
+process is the worst thing this package could do. The start is the id of the boot and the clock
+ticks since then (Linux, proc(5)). Nobody can set these, while a start in seconds since 1970 moves
+with the wall clock.
 
 There are two ways to start:
 
@@ -20,11 +22,12 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
 
-__all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch"]
+__all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch", "start_of"]
 
 # The shell is the JVM's parent and has not waited for it, so when the JVM is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
@@ -63,6 +66,9 @@ class LaunchedProcess:
 
     pid: int
     started: float
+    """The start time by the wall clock: seconds since 1970."""
+    start: str
+    """The start by boot and clock ticks; see ``start_of``."""
     tether: Tether | None
     """None if it is detached"""
 
@@ -90,28 +96,63 @@ def launch(command: Sequence[str], *, output: Path, detached: bool) -> LaunchedP
 
 def _launched_process(pid: int, tether: Tether | None) -> LaunchedProcess | None:
     try:
-        return LaunchedProcess(pid=pid, started=psutil.Process(pid).create_time(), tether=tether)
+        started = psutil.Process(pid).create_time()
+        return LaunchedProcess(pid=pid, started=started, start=start_of(pid), tether=tether)
     except psutil.NoSuchProcess:
         if tether:
             tether.cut()
         return None
 
 
-# psutil adds the kernel's boot time in whole seconds. It changes by a second or more when somebody
-# sets the clock, so equality would take a living node for dead. Pids are used again much later.
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_START_TICKS = 19
+"""The index of ``starttime`` in /proc/PID/stat, counted behind the command's name."""
+
+
+def start_of(pid: int) -> str:
+    """Return ``BOOT/TICKS`` of the process that has this pid now.
+
+    Returns an empty text if there is no such process, or where the system has no /proc.
+    """
+    boot = _boot_id()
+    try:
+        # The name is in brackets, and may have brackets and spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return f"{boot}/{int(fields[_START_TICKS])}" if boot else ""
+    except (OSError, IndexError):
+        return ""
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
 _CLOCK_STEP_S = 5
+"""psutil adds the kernel's boot time, which moves when somebody sets the clock."""
 
 
-def find(pid: int | None, started: float | None) -> psutil.Process | None:
-    """Returns the living process with this pid and start time; None if it ended or is a zombie."""
+def find(pid: int | None, started: float | None, start: str = "") -> psutil.Process | None:
+    """Return the living process with this pid and start; None if it ended or is a zombie.
+
+    ``started`` is the start time by the wall clock, in seconds since 1970. It decides only if there
+    is no ``start``: in records of an older kfetch, and where the system has no /proc.
+    """
     if pid is None or started is None:
         return None
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - started) < _CLOCK_STEP_S
+        same = start_of(pid) == start if start else _is_near(process.create_time(), started)
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None
+
+
+def _is_near(created_s: float, started_s: float) -> bool:
+    return abs(created_s - started_s) < _CLOCK_STEP_S
 
 
 def cpu_seconds(process: psutil.Process) -> float:

@@ -7,7 +7,7 @@ such file: it reads, changes and deletes nothing there.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ class NodeState(NodePorts):
 
     pid: int | None = None
     started: float | None = None
-    """The start time of the process: another process with the same pid has another one."""
+    """The start time of the process by the wall clock, in seconds since 1970."""
+    start: str = ""
+    """Its start by boot and clock ticks: another process with the same pid has another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +111,18 @@ def load(directory: Path) -> State | None:
 def _parsed(value: dict[str, Any]) -> State:
     if value.pop("version") != _VERSION:
         raise ValueError(f"not version {_VERSION}")
-    nodes = tuple(NodeState(**node) for node in value.pop("nodes"))
+    nodes = tuple(_node(node) for node in value.pop("nodes"))
     if not nodes or not all(_has_ports(node) for node in nodes):
         raise ValueError("a node lacks its id or ports")
     return State(nodes=nodes, **value)
+
+
+_NODE_KEYS = frozenset(field.name for field in fields(NodeState))
+
+
+def _node(value: dict[str, Any]) -> NodeState:
+    """A later kfetch may write more keys."""
+    return NodeState(**{name: value[name] for name in _NODE_KEYS & value.keys()})
 
 
 def _has_ports(node: NodeState) -> bool:

@@ -107,6 +107,7 @@ def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     name = job.name
     samples.put("kfetch_job_enabled", job.enabled, job_name=name)
     samples.put("kfetch_job_file_valid", not job.mistake, job_name=name)
+    samples.put("kfetch_job_orphan", job.orphan, job_name=name)
     samples.put("kfetch_job_healthy", not job.unhealthy, job_name=name)
     for phase in Phase:
         samples.put("kfetch_job_state", job.phase is phase, job_name=name, state=phase)

@@ -61,6 +61,7 @@ _ENTRIES = (
     ),
     Entry("kfetch_job_enabled", _JOB, "0 if its file disables it."),
     Entry("kfetch_job_file_valid", _JOB, "0 if its file has a mistake."),
+    Entry("kfetch_job_orphan", _JOB, "1 if its file is gone, and it still runs or waits."),
     Entry("kfetch_job_healthy", _JOB, "0 if it has a problem; `kfetch status` names it."),
     Entry("kfetch_job_state", ("job_name", "state"), "1 for its present state, 0 for the others."),
     Entry("kfetch_job_state_start_time_seconds", _JOB, "Time at which that state started."),

@@ -4,8 +4,10 @@ state_machine.py    what a job does next: all phases and moves; pure
 rules.py            the rules for the state machine, and cron times: pure
 job_rules.py        the rules from a job's file
 store.py            states, runs and orders, in SQLite
+database.py         opens the database: tables, journal
 processes.py        the processes of a run
 run_process.py      the process of a recorded run, and its exit report
+supervised_job.py   one job of the supervisor
 supervisor.py       the loop around them
 supervisor_lock.py  one supervisor per storage
 supervisor_log.py   the supervisor's log

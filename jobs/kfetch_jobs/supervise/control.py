@@ -16,13 +16,12 @@ from functools import partial
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.kafka.process import find
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.run_process import exit_report_file, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
-from kfetch_jobs.supervise.status_reader import supervisor_alive
+from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor_lock import lock_file
 from kfetch_jobs.util.files import try_lock
@@ -44,10 +43,7 @@ def give_order(
     Returns None if no supervisor runs; the order then waits for the next one. Raises the
     supervisor's refusal: ConfigError for a mistake in a job's file, else SupervisorError.
     """
-    known = project.jobs()
-    for name in jobs:
-        if name not in known:
-            raise ConfigError(f"there is no job {name}: {suggestion(name, known)}")
+    _check_names(project, store, jobs, order)
     order_ids = [store.add_order(name, order, time.time()) for name in jobs]
     if not supervisor_alive(store.last_supervisor()):
         return None
@@ -63,6 +59,16 @@ def give_order(
         error = ConfigError if mistake else SupervisorError
         raise error("; ".join(reply.message for reply in refusals))
     return [reply.message for reply in replies if reply.message]
+
+
+def _check_names(project: Project, store: Store, jobs: Sequence[str], order: Order) -> None:
+    known, without_file = project.jobs(), orphans(project, store)
+    for name in jobs:
+        if name in without_file and order is not Order.STOP:
+            raise ConfigError(f"job {name} has no file any more: kfetch stop {name} ends it")
+        if name not in (*known, *without_file):
+            hint = suggestion(name, [*known, *without_file])
+            raise ConfigError(f"there is no job {name}: {hint}")
 
 
 def wait_until_done(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
@@ -138,7 +144,7 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
             os.kill(supervisor.pid, signal.SIGTERM)
         time.sleep(_POLL_S)  # the system merges two signals at one moment
     _wait_for(
-        lambda: find(supervisor.pid, supervisor.process_started_s) is None,
+        lambda: not supervisor_alive(supervisor),
         timeout_s,
         f"the supervisor (process {supervisor.pid}) is not down after {timeout_s:.0f} s: a job's "
         "micro-batch takes long; try again, or with --now",

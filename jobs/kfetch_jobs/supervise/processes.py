@@ -1,8 +1,8 @@
 """The processes of a run: start them in their own session, find them again, end them.
 
 The session has the job's Python, its JVM and Spark's Python workers. It survives the supervisor. A
-pid and a start time identify a process. A mark in the environment identifies all processes of a
-run. So the next supervisor finds a run even if this one dies before it records the pid.
+pid and a start identify a process. A mark in the environment identifies all processes of a run. So
+the next supervisor finds a run even if this one dies before it records the pid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from kfetch_jobs.kafka.process import find
+from kfetch_jobs.kafka.process import find, start_of
 from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
@@ -34,6 +34,9 @@ class RunProcess:
 
     pid: int
     started: float
+    """The start time by the wall clock: seconds since 1970."""
+    start: str
+    """The start by boot and clock ticks."""
     mark: str
     """The run's mark, in the environment of all its processes."""
     child: subprocess.Popen[bytes] | None = None
@@ -44,7 +47,7 @@ class RunProcess:
         """Whether the process runs."""
         if self.child is not None:
             return self.child.poll() is None
-        return find(self.pid, self.started) is not None
+        return find(self.pid, self.started, self.start) is not None
 
     def end(self) -> None:
         """Send SIGTERM to the leader: the job ends after its micro-batch."""
@@ -107,7 +110,7 @@ def launch(
         started = psutil.Process(child.pid).create_time()
     except psutil.NoSuchProcess:
         started = time.time()
-    return RunProcess(child.pid, started, mark, child)
+    return RunProcess(child.pid, started, start_of(child.pid), mark, child)
 
 
 def _rotate(log: Path) -> None:
@@ -116,9 +119,9 @@ def _rotate(log: Path) -> None:
             os.replace(log, older_log(log))
 
 
-def adopt(pid: int, started: float, mark: str) -> RunProcess:
+def adopt(pid: int, started: float, start: str, mark: str) -> RunProcess:
     """Return a process that another supervisor started, alive or not."""
-    return RunProcess(pid, started, mark)
+    return RunProcess(pid, started, start, mark)
 
 
 def find_by_mark(mark: str) -> RunProcess | None:
@@ -128,11 +131,12 @@ def find_by_mark(mark: str) -> RunProcess | None:
         with suppress(psutil.Error, OSError):
             # An agent has its own session, and ends by itself after its JVM.
             if _has_mark(process, mark) and _AGENT not in process.cmdline():
-                leaders.append((process.create_time(), os.getsid(process.pid)))
+                leader = os.getsid(process.pid)
+                leaders.append((process.create_time(), leader, start_of(process.pid)))
     if not leaders:
         return None
-    started, leader = min(leaders)
-    return RunProcess(leader, started, mark)
+    started, leader, start = min(leaders)
+    return RunProcess(leader, started, start, mark)
 
 
 _AGENT = "kfetch.agent"

@@ -28,5 +28,5 @@ def run_process(storage: Path, run: Run) -> RunProcess:
     mark = run_mark(storage, run.id)
     if run.pid is None or run.process_started_s is None:
         # Its supervisor died before the start of the process, or before it recorded the pid.
-        return find_by_mark(mark) or adopt(_NO_PID, 0.0, mark)
-    return adopt(run.pid, run.process_started_s, mark)
+        return find_by_mark(mark) or adopt(_NO_PID, 0.0, "", mark)
+    return adopt(run.pid, run.process_started_s, run.process_start, mark)

@@ -113,6 +113,8 @@ class Facts:
     """The jobs in ``after`` have finished."""
     has_room: bool = True
     """Fewer jobs run than ``concurrency`` allows."""
+    has_file: bool = True
+    """The job's file is still there."""
     silent_s: float = 0.0
     """The query has not reported for this long, in seconds."""
 
@@ -274,7 +276,8 @@ def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobSta
 
 def _is_due(state: JobState, facts: Facts) -> bool:
     may_run = facts.upstream_finished or state.forced or state.phase is Phase.BACKOFF
-    return facts.has_room and may_run and (state.due_s is None or state.due_s <= facts.now)
+    can_run = facts.has_room and facts.has_file
+    return can_run and may_run and (state.due_s is None or state.due_s <= facts.now)
 
 
 def _bounded_backoff(rules: Rules, state: JobState, now: float) -> JobState:

@@ -23,6 +23,8 @@ class JobStatus:
     name: str
     description: str = ""
     enabled: bool = True
+    orphan: bool = False
+    """Its file is gone, and it still runs, or waits for a run."""
     trigger: str = ""
     topics: tuple[str, ...] = ()
     query: str = ""

@@ -6,8 +6,10 @@ process. So it works with and without a supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 from kfetch_jobs.checkpoints.checkpoint import local_directory
 from kfetch_jobs.config import Job, Project
@@ -18,6 +20,7 @@ from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
+from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
@@ -25,51 +28,106 @@ from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 
+__all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
+
 _ELECTION_S = 2.0
 """A broker's restart, or a new leader, is no problem within this time."""
-
-__all__ = ["health_problems", "read_status", "supervisor_alive"]
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
     """Return whether the process of this supervisor lives."""
-    return supervisor is not None and find(supervisor.pid, supervisor.process_started_s) is not None
+    if supervisor is None:
+        return False
+    started_s, start = supervisor.process_started_s, supervisor.process_start
+    return find(supervisor.pid, started_s, start) is not None
 
 
 def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     """Return the status of all jobs at ``now``, in seconds since 1970."""
-    supervisor = store.last_supervisor()
-    running = supervisor if supervisor is None or supervisor.ended_s is None else None
-    running = running if supervisor_alive(running) else None
-    states = store.states()
-    runs = {run.job: run for run in store.open_runs()}
-    jobs = (
-        _job_status(project, name, states.get(name), runs.get(name), now) for name in project.jobs()
-    )
+    recorded = _Recorded.of(project, store)
+    supervisor = recorded.supervisor
+    jobs = [_job_status(project, name, recorded, now) for name in project.jobs()]
+    orphans = [_orphan_status(name, recorded) for name in _orphans(project, recorded)]
     return ProjectStatus(
         project=str(project.path),
         environment=project.environment_name,
-        supervisor=running.pid if running else None,
-        supervised_s=running.started_s if running else None,
-        jobs=tuple(jobs),
+        supervisor=supervisor.pid if supervisor else None,
+        supervised_s=supervisor.started_s if supervisor else None,
+        jobs=tuple(sorted((*jobs, *orphans), key=lambda job: job.name)),
     )
 
 
-def _job_status(
-    project: Project, name: str, state: JobState | None, run: Run | None, now: float
-) -> JobStatus:
+def orphans(project: Project, store: Store) -> list[str]:
+    """Return the jobs that still run, or wait for a run, although they have no file any more."""
+    return _orphans(project, _Recorded.of(project, store))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """What the database says, and which of its processes live."""
+
+    supervisor: SupervisorRecord | None
+    """The running supervisor; None if none runs."""
+    states: Mapping[str, JobState]
+    runs: Mapping[str, Run]
+    """The run of each job that has no end yet."""
+    storage: Path
+
+    @classmethod
+    def of(cls, project: Project, store: Store) -> Self:
+        last = store.last_supervisor()
+        running = last if last is None or last.ended_s is None else None
+        return cls(
+            supervisor=running if supervisor_alive(running) else None,
+            states=store.states(),
+            runs={run.job: run for run in store.open_runs()},
+            storage=project.storage,
+        )
+
+    def runs_on(self, name: str) -> bool:
+        """Whether the job has a process."""
+        return name in self.runs and run_process(self.storage, self.runs[name]).alive
+
+    def waits(self, name: str) -> bool:
+        """Whether the supervisor would start the job."""
+        waiting = name in self.states and self.states[name].phase in (Phase.WAITING, Phase.BACKOFF)
+        return waiting and self.supervisor is not None
+
+    def way_to_stop(self, name: str) -> str:
+        """The command that ends the job."""
+        return f"kfetch stop {name}" if self.supervisor else "kfetch down"
+
+
+def _orphans(project: Project, recorded: _Recorded) -> list[str]:
+    gone = (recorded.states.keys() | recorded.runs.keys()) - set(project.jobs())
+    return sorted(name for name in gone if recorded.runs_on(name) or recorded.waits(name))
+
+
+def _orphan_status(name: str, recorded: _Recorded) -> JobStatus:
+    run = recorded.runs.get(name)
+    goes_on = "and it still runs" if recorded.runs_on(name) else "and no run of it starts"
+    return JobStatus(
+        name=name,
+        orphan=True,
+        pid=run.pid if run else None,
+        unhealthy=(f"its file is gone, {goes_on}: {recorded.way_to_stop(name)}",),
+        **_state_fields(recorded.states.get(name)),
+    )
+
+
+def _job_status(project: Project, name: str, recorded: _Recorded, now: float) -> JobStatus:
     try:
-        return _valid_job_status(project.job(name), project, state, run, now)
+        return _valid_job_status(project.job(name), project, recorded, now)
     except ConfigError as error:
         mistake = error.message
     except Exception as error:  # a bug that one job triggers must not hide the others
         mistake = unexpected_mistake(name, error)
+    state = recorded.states.get(name)
     return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
 
 
-def _valid_job_status(
-    job: Job, project: Project, state: JobState | None, run: Run | None, now: float
-) -> JobStatus:
+def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
+    state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
@@ -91,7 +149,7 @@ def _valid_job_status(
         last_batch=_last_batch(job),
         unreachable=unreachable,
         unhealthy=(
-            *_unhealthy(job, state, pulse, now),
+            *_problems(job, recorded, pulse, now),
             *_broker_problems(state, unreachable, now),
             *_space_problems(job, space),
         ),
@@ -149,12 +207,14 @@ def _lag_s(pulse: Pulse, now: float) -> float:
     return round(pulse.lag_s + max(0.0, now - pulse.at), 3) if pulse.lag else 0.0
 
 
-def _unhealthy(
-    job: Job, state: JobState | None, pulse: Pulse | None, now: float
-) -> tuple[str, ...]:
-    if state is None or not job.file.enabled:
-        return ()
-    return tuple(health_problems(job.file.health, state, pulse, now))
+def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) -> Iterator[str]:
+    state = recorded.states.get(job.name)
+    if not job.file.enabled:
+        if recorded.runs_on(job.name):
+            stop = recorded.way_to_stop(job.name)
+            yield f"its file disables it, and it still runs: {stop}"
+    elif state is not None:
+        yield from health_problems(job.file.health, state, pulse, now)
 
 
 def _checkpoint_space(job: Job) -> DiskSpace | None:

@@ -1,22 +1,22 @@
 """The supervisor's database, in SQLite: states of jobs, their runs, and orders.
 
 The supervisor writes states and runs. Commands write orders and read the rest, with or without a
-supervisor. Times are seconds since 1970. The file is in the project's storage, which is local.
+supervisor. Times are seconds since 1970. The file is in the project's storage.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.database import database_errors, open_database, transaction
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 
 __all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
@@ -25,43 +25,6 @@ RUNS_MAX = 1000
 """The database keeps this many runs of each job."""
 _ORDERS_MAX = 1000
 """Limit of orders that wait for a supervisor. More of them come from a script gone wild."""
-_VERSION = 1
-_BUSY_S = 10.0
-
-_SCHEMA = """
-CREATE TABLE jobs (
-    name TEXT PRIMARY KEY,
-    state TEXT NOT NULL
-);
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job TEXT NOT NULL,
-    started_s REAL NOT NULL,
-    pid INTEGER,
-    process_started_s REAL,
-    ended_s REAL,
-    kind TEXT,
-    sentence TEXT NOT NULL DEFAULT '',
-    batches INTEGER NOT NULL DEFAULT 0,
-    rows INTEGER NOT NULL DEFAULT 0
-);
-CREATE INDEX runs_by_job ON runs (job, id);
-CREATE TABLE orders (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job TEXT NOT NULL,
-    asked TEXT NOT NULL,
-    at_s REAL NOT NULL,
-    answer TEXT
-);
-CREATE TABLE supervisor (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    pid INTEGER NOT NULL,
-    process_started_s REAL NOT NULL,
-    environment TEXT,
-    started_s REAL NOT NULL,
-    ended_s REAL
-);
-"""
 
 
 def supervisor_directory(storage: Path) -> Path:
@@ -79,12 +42,14 @@ class Run:
     pid: int | None
     """None between the decision and the start of the process."""
     process_started_s: float | None
-    """The start time by the system: it reuses pids."""
+    """The start time by the wall clock."""
     ended_s: float | None
     kind: ExitKind | None
     sentence: str
     batches: int
     rows: int
+    process_start: str = ""
+    """The start by boot and clock ticks: the system reuses pids. Empty in old records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,34 +71,16 @@ class SupervisorRecord:
     started_s: float
     ended_s: float | None
     """None while it runs, and after it was killed."""
-
-
-def _make_private(path: Path) -> None:
-    """Let only the owner read the file.
-
-    This never opens an existing file: closing it would drop the locks that other connections of
-    this process hold on it.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        with suppress(PermissionError):
-            path.chmod(0o600)
+    process_start: str = ""
+    """The start by boot and clock ticks. Empty in old records."""
 
 
 class Store:
     """The database of one project. Not for use by several threads."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        with self._errors():
-            _make_private(path)
-            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-            self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._prepare()
+        self._db = open_database(path)
 
     @classmethod
     def of(cls, storage: Path) -> Self:
@@ -147,43 +94,14 @@ class Store:
         self._db.close()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise SupervisorError for errors of SQLite and of the file system."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as cause:
-            raise SupervisorError(f"{self._path} cannot be used: {cause}") from cause
-
-    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit the block, or roll it back if it raises."""
-        with self._errors():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    def _prepare(self) -> None:
-        if self._db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return  # without waiting for a writer
-        with self._transaction() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {_VERSION}")
-            elif version != _VERSION:
-                raise SupervisorError(
-                    f"{self._path} is of version {version}, and this kfetch knows {_VERSION}: "
-                    "update kfetch, or name another storage"
-                )
+        with database_errors(self._path), transaction(self._db) as db:
+            yield db
 
     def states(self) -> dict[str, JobState]:
         """Return the states of all jobs that a supervisor has seen, by name."""
-        with self._errors():
+        with database_errors(self._path):
             rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
         return {row["name"]: _state(row["state"]) for row in rows}
 
@@ -191,6 +109,11 @@ class Store:
         """Write the states of jobs."""
         with self._transaction() as db:
             _put(db, states)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Delete the states of jobs that nobody supervises. Their runs stay."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
 
     def begin(self, job: str, state: JobState, now: float) -> int:
         """Record a run and the job's state before the process starts. Return the run's id."""
@@ -205,13 +128,14 @@ class Store:
             assert added.lastrowid is not None
             return added.lastrowid
 
-    def started(self, run: int, pid: int, process_started_s: float) -> None:
+    def started(self, run: int, pid: int, process_started_s: float, process_start: str) -> None:
         """Record the process of a run."""
         with self._transaction() as db:
             db.execute(
                 "UPDATE runs SET pid = ?, process_started_s = ? WHERE id = ?",
                 (pid, process_started_s, run),
             )
+            _put_start(db, pid, process_started_s, process_start)
 
     def end(
         self,
@@ -232,6 +156,11 @@ class Store:
                 "WHERE id = ?",
                 (now, kind, sentence, batches, rows, run),
             )
+            db.execute(
+                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+                "(SELECT pid, process_started_s FROM runs WHERE id = ?)",
+                (run,),
+            )
 
     def open_runs(self) -> list[Run]:
         """Return the runs without an end."""
@@ -248,8 +177,9 @@ class Store:
         return self._runs("WHERE job = ? ORDER BY id DESC LIMIT ?", job, limit)
 
     def _runs(self, rest: str, *values: object) -> list[Run]:
-        with self._errors():
-            rows = self._db.execute(f"SELECT * FROM runs {rest}", values).fetchall()  # noqa: S608
+        query = f"SELECT * FROM runs {_WITH_START} {rest}"  # noqa: S608 - no values in it
+        with database_errors(self._path):
+            rows = self._db.execute(query, values).fetchall()
         return [_run(row) for row in rows]
 
     def add_order(self, job: str, order: Order, now: float) -> int:
@@ -266,7 +196,7 @@ class Store:
 
     def waiting_orders(self) -> list[WaitingOrder]:
         """Return the orders without a reply, the oldest first."""
-        with self._errors():
+        with database_errors(self._path):
             rows = self._db.execute(
                 "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
@@ -284,13 +214,17 @@ class Store:
 
     def reply_to(self, order: int) -> str | None:
         """Return the reply to an order; None while it waits."""
-        with self._errors():
+        with database_errors(self._path):
             row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
         return row["answer"] if row else None
 
     def record_start(self, supervisor: SupervisorRecord) -> None:
         """Record the start of a supervisor, which holds the lock."""
         with self._transaction() as db:
+            db.execute(
+                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+                "(SELECT pid, process_started_s FROM supervisor)"
+            )
             db.execute(
                 "INSERT OR REPLACE INTO supervisor "
                 "(one, pid, process_started_s, environment, started_s) VALUES (1, ?, ?, ?, ?)",
@@ -301,6 +235,7 @@ class Store:
                     supervisor.started_s,
                 ),
             )
+            _put_start(db, supervisor.pid, supervisor.process_started_s, supervisor.process_start)
 
     def record_end(self, now: float) -> None:
         """Record the end of a supervisor, after the end of all jobs."""
@@ -309,11 +244,21 @@ class Store:
 
     def last_supervisor(self) -> SupervisorRecord | None:
         """Return the running supervisor, or the last one; None before the first."""
-        with self._errors():
-            row = self._db.execute("SELECT * FROM supervisor").fetchone()
-        if row is None:
-            return None
-        return SupervisorRecord(**{name: row[name] for name in row.keys() if name != "one"})  # noqa: SIM118
+        with database_errors(self._path):
+            row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
+        return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))
+
+
+_WITH_START = "LEFT JOIN process_starts USING (pid, process_started_s)"
+
+
+def _put_start(db: sqlite3.Connection, pid: int, process_started_s: float, start: str) -> None:
+    if start:
+        db.execute(
+            "INSERT OR REPLACE INTO process_starts (pid, process_started_s, start) "
+            "VALUES (?, ?, ?)",
+            (pid, process_started_s, start),
+        )
 
 
 def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
@@ -322,12 +267,20 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 
 def _state(text: str) -> JobState:
-    fields: dict[str, Any] = json.loads(text)
-    then = fields.pop("then")
-    phases = {"phase": Phase(fields["phase"]), "then": Phase(then) if then else None}
-    return JobState(**fields | phases)
+    values: dict[str, Any] = json.loads(text)
+    then = values.pop("then")
+    phases = {"phase": Phase(values["phase"]), "then": Phase(then) if then else None}
+    known = {field.name: values[field.name] for field in fields(JobState) if field.name in values}
+    return JobState(**known | phases)
+
+
+def _fields(row: sqlite3.Row, record: type[Run | SupervisorRecord]) -> dict[str, Any]:
+    """The columns that the record has. A later kfetch may add more."""
+    values = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+    values["process_start"] = values.get("start") or ""
+    return {field.name: values[field.name] for field in fields(record)}
 
 
 def _run(row: sqlite3.Row) -> Run:
-    fields = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
-    return Run(**fields | {"kind": ExitKind(fields["kind"]) if fields["kind"] else None})
+    values = _fields(row, Run)
+    return Run(**values | {"kind": ExitKind(values["kind"]) if values["kind"] else None})

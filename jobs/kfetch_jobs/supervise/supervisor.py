@@ -16,27 +16,26 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
-from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
+from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
-from kfetch_jobs.run.pulse import pulse_path, read_pulse
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import RunProcess, launch
-from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.processes import launch
 from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.supervise.supervised_job import SupervisedJob, history_entry, second_writer
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor"]
@@ -52,19 +51,6 @@ Command = Callable[[str, Path], Sequence[str]]
 """Returns the command for a run, from the job's name and the path of its exit report."""
 
 
-@dataclass(slots=True)
-class _Supervised:
-    """One job, and its process during a run."""
-
-    job: Job
-    rules: Rules
-    state: JobState
-    run: int | None = None
-    process: RunProcess | None = None
-    killed: bool = False
-    """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
-
-
 class Supervisor:
     """The only supervisor of its storage. Not for use by several threads."""
 
@@ -72,7 +58,7 @@ class Supervisor:
         self._project = project
         self._store = store
         self._command = command or _command(project)
-        self._jobs: dict[str, _Supervised] = {}
+        self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
         self._shutting_down = False
         self.last_tick_s = time.time()
@@ -109,12 +95,14 @@ class Supervisor:
                 state = (
                     before if keep and before else state_machine.initial_state(rules, now, before)
                 )
-                self._jobs[job.name] = _Supervised(job, rules, state)
+                self._jobs[job.name] = SupervisedJob(job, rules, state)
+        mistaken = set(self._project.jobs()) - jobs.keys()
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
-            elif run.job in jobs or run.job not in self._project.jobs():
+            elif run.job not in mistaken:
                 self._end_unsupervised(run, now)
+        self._store.forget(_waiting(states) - self._jobs.keys() - mistaken)
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
         self._record_start(now)
@@ -126,6 +114,7 @@ class Supervisor:
             SupervisorRecord(
                 pid=me.pid,
                 process_started_s=me.create_time(),
+                process_start=start_of(me.pid),
                 environment=self._project.environment_name,
                 started_s=now,
                 ended_s=None,
@@ -134,7 +123,7 @@ class Supervisor:
         names = ", ".join(self._jobs) or "none"
         log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
 
-    def _recover(self, run: Run, supervised: _Supervised, now: float) -> None:
+    def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
         if supervised.run is not None:  # the job has a newer run
             self._end_unsupervised(run, now)
@@ -146,7 +135,8 @@ class Supervisor:
                 supervised.rules, supervised.state, run.started_s
             )
         if process.alive:
-            self._store.started(run.id, process.pid, process.started)
+            process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
+            self._store.started(run.id, process.pid, process.started, process.start)
             log.info("job %s: adopted its process %d", run.job, process.pid)
 
     def _end_unsupervised(self, run: Run, now: float) -> None:
@@ -154,7 +144,7 @@ class Supervisor:
         run_process(self._project.storage, run).kill()
         self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
-    def _reset_without_process(self, supervised: _Supervised, now: float) -> None:
+    def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
         """Reset a job whose phase needs a process if the job has none."""
         if supervised.state.phase.has_process and supervised.process is None:
             supervised.state = state_machine.initial_state(supervised.rules, now, supervised.state)
@@ -203,14 +193,13 @@ class Supervisor:
         if order in _STARTING_ORDERS:
             try:
                 self._reread(name)
-            except ConfigError as error:
+            except JobsError as error:
                 return OrderReply(message=error.message, exit_code=error.exit_code)
             except Exception as error:  # a bug that one job triggers must not stop the others
                 return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
         supervised = self._jobs.get(name)
         if supervised is None:
-            reason = f"job {name} is not supervised: it has no file, or enabled: false"
-            return OrderReply(message=reason, exit_code=1)
+            return OrderReply(message=f"job {name} is not supervised", exit_code=1)
         supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
         starting = order in _STARTING_ORDERS
@@ -218,22 +207,29 @@ class Supervisor:
         return OrderReply(message=notice)
 
     def _reread(self, name: str) -> None:
-        """Read the job's file again: it may have changed, or be new."""
+        """Read the job's file again: it may have changed, or be new.
+
+        Raises ConfigError for a mistake in it, and SupervisorError if the job may not run.
+        """
         job = self._project.job(name)
+        if not job.file.enabled:
+            raise SupervisorError(f"job {name} is disabled in its file: enabled: false")
+        if sentence := second_writer(job, self._jobs.values()):
+            raise SupervisorError(sentence)
         rules = rules_of(job.file)
         if name in self._jobs:
             self._jobs[name].job, self._jobs[name].rules = job, rules
-        elif job.file.enabled:
+        else:
             now = time.time()
             before = self._store.states().get(name)
-            self._jobs[name] = _Supervised(
+            self._jobs[name] = SupervisedJob(
                 job, rules, state_machine.initial_state(rules, now, before)
             )
             for run in self._store.open_runs():
                 if run.job == name:
                     self._recover(run, self._jobs[name], now)
 
-    def _check(self, supervised: _Supervised, now: float) -> None:
+    def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
         supervised.state, action = state_machine.tick(
@@ -249,7 +245,7 @@ class Supervisor:
             supervised.killed = True
             supervised.process.kill()
 
-    def _facts(self, supervised: _Supervised, now: float) -> Facts:
+    def _facts(self, supervised: SupervisedJob, now: float) -> Facts:
         rules, state = supervised.rules, supervised.state
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.state.phase.has_process for other in self._jobs.values())
@@ -257,10 +253,11 @@ class Supervisor:
             now=now,
             upstream_finished=state_machine.upstream_finished(rules, state, others),
             has_room=running < self._project.file.concurrency,
-            silent_s=_silent_s(supervised, now) if rules.no_progress_s is not None else 0.0,
+            has_file=supervised.has_file,
+            silent_s=supervised.silent_s(now) if rules.no_progress_s is not None else 0.0,
         )
 
-    def _launch(self, supervised: _Supervised, now: float) -> None:
+    def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job = supervised.job
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
@@ -280,14 +277,15 @@ class Supervisor:
                 supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
             )
             return
-        self._store.started(run, supervised.process.pid, supervised.process.started)
+        process = supervised.process
+        self._store.started(run, process.pid, process.started, process.start)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
-    def _report_file(self, supervised: _Supervised) -> Path:
+    def _report_file(self, supervised: SupervisedJob) -> Path:
         assert supervised.run is not None
         return exit_report_file(self._project.storage, supervised.job.name, supervised.run)
 
-    def _process_ended(self, supervised: _Supervised, now: float) -> None:
+    def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
         if not supervised.process.kill():
             log.error("job %s: some of its processes do not die", supervised.job.name)
@@ -296,9 +294,9 @@ class Supervisor:
         self._record_end(supervised, read_exit_report(report_file), now)
         report_file.unlink(missing_ok=True)
 
-    def _record_end(self, supervised: _Supervised, report: ExitReport, now: float) -> None:
+    def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:
         assert supervised.run is not None
-        kind, sentence = _kind_and_sentence(supervised, report)
+        kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
         state = state_machine.after_exit(
@@ -346,24 +344,13 @@ class Supervisor:
         log.info("ended; no job runs")
 
 
-def _kind_and_sentence(supervised: _Supervised, report: ExitReport) -> tuple[ExitKind, str]:
-    """The history's entry for a run's end; with the supervisor's reason if it ended the run."""
-    state = supervised.state
-    if state.phase is not Phase.STOPPING:
-        return report.kind, report.sentence
-    if state.then is Phase.BACKOFF:
-        return ExitKind.HUNG, state.sentence
-    if report.kind is not ExitKind.KILLED:
-        return report.kind, report.sentence
-    if supervised.killed:
-        return ExitKind.KILLED, "it did not end in time after the signal to stop"
-    return ExitKind.STOPPED, "the signal to stop came before its query had started"
-
-
-def _silent_s(supervised: _Supervised, now: float) -> float:
-    pulse = read_pulse(pulse_path(supervised.job.directory))
-    started_s = supervised.state.started_s or now
-    return now - max(started_s, pulse.at if pulse else 0.0)
+def _waiting(states: Mapping[str, JobState]) -> set[str]:
+    """The jobs that a supervisor would run. Without one, nobody may take them for supervised."""
+    return {
+        name
+        for name, state in states.items()
+        if state.phase in (Phase.WAITING, Phase.BACKOFF) or state.phase.has_process
+    }
 
 
 def _command(project: Project) -> Command:

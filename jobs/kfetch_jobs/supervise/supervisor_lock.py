@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kfetch_jobs.errors import SupervisorError
@@ -22,7 +22,14 @@ def lock_file(storage: Path) -> Path:
 def hold_supervisor_lock(storage: Path) -> Iterator[None]:
     """Hold the lock for the block. Raises SupervisorError with the pid of another holder."""
     lock = lock_file(storage)
-    with try_lock(lock) as locked:
+    with ExitStack() as held:
+        try:
+            locked = held.enter_context(try_lock(lock))
+        except OSError as cause:
+            raise SupervisorError(
+                f"{lock} cannot be locked: {cause.strerror}: name a storage on a local disk, where "
+                "this user may write"
+            ) from cause
         if not locked:
             raise SupervisorError(
                 f"{storage} has a supervisor (process {lock.read_text()}): "

@@ -1,7 +1,8 @@
-"""Helpers of several folders: locks and whole files, redacted output, cached values, plurals.
+"""Helpers of several folders: files and file systems, redacted output, cached values, plurals.
 
 files.py         locks, private files, and files that appear whole
 redact.py        output of processes without secrets
+mounts.py        the kind of file system of a path
 cached_value.py  a slow value, computed once for many callers
 plural.py        a count with its noun
 """

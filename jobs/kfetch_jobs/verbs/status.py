@@ -48,12 +48,13 @@ def list_jobs(
       kfetch list --json | jq -r '.[].name'
     """
     overview = _overview(project_of(project, environment))
+    jobs = [job for job in overview.jobs if not job.orphan]
     if as_json:
-        typer.echo(json.dumps([job.to_json() for job in overview.jobs]))
+        typer.echo(json.dumps([job.to_json() for job in jobs]))
         return
     rows = [
         (job.name, ", ".join(job.topics), job.target, _when(job), job.mistake or job.description)
-        for job in overview.jobs
+        for job in jobs
     ]
     table(("job", "topics", "table", "trigger", "about"), rows)
 
@@ -74,7 +75,8 @@ def status(
     """Show the state of each job: phase, lag, failures, and its problems.
 
     The command exits with 3 if no supervisor runs, or if a job has a problem: it is beyond the
-    limits of its file, it waits after a failure, or the supervisor has given it up.
+    limits of its file, it waits after a failure, the supervisor has given it up, or it still runs
+    although its file is gone or disables it.
 
     \b
     Example: watch jobs from a monitoring script
@@ -148,7 +150,8 @@ def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
     from kfetch_jobs.supervise.state_machine import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
-    if supervisor is None and job.enabled and not job.mistake and job.phase not in settled:
+    file_is_good = job.enabled and not job.mistake and not job.orphan
+    if supervisor is None and file_is_good and job.phase not in settled:
         return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
     return "; ".join(job.unhealthy) or _next(job, now)
 

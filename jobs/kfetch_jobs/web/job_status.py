@@ -81,6 +81,12 @@ _TONES = {
     Phase.PAUSED: Tone.HELD,
     Phase.STOPPED: Tone.HELD,
 }
+_UNWANTED = {
+    Phase.RUNNING: (_STOP,),
+    Phase.WAITING: (_STOP,),
+    Phase.BACKOFF: (_STOP,),
+}
+"""Buttons for a job whose file is gone or disables it: nothing but an end."""
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
 
 
@@ -91,6 +97,10 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(
             tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons
         )
+    if job.orphan or (not job.enabled and job.unhealthy):
+        word = "no file" if job.orphan else "disabled, but runs"
+        stop = _UNWANTED.get(job.phase, ()) if job.phase else ()
+        return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=stop)
     if not job.enabled:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:

@@ -163,7 +163,7 @@ class Pages:
         except ConfigError:
             lines, trouble = (
                 [],
-                "Its file has a mistake, so kfetch can't tell which texts are secret.",
+                "Its file is gone or has a mistake, so kfetch can't tell which texts are secret.",
             )
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)

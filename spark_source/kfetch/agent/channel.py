@@ -88,6 +88,8 @@ class Batch:
     """Bytes of the stream in the segment."""
     positions: tuple[tuple[int, int], ...]
     """(index in ReadRequest.ranges, next offset) of each range that this batch moved."""
+    retired: tuple[int, ...] = ()
+    """Numbers of segments that the agent has closed. The worker unmaps them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

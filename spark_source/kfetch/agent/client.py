@@ -97,6 +97,8 @@ def _received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterato
             continue
         if not isinstance(message, Batch):
             raise AgentError(f"the agent sent {type(message).__name__}")
+        for number in message.retired:
+            del segments[number]
         if descriptors:
             segments[message.segment] = map_segment(descriptors[0])
         batch = read_batch(segments[message.segment], message.size)
@@ -104,5 +106,6 @@ def _received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterato
             item = remaining[index]
             remaining[index] = replace(item, start=max(item.start, offset))
         yield batch
+        del batch  # the next message may retire its segment
         # Spark had serialised the batch before it asked for the next one.
         channel.send(SegmentReleased(segment=message.segment))

@@ -97,19 +97,42 @@ def files_of(owner: ProcessIdentity) -> AgentFiles:
 def user_directory() -> Path:
     """Returns the user's directory for agents, and creates it with mode 0700 if it is missing.
 
-    Raises AgentError if it belongs to another user, or if others can enter it.
+    Raises AgentError if it can't be made, if it belongs to another user, or if others may have
+    written to it.
     """
     directory = _runtime_directory() / f"kfetch-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
-    if not private or status.st_uid != os.getuid():
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        private = _make_private(directory)
+    except OSError as cause:
+        raise AgentError(
+            f"{directory} can't be made ({cause.strerror})",
+            action="point XDG_RUNTIME_DIR to a directory that this user can write",
+            file=str(directory),
+        ) from None
+    if not private:
         raise AgentError(
             f"{directory} must be a directory of this user alone (mode 0700)",
             action="remove it, or point XDG_RUNTIME_DIR elsewhere",
             file=str(directory),
         )
     return directory
+
+
+def _make_private(directory: Path) -> bool:
+    """Takes the permission to enter a directory from others. Returns whether that makes it private.
+
+    It does not if the directory is not this user's, or if others may have written to it. An earlier
+    release cached compiled code in the same directory, with mode 0755. With the setgid bit of its
+    parent, as in volumes of Kubernetes, it is private too.
+    """
+    status = directory.lstat()
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_own or status.st_mode & 0o022:
+        return False
+    if stat.S_IMODE(status.st_mode) != 0o700:
+        directory.chmod(0o700)
+    return True
 
 
 def _runtime_directory() -> Path:

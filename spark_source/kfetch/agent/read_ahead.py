@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kfetch.agent.budget import Budget, Reservation
+from kfetch.decoding import batches_from, extent
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
-from kfetch.records import batches_from, extent
 from kfetch.replies import PartitionReply
 
 

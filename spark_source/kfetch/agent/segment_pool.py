@@ -31,6 +31,8 @@ class SegmentPool:
         self._lent: dict[int, Segment] = {}
         """By number: segments that the worker has not released."""
         self._reservations: dict[int, Reservation] = {}
+        self._retired: list[int] = []
+        """Numbers of closed segments that the worker still maps."""
         self._last_number = 0
         self._keep_alive_at = time.monotonic() + _KEEP_ALIVE_S
 
@@ -41,12 +43,15 @@ class SegmentPool:
         batch_memory = self._budget.charge(size)
         try:
             segment = self._acquire(size)
+            self._lent[segment.number] = segment  # so that ``close`` finds it if a step fails
             segment.write(delivery.batch)
         finally:
             batch_memory.release()
         descriptors = [] if segment.sent else [segment.descriptor]
-        message = Batch(segment=segment.number, size=size, positions=delivery.positions)
-        self._lent[segment.number] = segment
+        retired, self._retired = tuple(self._retired), []
+        message = Batch(
+            segment=segment.number, size=size, positions=delivery.positions, retired=retired
+        )
         self._channel.send(message, descriptors)
         segment.sent = True
 
@@ -63,7 +68,7 @@ class SegmentPool:
         while (events := _poll(self._channel)) == select.POLLIN:
             self._await_release()
         while self._free and self._budget.has_waiters:
-            self._close(self._free.pop())
+            self._retire(self._free.pop())
         return events != 0
 
     def close(self) -> None:
@@ -83,7 +88,7 @@ class SegmentPool:
             # After one huge batch, the next ones must not hold as much memory.
             if size <= segment.size <= max(_OVERSIZE_FACTOR * size, _OVERSIZE_BYTES_MIN):
                 return segment
-            self._close(segment)
+            self._retire(segment)
         self._last_number += 1
         # A quarter more: batches of one topic differ a little, and a new segment costs page faults.
         segment = Segment.create(self._last_number, size + size // 4)
@@ -98,6 +103,12 @@ class SegmentPool:
         if not isinstance(message, SegmentReleased) or message.segment not in self._lent:
             raise AgentError(f"a worker sent {message!r} instead of a release")
         self._free.append(self._lent.pop(message.segment))
+
+    def _retire(self, segment: Segment) -> None:
+        """Close a free segment. The next batch tells the worker."""
+        segment.erase()
+        self._retired.append(segment.number)
+        self._close(segment)
 
     def _close(self, segment: Segment) -> None:
         self._reservations.pop(segment.number).release()

@@ -1,12 +1,16 @@
 """Shared memory segments for decoded batches: the agent writes one, and the worker maps it.
 
 A segment is a memfd. Its descriptor travels to the worker once. Spark has serialised a batch
-completely before it asks for the next one, but keeps references to it. So the worker never closes a
-mapping, and it returns a segment by message, not by garbage collection.
+completely before it asks for the next one, but keeps references: to the previous batch until it has
+the next one, and to the first batch of a read until the end. So the worker returns a segment by
+message, not by garbage collection. It drops a retired segment, and Python unmaps the segment with
+the last reference. The agent returns a retired segment's memory to the system without waiting for
+that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from dataclasses import dataclass
@@ -49,6 +53,11 @@ class Segment:
         sink.close()
         return size
 
+    def erase(self) -> None:
+        """Return the memory to the system, although the worker may map it. The bytes become 0."""
+        with contextlib.suppress(OSError):  # a sandbox without it: the last unmapping returns it
+            self.memory.madvise(mmap.MADV_REMOVE)
+
     def close(self) -> None:
         """Close this side. The system frees the memory when the worker has no mapping either."""
         self.memory.close()
@@ -65,7 +74,10 @@ def stream_size(batch: pa.RecordBatch) -> int:
 
 
 def map_segment(descriptor: int) -> pa.Buffer:
-    """The worker's side: map a segment, read-only. Closes the descriptor, not the mapping."""
+    """The worker's side: map a segment, read-only, until the last reference to the buffer ends.
+
+    Closes the descriptor.
+    """
     size = os.fstat(descriptor).st_size
     memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
     os.close(descriptor)

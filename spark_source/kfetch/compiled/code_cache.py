@@ -3,10 +3,14 @@
 The process runs these bytes as machine code. So it uses only directories and files that nobody but
 this user or root can write, and only bytes with the right digest. The least recently used files are
 deleted. Nothing here fails: without a usable directory every process compiles anew.
+
+The last directory, in /tmp, belongs to the cache alone. The agent's sockets need a directory that
+nobody else can enter (``agent.home``), and code of root must be readable for others.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -15,7 +19,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["read", "write"]
+__all__ = ["fill_named_directory", "read", "write"]
+
+_VARIABLE = "KFETCH_CACHE"
 
 _OTHERS_MAY_WRITE = 0o022
 _DIGEST_BYTES = 32
@@ -26,35 +32,59 @@ _UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: an older file is of a k
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    if "KFETCH_CACHE" in environ:
-        yield Path(environ["KFETCH_CACHE"])
-    if "XDG_CACHE_HOME" in environ:
+    """Yields the directories in their order. An empty variable counts as unset."""
+    if environ.get(_VARIABLE):
+        yield _named_directory(environ)
+    if environ.get("XDG_CACHE_HOME"):
         yield Path(environ["XDG_CACHE_HOME"]) / "kfetch"
-    elif "HOME" in environ:
+    elif environ.get("HOME"):
         yield Path(environ["HOME"]) / ".cache" / "kfetch"
-    yield Path(tempfile.gettempdir()) / f"kfetch-{os.getuid()}"
+    yield Path(tempfile.gettempdir()) / f"kfetch-code-{os.getuid()}"
+
+
+def _named_directory(environ: Mapping[str, str]) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(environ[_VARIABLE])))
 
 
 def _is_private(state: os.stat_result) -> bool:
     """Returns whether only this user can write there, or root, who built the image."""
-    return state.st_uid in (os.getuid(), 0) and not state.st_mode & _OTHERS_MAY_WRITE
+    return _is_ours(state) and not state.st_mode & _OTHERS_MAY_WRITE
+
+
+def _is_ours(state: os.stat_result) -> bool:
+    return state.st_uid in (os.getuid(), 0)
 
 
 def _is_trusted(path: Path) -> bool:
     try:
-        state = path.lstat()
+        _check_trust(path)
     except OSError:
         return False
-    return stat.S_ISDIR(state.st_mode) and _is_private(state)
+    return True
+
+
+def _check_trust(path: Path) -> None:
+    """Raises OSError with a reason if another user could change what lies in a directory."""
+    state = path.lstat()
+    if not stat.S_ISDIR(state.st_mode):
+        raise OSError(errno.ENOTDIR, "it is a link, or no directory", path)
+    if not _is_private(state):
+        reason = "other users can write to it" if _is_ours(state) else "it is another user's"
+        raise OSError(errno.EPERM, reason, path)
 
 
 def read(name: str, environ: Mapping[str, str]) -> tuple[bytes, Path] | None:
     """Returns the code of that name and its directory; None if no trusted directory has it."""
     for directory in _candidates(environ):
-        if _is_trusted(directory) and _is_trusted(directory / "code"):
-            code = _checked(directory / "code" / name)
-            if code is not None:
-                return code, directory / "code"
+        code = _read_from(directory, name)
+        if code is not None:
+            return code, directory / "code"
+    return None
+
+
+def _read_from(directory: Path, name: str) -> bytes | None:
+    if _is_trusted(directory) and _is_trusted(directory / "code"):
+        return _checked(directory / "code" / name)
     return None
 
 
@@ -73,15 +103,46 @@ def _checked(path: Path) -> bytes | None:
 def write(name: str, code: bytes, environ: Mapping[str, str]) -> Path | None:
     """Writes code to the first usable directory and returns it; None if there is none."""
     for candidate in _candidates(environ):
-        directory = candidate / "code"
         with suppress(OSError):
-            candidate.mkdir(mode=0o755, parents=True, exist_ok=True)
-            directory.mkdir(mode=0o755, exist_ok=True)
-            if _is_trusted(candidate) and _is_trusted(directory):
-                _replace(directory / name, hashlib.sha256(code).digest() + code)
-                _prune(directory, directory / name)
-                return directory
+            return _write_to(candidate, name, code)
     return None
+
+
+def fill_named_directory(name: str, code: bytes, environ: Mapping[str, str]) -> str:
+    """Writes code to the directory that KFETCH_CACHE names, if it lacks the code.
+
+    So an image gets the code even if another directory of its builder has it.
+
+    Returns the path and the reason if that is impossible; empty otherwise, or without KFETCH_CACHE.
+    """
+    if not environ.get(_VARIABLE):
+        return ""
+    directory = _named_directory(environ)
+    if _read_from(directory, name) is None:
+        try:
+            _write_to(directory, name, code)
+        except OSError as cause:
+            return f"{cause.filename or directory} ({cause.strerror})"
+    return ""
+
+
+def _write_to(candidate: Path, name: str, code: bytes) -> Path:
+    """Writes code below a directory and returns its directory. Raises OSError."""
+    directory = candidate / "code"
+    for path in (candidate, directory):
+        _make(path)
+        _check_trust(path)
+    _replace(directory / name, hashlib.sha256(code).digest() + code)
+    _prune(directory, directory / name)
+    return directory
+
+
+def _make(path: Path) -> None:
+    """Creates a directory with mode 0755. One that exists stays as it is."""
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as cause:  # it may name a parent
+        raise OSError(cause.errno, cause.strerror, path) from None
 
 
 def _replace(path: Path, data: bytes) -> None:

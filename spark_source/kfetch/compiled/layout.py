@@ -20,6 +20,17 @@ NEXT_AT, LAST_OFFSET, ROWS_LISTED, CURSOR_WIDTH = 0, 1, 2, 3
 LISTED_ALL, TABLE_FULL, NOT_PLAIN = 0, 1, 2
 """The results of ``list_batches``. NOT_PLAIN: ``records.sections`` must read the slice."""
 
+# The progress of ``walk_batches``: the fields of ``records.batch.Walk``, in its order.
+(
+    WALKED,
+    PREVIOUS_AT,
+    LAST_AT,
+    WALKED_TO,
+    WALKED_OFFSET,
+    FIRST_AT,
+    WALK_WIDTH,
+) = range(7)
+
 # The table of slices: address and bytes of the topic's name, and the partition.
 TOPIC_ADDRESS, TOPIC_NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
 
@@ -48,6 +59,9 @@ PARAMETERS = {
         *("uint8*", "int64", "int64", "int64"),  # a slice's data, its size, start and end
         *("int64", "int64", "int64*"),  # its number, whether to check CRCs, the cursor
         *("int64*", "int64"),  # table of sections, how many rows fit
+    ),
+    "walk_batches": (
+        *("uint8*", "int64", "int64", "int64*"),  # a reply's data, its size, an offset, the walk
     ),
     "fill_rows": (
         *("int64*", "int64", "int64*", "int64*"),  # table of sections, its rows, slices, totals

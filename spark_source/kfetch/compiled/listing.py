@@ -1,7 +1,8 @@
-"""Lists the record batches of a slice, in compiled code: one row of the table for each plain batch.
+"""Walks over batch headers in compiled code, and lists the record batches of a slice.
 
-A plain batch is v2, uncompressed and without a fault in its header. The walk stops before any other
-batch. Then ``records.sections`` reads the whole slice instead.
+``list_batches`` writes one row of the table for each plain batch: v2, uncompressed and without a
+fault in its header. It stops before any other batch. Then ``records.sections`` reads the whole
+slice instead. ``walk_batches`` needs no table, and takes compressed batches too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from kfetch.compiled.layout import (
     CHECKED,
     CRC,
     END,
+    FIRST_AT,
     IS_LOG_APPEND,
+    LAST_AT,
     LAST_DELTA,
     LAST_OFFSET,
     LEADER_EPOCH,
@@ -27,6 +30,7 @@ from kfetch.compiled.layout import (
     MAX_TIME,
     NEXT_AT,
     NOT_PLAIN,
+    PREVIOUS_AT,
     RECORD_COUNT,
     ROWS_LISTED,
     ROWS_WRITTEN,
@@ -36,6 +40,9 @@ from kfetch.compiled.layout import (
     START,
     TABLE_FULL,
     TIMESTAMP_TYPE,
+    WALKED,
+    WALKED_OFFSET,
+    WALKED_TO,
 )
 from kfetch.compiled.pointers import address_of, bytes_from, row_of
 from kfetch.records.format import (
@@ -57,7 +64,7 @@ from kfetch.records.format import (
     PREFIX_BYTES,
 )
 
-__all__ = ["list_batches"]
+__all__ = ["list_batches", "walk_batches"]
 
 
 @njit
@@ -78,17 +85,23 @@ def _crc_matches(data: Any, size: int) -> Any:
 
 
 @njit
-def _is_plain(data: Any, size: int, last_offset: int) -> Any:
-    """Returns whether a batch is v2, uncompressed, and without a fault in its header.
+def _is_sound(data: Any, size: int, last_offset: int) -> Any:
+    """Returns whether a batch is v2 and has no fault in its header.
 
     ``records.batch`` checks the same.
     """
-    if size < HEADER_BYTES or data[MAGIC_AT] != MAGIC_V2 or data[ATTRIBUTES_AT + 1] & CODEC:
+    if size < HEADER_BYTES or data[MAGIC_AT] != MAGIC_V2:
         return False
     base, last_delta = _int_at(data, 0, 8), _int_at(data, LAST_DELTA_AT, 4)
     if base < 0 or last_delta < 0 or base > OFFSET_MAX - last_delta:
         return False
     return base > last_offset and _int_at(data, COUNT_AT, 4) >= 0
+
+
+@njit
+def _is_plain(data: Any, size: int, last_offset: int) -> Any:
+    """Returns whether a batch is sound and uncompressed."""
+    return _is_sound(data, size, last_offset) and not data[ATTRIBUTES_AT + 1] & CODEC
 
 
 @njit
@@ -148,3 +161,22 @@ def list_batches(
         if batch_last >= end - 1:
             return LISTED_ALL
     return LISTED_ALL
+
+
+def walk_batches(data: Any, size: int, offset: int, walk: Any) -> int:
+    """Continues a walk of ``records.batch`` over sound batches. Returns 0.
+
+    It ends before a batch that is partial, of an old format, or faulty.
+    """
+    while walk[WALKED_TO] + PREFIX_BYTES <= size:
+        at = walk[WALKED_TO]
+        batch = bytes_from(data, at)
+        length = _int_at(batch, LENGTH_AT, 4) + PREFIX_BYTES
+        if at + length > size or not _is_sound(batch, length, walk[WALKED_OFFSET]):
+            return 0
+        walk[WALKED] += 1
+        walk[PREVIOUS_AT], walk[LAST_AT], walk[WALKED_TO] = walk[LAST_AT], at, at + length
+        walk[WALKED_OFFSET] = _int_at(batch, 0, 8) + _int_at(batch, LAST_DELTA_AT, 4)
+        if walk[FIRST_AT] < 0 and walk[WALKED_OFFSET] >= offset:
+            walk[FIRST_AT] = at
+    return 0

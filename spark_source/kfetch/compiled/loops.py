@@ -61,7 +61,7 @@ from kfetch.compiled.layout import (
     VALUE_BYTES,
     VALUE_NULLS,
 )
-from kfetch.compiled.listing import list_batches
+from kfetch.compiled.listing import list_batches, walk_batches
 from kfetch.compiled.pointers import bytes_at, copy, row_of
 from kfetch.records.format import (
     ATTRIBUTES_AT,
@@ -69,7 +69,14 @@ from kfetch.records.format import (
     MILLISECONDS_MAX,
 )
 
-__all__ = ["compiled", "fill_constants", "fill_headers", "fill_rows", "list_batches"]
+__all__ = [
+    "compiled",
+    "fill_constants",
+    "fill_headers",
+    "fill_rows",
+    "list_batches",
+    "walk_batches",
+]
 
 
 @njit(forceinline=True)

@@ -41,6 +41,7 @@ class Loops(NamedTuple):
     """The compiled functions, and the origin of their code."""
 
     list_batches: Loop
+    walk_batches: Loop
     fill_rows: Loop
     fill_constants: Loop
     fill_headers: Loop
@@ -48,19 +49,24 @@ class Loops(NamedTuple):
     """Whether this process compiled them, because no cached code fits the sources and the CPU."""
     directory: str
     """The directory with the cached code; empty if no directory can hold it."""
+    named_directory_problem: str
+    """Why the directory that KFETCH_CACHE names can't hold it; empty if it can."""
 
 
 @cache
 def load() -> Loops:
     """Returns the functions of ``loops``, loaded once per process."""
-    cached = code_cache.read(_name(), os.environ)
-    if cached is None:
-        code = _compile()
-        directory = code_cache.write(_name(), code, os.environ)
-    else:
-        code, directory = cached
-    functions = _link(code)
-    return Loops(**functions, compiled=cached is None, directory=str(directory or ""))
+    name = _name()
+    cached = code_cache.read(name, os.environ)
+    code = cached[0] if cached else _compile()
+    problem = code_cache.fill_named_directory(name, code, os.environ)
+    directory = cached[1] if cached else code_cache.write(name, code, os.environ)
+    return Loops(
+        **_link(code),
+        compiled=cached is None,
+        directory=str(directory or ""),
+        named_directory_problem=problem,
+    )
 
 
 def cache_directory() -> str:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from kfetch.decoding import extent
 from kfetch.errors import ConnectionLost, KfetchError, WireError
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker, FetchPosition, TopicPartition
-from kfetch.records import Slice, extent
+from kfetch.records import Slice
 from kfetch.replies import FetchReply, PartitionReply
 
 

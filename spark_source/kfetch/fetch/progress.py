@@ -29,6 +29,8 @@ class RangeProgress:
 
     requested_at: float = 0.0
     """Monotonic time when the range became the first in its partition's queue."""
+    unknown_epochs: int = 0
+    """How many times a leader did not know ``last_fetched_epoch``."""
     missing: int = 0
     """How many times in a row the metadata did not have the partition."""
 

@@ -16,11 +16,13 @@ from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_EPOCH, ClusterView
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST
+from kfetch.reactions import Api
 from kfetch.replies import FetchReply, PartitionReply
 from kfetch.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
+_UNKNOWN_EPOCHS_MAX = 3  # leaders that know no such epoch, before the range gives the epoch up
 _MISSING_MAX = 3  # looks at the metadata that find no such partition, before it is gone
 
 
@@ -40,7 +42,8 @@ def relocate(progress: RangeProgress, view: ClusterView, *, fail: bool) -> bool:
     if _end_if_lost(progress, LogAnswer(topic_id=topic.topic_id), fail=fail):
         return True
     leader = topic.leaders[progress.tp.partition]
-    if leader is None:
+    # An older leader may not know yet that it has a successor, and serve records that are lost.
+    if leader is None or leader.is_older_than(progress.leader_epoch):
         return False
     progress.leader, progress.leader_epoch = leader.broker, leader.epoch
     return True
@@ -52,15 +55,22 @@ def reposition(progress: RangeProgress, cluster: Cluster, deadline: float, *, fa
     False if the position is in range all the same, and asking at once would change nothing.
     Raises RecordsExpired, OffsetBeyondLog.
     """
-    earliest = cluster.offsets({progress.tp: EARLIEST}, deadline)[progress.tp].offset
+    earliest = _offset(progress, cluster, deadline, EARLIEST)
     if _is_lost(progress, LogAnswer(log_start=earliest), fail=fail):
         progress.offset = min(earliest, progress.end)
         progress.last_fetched_epoch = NO_EPOCH  # of a record that is not before the position now
         return True
-    latest = cluster.offsets({progress.tp: LATEST}, deadline)[progress.tp].offset
+    latest = _offset(progress, cluster, deadline, LATEST)
     if _end_if_lost(progress, LogAnswer(log_end=latest), fail=fail):
         return True
     return _epoch_unknown(progress, cluster, deadline, earliest, fail=fail)
+
+
+def _offset(progress: RangeProgress, cluster: Cluster, deadline: float, timestamp: int) -> int:
+    """Return an offset of the log, from a leader that is not older than the range's."""
+    tp = progress.tp
+    known = {tp: progress.leader_epoch}
+    return cluster.offsets({tp: timestamp}, deadline, leader_epochs=known)[tp].offset
 
 
 def _epoch_unknown(
@@ -75,13 +85,28 @@ def _epoch_unknown(
     progress.last_fetched_epoch = NO_EPOCH
     if epoch == NO_EPOCH or progress.offset <= earliest:
         return False
-    end = cluster.epoch_ends({tp: epoch}, deadline)[tp]
+    known = {tp: progress.leader_epoch}
+    end = cluster.epoch_ends({tp: epoch}, deadline, leader_epochs=known)[tp]
     if end is None or end.end_offset >= progress.offset:
         return False
+    if end.end_offset < 0:
+        _note_unknown_epoch(progress, epoch)
+        return False
     progress.last_fetched_epoch = epoch
-    history_end = losses.diverging_position(end.leader_epoch, end.end_offset, earliest)
-    diverged(progress, history_end.leader_epoch, history_end.offset, fail=fail)
+    diverged(progress, end.leader_epoch, end.end_offset, fail=fail)
     return True
+
+
+def _note_unknown_epoch(progress: RangeProgress, epoch: int) -> None:
+    """The leader knows no such epoch, so it is an older one: ask again, and then give up the epoch.
+
+    Without the epoch the leader can't compare histories. So that needs a warning.
+    """
+    progress.unknown_epochs += 1
+    if progress.unknown_epochs < _UNKNOWN_EPOCHS_MAX:
+        progress.last_fetched_epoch = epoch
+        return
+    log.warning("%s", losses.unknown_epoch(ReadPosition(progress.tp, progress.offset, epoch)))
 
 
 def follow(progress: RangeProgress, partition: PartitionReply, reply: FetchReply) -> bool:
@@ -101,6 +126,7 @@ def refused(progress: RangeProgress, code: int) -> BrokerError:
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
+        api=Api.FETCH,
         topic=progress.tp.topic,
         partition=progress.tp.partition,
         offset=progress.offset,

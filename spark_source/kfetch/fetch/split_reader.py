@@ -25,6 +25,7 @@ from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import OffsetRange
 from kfetch.options import SourceOptions
+from kfetch.reactions import Api
 from kfetch.records import Columns, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses
@@ -103,6 +104,8 @@ class SplitReader:
         }
         self._leaderless: dict[int, RangeProgress] = {}
         """Unfinished ranges that wait for metadata to name a leader."""
+        self._failing: set[int] = set()
+        """Unfinished ranges that have failed since their last progress."""
         self._lookup_at = float("inf")
         """Monotonic time of the next look-up of leaders."""
         self._first_cause: KfetchError | None = None
@@ -184,13 +187,17 @@ class SplitReader:
         advanced = False
         for arrival in group:
             advanced |= arrival.advanced
+            if arrival.advanced:
+                self._failing.discard(arrival.progress.index)
             if arrival.next_offset >= arrival.progress.end:
                 self._unfinished.pop(arrival.progress.index, None)
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             self._extended_s = 0.0
-            self._backoff = RetryPauses(self._options.network)
             self._first_cause = None
+            # A range that advances says nothing about the leader of another one.
+            if not self._failing & self._unfinished.keys():
+                self._backoff = RetryPauses(self._options.network)
 
     def _recover(self, arrival: Arrival) -> None:
         """Answer a partition's error: read on, wait for a leader, or raise."""
@@ -204,7 +211,7 @@ class SplitReader:
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
                 self._await_leader(progress, cause)
                 return
-        elif not codes.retriable(partition.error):
+        elif not codes.retriable(partition.error, Api.FETCH):
             raise recovery.refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
             self._await_leader(progress, recovery.refused(progress, partition.error))
@@ -224,6 +231,7 @@ class SplitReader:
         if not self._leaderless:
             self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         self._leaderless[progress.index] = progress
+        self._failing.add(progress.index)
 
     def _look_up_leaders(self) -> None:
         """Once the back-off is over, ask the cluster for the leaders of leaderless ranges."""

@@ -115,8 +115,8 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.fetch.max.wait.ms", "500", "the longest time that the broker waits"),
         ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),
         ("kafka.request.timeout.ms", "30000", "deadline of a request"),
-        ("kafka.retry.backoff.ms", "100", "first pause after an error"),
-        ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors"),
+        ("kafka.retry.backoff.ms", "100", "first pause after an error, at least 10"),
+        ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors, at least 10"),
         (
             "kafka.metadata.max.age.ms",
             "30000",

@@ -91,6 +91,15 @@ def seconds(text: str) -> float:
     return milliseconds(text) / 1000
 
 
+_PAUSE_MIN_S = 0.01
+"""A pause of 0 never doubles to more. It would turn each retry into a hot loop."""
+
+
+def pause(text: str) -> float:
+    """Return the seconds of a pause in milliseconds, at least 10 ms."""
+    return max(_PAUSE_MIN_S, seconds(text))
+
+
 def duration(text: str) -> float:
     """Return the seconds of a duration such as 2m. A number without a unit is seconds."""
     return _duration(text, "s", "a duration such as 120s, 2m, or a number of seconds")

@@ -21,6 +21,7 @@ from kfetch.options.converters import (
     memory,
     milliseconds,
     on_corrupt,
+    pause,
     positive,
     positive_int,
     seconds,
@@ -112,8 +113,8 @@ def _network(read: _OptionReader) -> NetworkOptions:
         connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", seconds, 10.0),
         request_timeout_s=read("kafka.request.timeout.ms", seconds, 30.0),
         receive_buffer_bytes=read("kafka.receive.buffer.bytes", size_or_default, -1),
-        retry_backoff_s=read("kafka.retry.backoff.ms", seconds, 0.1),
-        retry_backoff_max_s=read("kafka.retry.backoff.max.ms", seconds, 1.0),
+        retry_backoff_s=read("kafka.retry.backoff.ms", pause, 0.1),
+        retry_backoff_max_s=read("kafka.retry.backoff.max.ms", pause, 1.0),
         metadata_max_age_s=read("kafka.metadata.max.age.ms", seconds, 30.0),
     )
 

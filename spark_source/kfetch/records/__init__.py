@@ -9,7 +9,7 @@ Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 from __future__ import annotations
 
 from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
-from kfetch.records.batch import Extent, Slice, batches_from, extent
+from kfetch.records.batch import Extent, Slice
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
@@ -19,7 +19,5 @@ __all__ = [
     "Extent",
     "OnCorrupt",
     "Slice",
-    "batches_from",
-    "extent",
     "schema_of",
 ]

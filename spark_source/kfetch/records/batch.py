@@ -8,8 +8,9 @@ Layout: kafka.apache.org/documentation/#recordbatch.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -33,11 +34,13 @@ __all__ = [
     "Extent",
     "Header",
     "Slice",
+    "Walk",
     "batches_from",
     "crc_matches",
     "extent",
     "iter_batches",
     "next_offset_is_certain",
+    "walk",
 ]
 
 _HEADER = Struct(">qiibIhiqqqhii")
@@ -113,13 +116,13 @@ class Batch(NamedTuple):
     """The fault of the header, if it has one; then ``after`` is meaningless."""
 
 
-def iter_batches(data: memoryview) -> Iterator[Batch]:
-    """Yields each complete batch.
+def iter_batches(data: memoryview, at: int = 0, last_offset: int = -1) -> Iterator[Batch]:
+    """Yields each complete batch from a position on. ``last_offset``: that of the batch before it.
 
     It ends before a partial batch, which is the normal end of a reply. It also ends after a batch
     with a faulty header, whose length is meaningless.
     """
-    at, size, last_offset = 0, len(data), -1
+    size = len(data)
     while at + PREFIX_BYTES <= size:
         header = _header(data, at)
         after = at + PREFIX_BYTES + header.length
@@ -188,7 +191,48 @@ def next_offset_is_certain(data: memoryview, batch: Batch, end: int) -> bool:
     return header.record_count == header.last_offset_delta + 1 and header.last_offset < end
 
 
-def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
+class Walk(NamedTuple):
+    """The batches at the start of a reply that are complete and have no fault in their headers."""
+
+    batches: int = 0
+    """Their number."""
+    previous_at: int = 0
+    """Position of the last one but one."""
+    last_at: int = 0
+    """Position of the last one."""
+    after: int = 0
+    """Position behind the last one."""
+    last_offset: int = -1
+    """Last offset of the last one."""
+    first_at: int = -1
+    """Position of the first one that ends at or after the offset of the walk; -1 without any."""
+
+
+Walker = Callable[[memoryview, int], Walk]
+"""Walks over the batch headers of a reply. The number is the offset of ``Walk.first_at``."""
+
+NO_BATCHES = Walk()
+
+
+def walk(
+    data: memoryview, offset: int, done: Walk = NO_BATCHES, *, limit: int | None = None
+) -> Walk:
+    """Returns ``done`` after more batches: all that follow it, or ``limit`` of them."""
+    batches, previous_at, last_at, after, last_offset, first_at = done
+    for batch in islice(iter_batches(data, after, last_offset), limit):
+        if batch.fault is not None:
+            break
+        batches += 1
+        previous_at, last_at, after = last_at, batch.at, batch.after
+        last_offset = batch.header.base_offset + batch.header.last_offset_delta
+        if first_at < 0 and last_offset >= offset:
+            first_at = last_at
+    return Walk(batches, previous_at, last_at, after, last_offset, first_at)
+
+
+def extent(
+    data: memoryview, start: int, *, end: int | None = None, walker: Walker = walk
+) -> Extent:
     """Returns how far ``data`` reaches. A faulty header ends it without an error.
 
     ``start``: the next offset if there is no complete batch.
@@ -196,30 +240,24 @@ def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:
     whose next offset is not certain waits for the next fetch, where another batch may follow it.
     The first batch never waits.
     """
-    batches = _good_batches(data)
-    if end is not None and len(batches) > 1:
-        last = batches[-1]
+    walked = walker(data, start)
+    batches, at, after = walked.batches, walked.last_at, walked.after
+    if end is not None and batches > 1:
+        last = Batch(at, after, _header(data, at), None)
         if not crc_matches(data, last) and not next_offset_is_certain(data, last, end):
-            batches.pop()
+            batches, at, after = batches - 1, walked.previous_at, at
     if not batches:
         return Extent(next_offset=start, leader_epoch=NO_EPOCH, size=0, batches=0)
-    last = batches[-1]
+    header = _header(data, at)
     return Extent(
-        next_offset=last.header.last_offset + 1,
-        leader_epoch=last.header.leader_epoch,
-        size=last.after,
-        batches=len(batches),
+        next_offset=header.last_offset + 1,
+        leader_epoch=header.leader_epoch,
+        size=after,
+        batches=batches,
     )
 
 
-def batches_from(data: memoryview, offset: int) -> memoryview:
+def batches_from(data: memoryview, offset: int, *, walker: Walker = walk) -> memoryview:
     """Returns the complete batches that end at or after ``offset``; empty without any."""
-    batches = _good_batches(data)
-    for batch in batches:
-        if batch.header.last_offset >= offset:
-            return data[batch.at : batches[-1].after]
-    return data[:0]
-
-
-def _good_batches(data: memoryview) -> list[Batch]:
-    return [batch for batch in iter_batches(data) if batch.fault is None]
+    walked = walker(data, offset)
+    return data[walked.first_at : walked.after] if walked.first_at >= 0 else data[:0]

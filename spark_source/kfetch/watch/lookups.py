@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
-from kfetch.model import READ_UNCOMMITTED, ClusterView, TopicPartition
+from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
 from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import retrying
+from kfetch.wire.retry import RetryPauses, retrying
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -29,6 +29,7 @@ T = TypeVar("T")
 _LARGE_TOPIC_PARTITIONS = 8
 # Each question about growth takes a round trip, and a micro-batch waits for it.
 _GROWTH_QUESTIONS_MAX = 8
+_UNKNOWN_EPOCH_TRIES = 5
 _STALE_TRIES = 3
 _STALE_PAUSE_S = 0.1
 
@@ -128,19 +129,27 @@ class OffsetLookup:
                 missing=missing,
             )
 
-    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def log_ends(
+        self,
+        partitions: Iterable[TopicPartition],
+        leader_epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, Position]:
         """Return the end of each partition's log, with the leader epoch that vouches for it.
 
         The end is the high watermark. Under read_committed it is the last stable offset.
+        ``leader_epochs``: the newest known epochs. Leaders of earlier epochs are not asked.
         """
         level = self._options.fetch.isolation_level
-        return self._positions(dict.fromkeys(partitions, LATEST), isolation_level=level)
+        latest = dict.fromkeys(partitions, LATEST)
+        return self._positions(latest, isolation_level=level, leader_epochs=leader_epochs)
 
     def high_watermarks(
-        self, partitions: Iterable[TopicPartition]
+        self,
+        partitions: Iterable[TopicPartition],
+        leader_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, Position]:
         """Return each partition's high watermark, under any isolation level."""
-        return self._positions(dict.fromkeys(partitions, LATEST))
+        return self._positions(dict.fromkeys(partitions, LATEST), leader_epochs=leader_epochs)
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Return each partition's log start offset."""
@@ -157,12 +166,37 @@ class OffsetLookup:
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
 
     def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd | None]:
-        """Return the end of each partition's given leader epoch; None if the broker can't tell."""
-        if not epochs:
-            return {}
-        return self._with_retries(lambda deadline: self._cluster.epoch_ends(epochs, deadline))
+        """Return the end of each partition's given leader epoch; None if the broker can't tell.
+
+        ``leader_epochs``: the epochs of the known leaders. A leader that knows no such epoch is
+        older than the position. So the driver looks for its successor, about 2.5 s at most. An
+        answer that has no end after that is final.
+        """
+        answers: dict[TopicPartition, EpochEnd | None] = {}
+        unknown, newest = dict(epochs), dict(leader_epochs)
+        pauses = RetryPauses(self._options.network)
+        while unknown:
+            answers |= self._epoch_ends(unknown, newest)
+            unknown = {tp: epochs[tp] for tp in unknown if _is_unknown(answers[tp])}
+            if not unknown or pauses.tries == _UNKNOWN_EPOCH_TRIES:
+                break
+            time.sleep(pauses.next_pause_s())
+            newest |= self.newest_leader_epochs(unknown, newest)
+        return answers
+
+    def newest_leader_epochs(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return each partition's newest leader epoch of ``known`` and of several brokers."""
+        newest = {tp: known.get(tp, NO_EPOCH) for tp in partitions}
+        deadline = time.monotonic() + self._options.network.request_timeout_s
+        for view in self._cluster.views({tp.topic for tp in newest}, deadline):
+            for tp, epoch in newest.items():
+                leader = view.leader(tp)
+                newest[tp] = max(epoch, leader.epoch if leader else NO_EPOCH)
+        return newest
 
     def close(self) -> None:
         """Close the connections."""
@@ -178,14 +212,25 @@ class OffsetLookup:
         }
         return ClusterView(brokers=view.brokers, topics=topics)
 
+    def _epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd | None]:
+        return self._with_retries(
+            lambda deadline: self._cluster.epoch_ends(epochs, deadline, leader_epochs=leader_epochs)
+        )
+
     def _positions(
-        self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        leader_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, Position]:
         if not timestamps:
             return {}
         offsets = self._with_retries(
             lambda deadline: self._cluster.offsets(
-                timestamps, deadline, isolation_level=isolation_level
+                timestamps, deadline, isolation_level=isolation_level, leader_epochs=leader_epochs
             )
         )
         return {tp: Position(at.offset, at.leader_epoch) for tp, at in offsets.items()}
@@ -218,6 +263,11 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
         topic=tp.topic,
         partition=tp.partition,
     )
+
+
+def _is_unknown(end: EpochEnd | None) -> bool:
+    """Return whether the leader knows no such epoch. None is a broker that is too old to ask."""
+    return end is not None and end.end_offset < 0
 
 
 def _is_retriable(cause: KfetchError) -> bool:

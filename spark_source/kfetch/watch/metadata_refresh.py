@@ -3,7 +3,8 @@
 Every ``kafka.metadata.max.age.ms`` the driver asks for changes. Large topics get a small question
 about growth, and every tenth time all metadata. The driver asks for metadata earlier, with
 back-off, while a partition has no known leader or a broker is unreachable. It looks up log ends for
-new partitions, for positions out of range, and for the ends of an AvailableNow query.
+new partitions, for the ends of an AvailableNow query and, with back-off, for positions out of
+range.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kfetch.offsets import Offsets
 from kfetch.options import NetworkOptions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import PacedRepair
 
 __all__ = ["MetadataRefresh"]
 
@@ -37,8 +38,8 @@ class MetadataRefresh:
         self._refresh_due = 0.0
         self._growth_checks = 0
         """Number of growth checks since ``_view``."""
-        self._retry_due = 0.0
-        self._backoff = RetryPauses(network)
+        self._leader_repair = PacedRepair(network)
+        self._range_repair = PacedRepair(network)
         self.initialized = False
         """Whether every partition has had a position once."""
 
@@ -50,13 +51,15 @@ class MetadataRefresh:
         """
         now = time.monotonic()
         needed = self._watch.needs_metadata
-        due = now >= self._refresh_due or (needed and now >= self._retry_due)
+        repair_due = self._leader_repair.is_due(now, ["leaders"] if needed else [])
+        due = repair_due or now >= self._refresh_due
         if due and not needed and self._growth_check_suffices():
             self._growth_checks += 1
             self._refresh_due = now + self._network.metadata_max_age_s
         elif due:
             self._refresh_metadata(known)
-        if partitions := self._watch.out_of_range:
+        partitions = self._watch.out_of_range
+        if self._range_repair.is_due(now, partitions):
             self.refresh_log_ends(partitions)
         return due
 
@@ -87,10 +90,6 @@ class MetadataRefresh:
         view = self._lookup.view_including(known.positions)
         self.apply(view)
         self._refresh_due = time.monotonic() + self._network.metadata_max_age_s
-        if self._watch.needs_metadata:
-            self._retry_due = time.monotonic() + self._backoff.next_pause_s()
-        else:
-            self._backoff = RetryPauses(self._network)
 
     def _watch_from_log_ends(
         self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]

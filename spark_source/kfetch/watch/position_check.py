@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -76,6 +76,8 @@ class PositionCheck:
         self._on_loss = on_loss
         self._valid: dict[TopicPartition, tuple[int, Position]] = {}
         """The leader epoch of the last check, and the position that was valid under it."""
+        self._unknown_epochs: set[tuple[TopicPartition, int]] = set()
+        """The epochs that no broker knows, after their warning."""
         self._reported: dict[TopicPartition, tuple[type[DataLoss], str]] = {}
         self.loss_counts: Counter[str] = Counter()
         """Number of losses by class name. Each loss counts once, though checks find it again."""
@@ -107,7 +109,7 @@ class PositionCheck:
             if not low:
                 return log_ends
             time.sleep(_STALE_PAUSE_S if tries else 0.0)
-            log_ends.update(self._reachable_ends(low, start))
+            log_ends.update(self._reachable_ends(low, start, newest_leaders=tries > 0))
         for tp in _below_start(log_ends, start):
             read = ReadPosition(tp, *start.positions[tp])
             self._is_lost(read, LogAnswer(log_end=log_ends[tp].offset))
@@ -136,15 +138,19 @@ class PositionCheck:
         return {tp: valid.positions.get(tp) or new[tp] for tp in ends}
 
     def _reachable_ends(
-        self, partitions: list[TopicPartition], start: Offsets
+        self, partitions: list[TopicPartition], start: Offsets, *, newest_leaders: bool
     ) -> dict[TopicPartition, Position]:
         """Look up log ends, but no end below a start that the log itself reaches.
 
         Such a start lies above the last stable offset: the query reached it before it became
-        read_committed. Nothing is lost, so the query waits there.
+        read_committed. Nothing is lost, so the query waits there. With ``newest_leaders`` several
+        brokers name the leader, because a deposed leader's log may end earlier.
         """
-        log_ends = self._lookup.log_ends(partitions)
-        watermarks = self._lookup.high_watermarks(_below_start(log_ends, start))
+        epochs = self._leader_epochs(partitions)
+        if newest_leaders:
+            epochs = self._lookup.newest_leader_epochs(partitions, epochs)
+        log_ends = self._lookup.log_ends(partitions, epochs)
+        watermarks = self._lookup.high_watermarks(_below_start(log_ends, start), epochs)
         lost = set(_below_start(watermarks, start))
         waiting = {tp: start.positions[tp] for tp in watermarks if tp not in lost}
         return log_ends | waiting
@@ -181,10 +187,9 @@ class PositionCheck:
         epochs = {
             tp: epoch for tp in unchecked if (epoch := positions[tp].leader_epoch) != NO_EPOCH
         }
-        epoch_ends = self._lookup.epoch_ends(epochs)
+        epoch_ends = self._lookup.epoch_ends(epochs, self._leader_epochs(epochs))
         for tp in unchecked:
-            end = epoch_ends.get(tp)
-            diverging = None if end is None else self._diverging(tp, end)
+            diverging = self._diverging(tp, positions[tp], epoch_ends.get(tp))
             if diverging is not None and self._is_lost(
                 ReadPosition(tp, *positions[tp]), LogAnswer(diverging=diverging)
             ):
@@ -192,9 +197,23 @@ class PositionCheck:
             else:
                 self._valid[tp] = leaders[tp].epoch, positions[tp]
 
-    def _diverging(self, tp: TopicPartition, end: EpochEnd) -> Position:
-        log_start = self._known.log_start(tp)
-        return losses.diverging_position(end.leader_epoch, end.end_offset, log_start)
+    def _diverging(
+        self, tp: TopicPartition, position: Position, end: EpochEnd | None
+    ) -> Position | None:
+        """Return the end of the history that the leader shares with a position, None if unknown."""
+        if end is None:
+            return None
+        if end.end_offset >= 0:
+            return Position(end.end_offset, end.leader_epoch)
+        if (tp, position.leader_epoch) not in self._unknown_epochs:
+            self._unknown_epochs.add((tp, position.leader_epoch))
+            log.warning("kfetch: %s", losses.unknown_epoch(ReadPosition(tp, *position)))
+        return None
+
+    def _leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the epochs of the known leaders."""
+        leaders = {tp: self._known.leader(tp) for tp in partitions}
+        return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None}
 
     def _log_start(self, tp: TopicPartition) -> Position:
         """Return the log start with the current leader's epoch, which vouches for it."""

@@ -35,6 +35,7 @@ from kfetch.model import (
     TopicPartition,
 )
 from kfetch.offsets import Position
+from kfetch.reactions import Api
 from kfetch.replies import PartitionReply
 
 __all__ = ["PositionChanges", "WatchState"]
@@ -208,10 +209,11 @@ class WatchState:
         self.changed.add(tp)
         if reply.error == codes.OFFSET_OUT_OF_RANGE:
             self.out_of_range.add(tp)
-        elif not codes.retriable(reply.error):
+        elif not codes.retriable(reply.error, Api.FETCH):
             self.permanent_error = codes.error(
                 reply.error,
                 f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
+                api=Api.FETCH,
                 topic=tp.topic,
                 partition=tp.partition,
             )

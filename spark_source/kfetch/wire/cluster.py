@@ -5,25 +5,41 @@ One Cluster belongs to one thread. It keeps a connection per broker, opened at f
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, WireError
-from kfetch.model import READ_UNCOMMITTED, Broker, ClusterView, Topic, TopicPartition
+from kfetch.model import (
+    NO_EPOCH,
+    READ_UNCOMMITTED,
+    Broker,
+    ClusterView,
+    Leader,
+    Topic,
+    TopicPartition,
+)
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import retrying
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 A = TypeVar("A", ListedOffset, EpochEnd)
+LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
-    [Connection, Mapping[TopicPartition, int], float], dict[TopicPartition, A] | None
+    [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
+
+_VIEWS_MAX = 5
+# Several views confirm an answer that a caller has already. A black hole must not hold it up.
+_VIEW_S = 2.0
 
 
 class Cluster:
@@ -55,6 +71,19 @@ class Cluster:
         self._brokers = view.brokers
         return view
 
+    def views(self, topics: Iterable[str], deadline: float) -> Iterator[ClusterView]:
+        """Yields the metadata of several brokers about these topics, without brokers that fail.
+
+        One broker's metadata may be old, or may hide a topic. Five known brokers answer at most.
+        """
+        names = sorted(topics)
+        for address in self._addresses()[:_VIEWS_MAX]:
+            until = min(deadline, time.monotonic() + _VIEW_S)
+            try:
+                yield messages.metadata(self._connect(address, until), names, until)
+            except (ConnectionLost, BrokerError, WireError) as cause:
+                log.debug("asking a further broker for metadata: %s", cause.message)
+
     def may_have_changed(self, topic: Topic, deadline: float) -> bool:
         """Returns whether a topic may have changed: a broker says so, or no broker can answer.
 
@@ -78,22 +107,34 @@ class Cluster:
         deadline: float,
         *,
         isolation_level: int = READ_UNCOMMITTED,
+        leader_epochs: LeaderEpochs | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """Returns each partition's offset at a timestamp, from its leader.
 
         ``timestamps``: milliseconds, or -1 for the latest offset, -2 for the earliest (KIP-79).
         ``isolation_level``: under READ_COMMITTED the latest offset is the last stable offset, else
         the high watermark.
+        ``leader_epochs``: the newest known epochs. A leader of an earlier epoch is not asked.
         """
         request = partial(messages.list_offsets, isolation_level=isolation_level)
-        answers = self._of_leaders("listing offsets", request, timestamps, deadline)
+        answers = self._of_leaders(
+            "listing offsets", request, timestamps, deadline, leader_epochs or {}
+        )
         return {tp: answer for tp, answer in answers.items() if answer is not None}
 
     def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int], deadline: float
+        self,
+        epochs: Mapping[TopicPartition, int],
+        deadline: float,
+        *,
+        leader_epochs: LeaderEpochs | None = None,
     ) -> dict[TopicPartition, EpochEnd | None]:
-        """Returns where each partition's records of an epoch end; None if its broker is too old."""
-        return self._of_leaders("asking for epoch ends", messages.epoch_ends, epochs, deadline)
+        """Returns where each partition's records of an epoch end; None if its broker is too old.
+
+        ``leader_epochs``: the newest known epochs. A leader of an earlier epoch is not asked.
+        """
+        action = "asking for epoch ends"
+        return self._of_leaders(action, messages.epoch_ends, epochs, deadline, leader_epochs or {})
 
     def connection(self, broker: Broker, deadline: float) -> Connection:
         """Returns a connection to a broker: the last one if it is alive, else a new one."""
@@ -110,6 +151,7 @@ class Cluster:
         request: LeaderRequest[A],
         arguments: Mapping[TopicPartition, int],
         deadline: float,
+        oldest_epochs: LeaderEpochs,
     ) -> dict[TopicPartition, A | None]:
         """Returns each leader's answer for its partitions. Retries the partitions that moved."""
         answers: dict[TopicPartition, A | None] = {}
@@ -117,10 +159,12 @@ class Cluster:
         def attempt() -> dict[TopicPartition, A | None]:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
             view = self.view({tp.topic for tp in missing}, deadline)
-            for broker, of_broker in _by_leader(view, missing).items():
+            leaders = _leaders(view, missing, oldest_epochs)
+            epochs = {tp: leader.epoch for tp, leader in leaders.items()}
+            for broker, of_broker in _by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
-                replied = request(self.connection(broker, until), of_broker, until)
+                replied = request(self.connection(broker, until), of_broker, epochs, until)
                 answers.update(_final_answers(action, broker, of_broker, replied))
             _check_complete(action, arguments, answers)
             return answers
@@ -161,14 +205,24 @@ class Cluster:
         return connection
 
 
+def _leaders(
+    view: ClusterView, partitions: Iterable[TopicPartition], oldest_epochs: LeaderEpochs
+) -> dict[TopicPartition, Leader]:
+    """Returns the leaders, without those that have a successor already."""
+    leaders = {tp: leader for tp in partitions if (leader := view.leader(tp)) is not None}
+    return {
+        tp: leader
+        for tp, leader in leaders.items()
+        if not leader.is_older_than(oldest_epochs.get(tp, NO_EPOCH))
+    }
+
+
 def _by_leader(
-    view: ClusterView, arguments: Mapping[TopicPartition, int]
+    leaders: Mapping[TopicPartition, Leader], arguments: Mapping[TopicPartition, int]
 ) -> dict[Broker, dict[TopicPartition, int]]:
     grouped: dict[Broker, dict[TopicPartition, int]] = {}
-    for tp, value in arguments.items():
-        leader = view.leader(tp)
-        if leader is not None:
-            grouped.setdefault(leader.broker, {})[tp] = value
+    for tp, leader in leaders.items():
+        grouped.setdefault(leader.broker, {})[tp] = arguments[tp]
     return grouped
 
 

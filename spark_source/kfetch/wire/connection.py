@@ -22,11 +22,13 @@ from kfetch import codes
 from kfetch._version import __version__
 from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
+from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire.transport import open_stream
 
 Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
+_ERROR = struct.Struct(">h")
 
 
 class ReplyBuffer:
@@ -60,7 +62,11 @@ class Connection:
 
     @classmethod
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
-        """Connects and negotiates versions. Raises ConnectionLost, UnsupportedVersion."""
+        """Connects and negotiates versions.
+
+        Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
+        this broker, and never the caller's other brokers.
+        """
         connection = cls(open_stream(host, port, options, deadline), f"{host}:{port}", options)
         try:
             connection._negotiate(deadline)
@@ -155,12 +161,31 @@ class Connection:
         request = ApiVersionsRequest[3](
             client_software_name="kfetch", client_software_version=__version__
         )
-        reply = self.call(request, deadline)
-        if reply.error_code == codes.UNSUPPORTED_VERSION:
-            reply = self.call(ApiVersionsRequest[0](), deadline)
-        if reply.error_code != codes.NONE:
-            raise codes.error(reply.error_code, f"asking {self.peer} for its versions")
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
+        error, versions = self._ask_versions(request, deadline)
+        if error and reaction(Api.API_VERSIONS, error) is Reaction.OLDER_VERSION:
+            error, versions = self._ask_versions(ApiVersionsRequest[0](), deadline)
+        if error:
+            raise self._fail(f"it answered ApiVersions with {codes.name(error)}")
+        self._versions = versions
+
+    def _ask_versions(
+        self, request: Any, deadline: float
+    ) -> tuple[int, dict[int, tuple[int, int]]]:
+        """Returns the error code and, without an error, the broker's versions by API key.
+
+        Nothing behind an error code is read: brokers write it in the form of version 0, and
+        librdkafka's mock cluster in the form of the request's version.
+        """
+        self.send(request)
+        header, frame = self.receive(deadline)
+        error: int = _ERROR.unpack(frame[4:6])[0] if len(frame) >= 6 else codes.NONE
+        if error != codes.NONE:
+            return error, {}
+        try:
+            reply = self._decode(header, frame)
+        except WireError as cause:
+            raise self._fail(cause.message) from None
+        return error, {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
 
     def _decode(self, header: Any, frame: memoryview) -> Any:
         response_type = header.get_response_class()

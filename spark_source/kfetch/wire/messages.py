@@ -45,7 +45,7 @@ class EpochEnd(NamedTuple):
     leader_epoch: int
     """Largest epoch not above the one asked for; -1 if the broker has none."""
     end_offset: int
-    """-1 if the broker does not know it."""
+    """-1 if the broker knows no such epoch: it is newer than all of the broker's epochs."""
 
 
 def metadata(connection: Connection, topics: Iterable[str] | None, deadline: float) -> ClusterView:
@@ -122,12 +122,14 @@ def _leader(partition: Any, brokers: Mapping[int, Broker], version: int) -> Lead
 def list_offsets(
     connection: Connection,
     timestamps: Mapping[TopicPartition, int],
+    leader_epochs: Mapping[TopicPartition, int],
     deadline: float,
     isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, ListedOffset]:
     """Returns the offset of each partition at a timestamp.
 
     ``timestamps``: milliseconds, or -1 for the latest offset, -2 for the earliest.
+    ``leader_epochs``: the epochs of the known leaders. Another leader answers with an error.
     ``isolation_level``: under READ_COMMITTED the latest offset is the last stable offset, else the
     high watermark (KIP-98).
     """
@@ -140,7 +142,7 @@ def list_offsets(
                 ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
                     version=version,
                     partition_index=partition,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=leader_epochs.get(TopicPartition(topic, partition), -1),
                     timestamp=timestamp,
                 )
                 for partition, timestamp in partitions
@@ -165,10 +167,14 @@ def list_offsets(
 
 
 def epoch_ends(
-    connection: Connection, epochs: Mapping[TopicPartition, int], deadline: float
+    connection: Connection,
+    epochs: Mapping[TopicPartition, int],
+    leader_epochs: Mapping[TopicPartition, int],
+    deadline: float,
 ) -> dict[TopicPartition, EpochEnd] | None:
     """Returns where each partition's records of a leader epoch end (KIP-101, KIP-320).
 
+    ``leader_epochs``: the epochs of the known leaders. Another leader answers with an error.
     None if the broker does not answer consumers (before 2.1, version 3: KAFKA-8422).
     """
     if not connection.speaks(OffsetForLeaderEpochRequest, 3):
@@ -182,7 +188,7 @@ def epoch_ends(
                 OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
                     version=version,
                     partition=partition,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=leader_epochs.get(TopicPartition(topic, partition), -1),
                     leader_epoch=epoch,
                 )
                 for partition, epoch in partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
@@ -21,10 +21,14 @@ T = TypeVar("T")
 
 
 class RetryPauses:
-    """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, +-20 % (KIP-580)."""
+    """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, +-20 % (KIP-580).
+
+    If the first one is set longer than the longest one, every pause is the longest one.
+    """
 
     def __init__(self, options: NetworkOptions) -> None:
-        self._backoff = Backoff(options.retry_backoff_s, options.retry_backoff_max_s)
+        longest_s = options.retry_backoff_max_s
+        self._backoff = Backoff(min(options.retry_backoff_s, longest_s), longest_s)
         self.tries = 0
         """Pauses so far, which is the number of failed tries."""
 
@@ -42,6 +46,35 @@ class RetryPauses:
         self.tries += 1
         self._backoff = self._backoff.doubled()
         return pause_s
+
+
+class PacedRepair:
+    """Says when a repair is due: at once for a new fault, and after a pause if a fault returns.
+
+    The pauses grow while faults return. They start again once all faults have stayed away for the
+    longest pause.
+    """
+
+    def __init__(self, options: NetworkOptions) -> None:
+        self._options = options
+        self._pauses = RetryPauses(options)
+        self._repaired: set[object] = set()
+        self._due_at = 0.0
+
+    def is_due(self, now: float, faults: Collection[object]) -> bool:
+        """Returns whether to repair ``faults`` now. Then the caller does so.
+
+        ``now``: a time of ``time.monotonic``. ``faults``: all present ones; there may be none.
+        """
+        if not faults:
+            if now >= self._due_at + self._options.retry_backoff_max_s:
+                self._pauses, self._repaired = RetryPauses(self._options), set()
+            return False
+        if now < self._due_at and self._repaired.issuperset(faults):
+            return False
+        self._repaired.update(faults)
+        self._due_at = now + self._pauses.next_pause_s()
+        return True
 
 
 def retrying(

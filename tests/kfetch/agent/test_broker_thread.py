@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kfetch import decoder_loading
 from kfetch.agent import broker_thread
@@ -193,6 +194,19 @@ def test_one_reply_takes_a_small_part_of_the_budget(kafka: LittleKafka) -> None:
     fetches = kafka.asked(FetchRequest)
 
     assert {1 << 20} == {request.max_bytes for request in fetches if request.topics}
+
+
+def test_a_broker_that_refuses_api_versions_fails_no_task(
+    kafka: LittleKafka, query: SharedQuery
+) -> None:
+    """While a broker answers ApiVersions with an error, its tasks wait as if it were away."""
+    refusal = ApiVersionsResponse[0](error_code=-1, api_keys=[])
+    kafka.nodes[1].answer(ApiVersionsRequest, *[refusal] * 6)
+    items = [part(kafka, T0), part(kafka, T1)]
+    with ThreadPoolExecutor(2) as pool:
+        rows = list(pool.map(lambda item: read(query, item), items))
+
+    assert [expected(kafka, item) for item in items] == rows
 
 
 @pytest.mark.parametrize("where", ["_share_reservation", "_deliver"])

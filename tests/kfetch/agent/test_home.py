@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from kfetch.agent import home
 from kfetch.agent.home import ProcessIdentity
+from kfetch.compiled import code_cache, native
 from kfetch.errors import AgentError
 
 
@@ -67,12 +70,64 @@ def test_each_owner_has_its_own_files(runtime: Path) -> None:
     assert runtime in first.socket.parents
 
 
-def test_a_directory_that_others_can_enter_is_refused(runtime: Path) -> None:
-    """kfetch refuses a directory with other permissions: another user may have created it."""
-    home.user_directory().chmod(0o755)
+def test_a_directory_that_others_can_write_to_is_refused(runtime: Path) -> None:
+    """kfetch refuses a directory that others can write to: they may have left files in it."""
+    home.user_directory().chmod(0o770)
 
     with pytest.raises(AgentError, match="must be a directory of this user alone"):
         home.user_directory()
+
+
+def test_a_directory_that_others_can_only_enter_is_closed(runtime: Path) -> None:
+    """The previous release kept compiled code at this path, in a directory that others can enter.
+
+    kfetch takes their permission away: only this user can have written to it."""
+    home.user_directory().chmod(0o755)
+
+    assert 0o700 == home.user_directory().stat().st_mode & 0o777
+
+
+def test_a_directory_below_one_that_hands_its_group_on(runtime: Path) -> None:
+    """Kubernetes mounts volumes with the setgid bit, which new directories inherit."""
+    runtime.chmod(0o2777)
+
+    assert 0o700 == home.user_directory().stat().st_mode & 0o777
+
+
+def test_a_file_in_place_of_the_directory(runtime: Path) -> None:
+    """A directory that can't be made is an AgentError, which names the path."""
+    path = runtime / f"kfetch-{os.getuid()}"
+    path.touch()
+
+    with pytest.raises(AgentError, match=f"{path} can't be made .File exists"):
+        home.user_directory()
+
+
+@pytest.mark.parametrize("home_directory", ["missing", "unwritable"])
+@pytest.mark.parametrize("order", [*permutations(("warm", "inline", "process"))])
+def test_code_and_sockets_in_every_order(
+    runtime: Path, order: tuple[str, ...], home_directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a home directory, code and sockets go to /tmp, whichever of them comes first.
+
+    Only the first command compiles, and no agent is refused."""
+    native.load()
+    cached = code_cache.read(native._name(), os.environ)
+    assert cached is not None
+    for name in ("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home_directory == "unwritable":
+        (runtime / "file").touch()
+        monkeypatch.setenv("HOME", str(runtime / "file"))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(runtime))
+    monkeypatch.setattr(native, "_compile", lambda: cached[0])
+    compiled = []
+    for command in order:
+        if command == "process":
+            home.files_of(ProcessIdentity(pid=7, started=1))
+        compiled.append(native.load.__wrapped__().compiled)
+
+    assert [True, False, False] == compiled
 
 
 def test_a_link_in_place_of_the_directory_is_refused(runtime: Path) -> None:

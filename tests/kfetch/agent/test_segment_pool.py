@@ -146,3 +146,20 @@ def test_every_segment_is_closed(
         segments.close()
     assert [2, 1] == closed
     assert 0 == budget.used
+
+
+def test_a_segment_that_could_not_be_written_returns_its_memory(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If writing a batch fails, closing the pool returns the memory of its segment."""
+    _, agent = channels
+    budget = Budget(64 << 20)
+
+    def broken(segment: Segment, batch: pa.RecordBatch) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(segment_pool.Segment, "write", broken)
+    with closing(SegmentPool(agent, budget)) as segments, pytest.raises(MemoryError):
+        segments.send(Delivery(batch=BATCH, positions=()))
+
+    assert 0 == budget.used

@@ -26,7 +26,7 @@ def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         environ.pop(name, None)
 
     expected = ["KFETCH_CACHE", "XDG_CACHE_HOME/kfetch", "HOME/.cache/kfetch"]
-    expected.append(f"tmp/kfetch-{os.getuid()}")
+    expected.append(f"tmp/kfetch-code-{os.getuid()}")
     assert [tmp_path / name / "code" for name in expected] == directories
 
 
@@ -49,7 +49,7 @@ def test_place_must_be_private(
 
     assert (cached is not None) == (flaw == "root's")
     elsewhere = flaw != "root's" and level != "cache/code/loops.o"
-    assert (again == tmp_path / "tmp" / f"kfetch-{os.getuid()}" / "code") == elsewhere
+    assert (again == tmp_path / "tmp" / f"kfetch-code-{os.getuid()}" / "code") == elsewhere
 
 
 def _owned(monkeypatch: pytest.MonkeyPatch, path: Path, owner: int) -> None:
@@ -73,6 +73,63 @@ def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     assert code_cache.write("loops.o", CODE, environ) is None
     assert code_cache.read("loops.o", environ) is None
+
+
+def test_an_empty_name_is_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty variable counts as unset: it does not mean the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    environ = dict.fromkeys(("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME"), "")
+
+    directory = tmp_path / "tmp" / f"kfetch-code-{os.getuid()}" / "code"
+    assert directory == code_cache.write("loops.o", CODE, environ)
+
+
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KFETCH_CACHE may begin with ~, as for the jars of kfetch-jobs."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    directory = code_cache.write("loops.o", CODE, {"KFETCH_CACHE": "~/cache"})
+    assert tmp_path / "cache" / "code" == directory
+
+
+def test_the_named_directory_gets_code_from_elsewhere(tmp_path: Path) -> None:
+    """KFETCH_CACHE is filled although another directory has the code: an image takes it along."""
+    environ = {"HOME": str(tmp_path)}
+    code_cache.write("loops.o", CODE, environ)
+    environ |= cache_environ(tmp_path)
+
+    assert "" == code_cache.fill_named_directory("loops.o", CODE, environ)
+    assert (CODE, tmp_path / "cache" / "code") == code_cache.read("loops.o", environ)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "reason"),
+    [
+        ("file above", "{path}/below (Not a directory)"),
+        ("file", "{path} (File exists)"),
+        ("link", "{path} (it is a link, or no directory)"),
+        ("others may write", "{path} (other users can write to it)"),
+        ("code of others", "{path}/code (other users can write to it)"),
+    ],
+)
+def test_why_the_named_directory_is_not_used(tmp_path: Path, flaw: str, reason: str) -> None:
+    """The reason names the directory, so that the user can repair it."""
+    path = tmp_path / "cache"
+    if flaw in ("file", "file above"):
+        path.touch()
+    elif flaw == "link":
+        path.symlink_to(tmp_path)
+    elif flaw == "others may write":
+        path.mkdir()
+        path.chmod(0o777)
+    elif flaw == "code of others":
+        (path / "code").mkdir(parents=True)
+        (path / "code").chmod(0o777)
+    environ = {"KFETCH_CACHE": str(path / "below" if flaw == "file above" else path)}
+
+    problem = code_cache.fill_named_directory("loops.o", CODE, environ)
+    assert reason.format(path=path) == problem
 
 
 def test_old_code_makes_way(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
+from kfetch import decoding
 from kfetch.compiled import code_cache, layout, native
 from kfetch.errors import KfetchError
 from tests.kfetch.compiled.helpers import cache_environ
@@ -27,11 +28,12 @@ def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
     code_cache.write(native._name(), cached[0], environ)
     code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding\n"
     ran = subprocess.run(
-        [sys.executable, "-c", code + "print(*decoding.load())"],
+        [sys.executable, "-c", code + "print(decoding.load())"],
         env=environ, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    assert ("", f"False {tmp_path}/cache/code\n") == (ran.stderr, ran.stdout)
+    expected = decoding.CodeOrigin(compiled=False, directory=f"{tmp_path}/cache/code")
+    assert ("", f"{expected}\n") == (ran.stderr, ran.stdout)
     assert ours.directory == str(cached[1])
 
 

@@ -68,6 +68,16 @@ def test_relocate(topic_id: UUID) -> None:
     assert (THERE, 4, 5, 9) == (moved.leader, moved.leader_epoch, moved.offset, moved.end)
 
 
+def test_older_metadata_moves_no_range() -> None:
+    """A range waits while metadata names an older leader than its own. Epoch -1 tells no age."""
+    moved = progress()
+
+    assert not recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=2)), fail=True)
+    assert (HERE, 3) == (moved.leader, moved.leader_epoch)
+    assert recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=3)), fail=True)
+    assert recovery.relocate(moved, view(ID, Leader(broker=THERE)), fail=True)
+
+
 def test_relocate_without_a_leader() -> None:
     """While there is no leader the range stays where it is, and is not over."""
     moved = progress()
@@ -134,6 +144,7 @@ def kafka() -> Iterator[LittleKafka]:
     """A log from offset 4 to 8."""
     with LittleKafka() as running:
         (log,) = running.create("t")
+        log.epoch = 3
         for _ in range(2):
             log.append(*[b"v"] * 4)
         log.expire(4)
@@ -192,11 +203,32 @@ def test_reposition(
 
 
 def test_reposition_in_range(cluster: Cluster) -> None:
-    """An offset that is in range keeps its place, and gives up the epoch that may be the cause."""
-    left = progress(5, 8, last_fetched_epoch=2)
+    """An offset that is in range keeps its place."""
+    left = progress(5, 8, last_fetched_epoch=3)
 
     assert not recovery.reposition(left, cluster, time.monotonic() + 10, fail=True)
     assert (5, 8, -1) == (left.offset, left.end, left.last_fetched_epoch)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_no_such_epoch(
+    kafka: LittleKafka, cluster: Cluster, fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader that knows no such epoch proves no loss. The range asks again later, and gives the
+    epoch up with one warning if no leader knows it."""
+    kafka.log(T0).epoch = 3
+    left = progress(5, 8, last_fetched_epoch=5)
+    deadline = time.monotonic() + 10
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert not recovery.reposition(left, cluster, deadline, fail=fail)
+            assert (5, 8, 5) == (left.offset, left.end, left.last_fetched_epoch)
+        assert [] == caplog.messages
+        assert not recovery.reposition(left, cluster, deadline, fail=fail)
+
+    assert (5, 8, -1) == (left.offset, left.end, left.last_fetched_epoch)
+    (warning,) = caplog.messages
+    assert "no broker knows leader epoch 5" in warning
 
 
 def test_epoch_that_is_unknown(kafka: LittleKafka, cluster: Cluster) -> None:

@@ -134,8 +134,13 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
     ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),
     ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
-    ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02)]),
-    ("kafka.retry.backoff.max.ms", "network.retry_backoff_max_s", 1.0, [("2000", 2.0)]),
+    ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02), ("0", 0.01)]),
+    (
+        "kafka.retry.backoff.max.ms",
+        "network.retry_backoff_max_s",
+        1.0,
+        [("2000", 2.0), ("0", 0.01)],
+    ),
     ("kafka.metadata.max.age.ms", "network.metadata_max_age_s", 30.0, [("5000", 5.0), ("0", 0.0)]),
     ("kafka.receive.buffer.bytes", "network.receive_buffer_bytes", -1, [("-1", -1), ("64", 64)]),
     (

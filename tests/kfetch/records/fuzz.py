@@ -3,9 +3,10 @@
     python -m tests.kfetch.records.fuzz [--count N] [--seconds S] [--seed N]        (make fuzz)
 
 Every sample of tests/vectors is flipped, cut, doubled, and its lengths and counts overwritten. Each
-damaged reply is decoded by both decoders, with CRCs and without, failing and skipping. With CRCs no
-row may come out that did not go in (its offset aside, which brokers write outside the CRC). Memory
-is limited to 2 GiB of address space more than at the start, an attempt to 10 seconds.
+damaged reply is decoded by both decoders, with CRCs and without, failing and skipping, and walked
+over by both walks. With CRCs no row may come out that did not go in (its offset aside, which
+brokers write outside the CRC). Memory is limited to 2 GiB of address space more than at the start,
+an attempt to 10 seconds.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from kfetch import decoding
+from kfetch.compiled import walk
 from kfetch.errors import KfetchError
-from kfetch.records import Columns
+from kfetch.records import Columns, batch
 from tests.kfetch.decoders import rows_of
 from tests.kfetch.records.batch_builder import make_slice
 
@@ -89,6 +91,8 @@ def attempt(rng: random.Random, data: bytes, right: Counter[Any]) -> bool:
     options: dict[str, Any] = {"check": check, "skip": skip, "limits": limits}
     expected = outcome("reference", damaged, **options)
     assert expected == outcome("kernel", damaged, **options), (damaged.hex(), options)
+    walked = batch.walk(memoryview(damaged), limits[0])
+    assert walked == walk.walk(memoryview(damaged), limits[0], few=0), (damaged.hex(), options)
     failed = len(expected) == 3
     if check and not failed:
         # A doubled batch is caught by its offsets, so every row comes out once at most.

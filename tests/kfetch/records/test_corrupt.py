@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from kfetch.errors import CorruptBatch, KfetchError, WireError
-from kfetch.records import Extent, Slice, codecs, extent
+from kfetch.records import Extent, Slice, codecs
+from kfetch.records.batch import extent
 from kfetch.records.faults import Fault
 from kfetch.records.format import CONTROL
 from tests.kfetch.decoders import Decode, decode_with

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.errors import CorruptBatch
-from kfetch.records import codecs, extent, legacy
+from kfetch.records import codecs, legacy
+from kfetch.records.batch import extent
 from kfetch.records.faults import Fault
 from kfetch.records.format import LOG_APPEND_TIME
 from tests.kfetch.decoders import Decode, Rows, decode_with

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
-from kfetch.records import extent
+from kfetch.records.batch import extent
 from kfetch.records.format import LOG_APPEND_TIME
 from tests.kfetch.decoders import Decode, decode_with
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record

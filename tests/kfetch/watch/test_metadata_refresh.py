@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as DESCRIBE
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from kfetch.errors import PartitionGone, TopicRecreated
 from kfetch.model import TopicPartition
-from tests.kfetch.watch.helpers import ALWAYS, at, logged, query
+from tests.kfetch.watch.helpers import ALWAYS, T0, at, logged, query
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, Mangled
 
@@ -176,3 +177,26 @@ def test_a_question_that_gets_no_answer(answer: Callable[[LittleKafka], object])
             kafka.nodes[1].answer(DESCRIBE, answer(kafka))
 
         assert driver.next_end(end, None) is None
+
+
+LONG_PAUSES = {"kafka__retry__backoff__ms": "60000", "kafka__retry__backoff__max__ms": "60000"}
+"""Options: a retry that waits for its pause does not come within the test."""
+
+
+@pytest.mark.parametrize(("error", "api"), [(6, MetadataRequest), (1, ListOffsetsRequest)])
+def test_a_leader_that_keeps_refusing_is_looked_up_with_back_off(
+    kafka: LittleKafka, error: int, api: type
+) -> None:
+    """If metadata and the leader disagree, the driver asks once at once, then after a pause.
+
+    NOT_LEADER causes metadata requests, and OFFSET_OUT_OF_RANGE causes look-ups of log ends.
+    """
+    kafka.hints = False
+    driver = query(kafka, **LONG_PAUSES)
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    asked = len(kafka.asked(api))
+    kafka.errors[T0] += [error] * 1000
+    for _ in range(10):
+        driver.next_end(end, None)
+
+    assert 1 <= len(kafka.asked(api)) - asked <= 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from kfetch.offsets import Offsets, Position
 from tests.kfetch.watch.damage import Reader
 from tests.kfetch.watch.helpers import T0, T1, at, fill, logged, query, read
 from tests.kfetch.wire.little import LittleKafka
@@ -91,3 +95,52 @@ def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
     kafka.nodes[1].answer(MetadataRequest, back)
 
     assert driver.next_end(start, None) is None
+
+
+def deposed(kafka: LittleKafka) -> Offsets:
+    """Return offsets that were reached under the successor of a leader that does not know of it."""
+    kafka.isolate(1)
+    kafka.elect(T0, 2)
+    kafka.log(T0).append(b"d")
+    ids = {"t": kafka.topics["t"].topic_id}
+    return Offsets(positions={T0: Position(4, 1), T1: Position(1, 0)}, topic_ids=ids)
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_deposed_leader_is_no_witness(kafka: LittleKafka, fail: str) -> None:
+    """A deposed leader that answers "no such epoch" costs no position. Its successor is asked."""
+    start = deposed(kafka)
+    driver = query(kafka, failOnDataLoss=fail)
+
+    assert driver.next_end(start, None) is None
+    kafka.log(T1).append(b"y")
+    assert {T0: 4, T1: 2} == at(driver.next_end(start, None))
+    assert not driver._check.loss_counts
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_an_epoch_that_no_broker_knows(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture, fail: str
+) -> None:
+    """If no broker knows a position's epoch, kfetch warns once and goes on from the position."""
+    ids = {"t": kafka.topics["t"].topic_id}
+    start = Offsets(positions={T0: Position(2, 7), T1: Position(1, 0)}, topic_ids=ids)
+    driver = query(kafka, failOnDataLoss=fail)
+    with caplog.at_level(logging.WARNING):
+        ends = [logged(driver.next_end(start, None)) for _ in range(3)]
+
+    assert {T0: (2, 3)} == read(driver, start, ends[-1])
+    warnings = [text for text in caplog.messages if "leader epoch 7" in text]
+    assert 1 == len(warnings), caplog.messages
+    assert not driver._check.loss_counts
+
+
+def test_the_epoch_of_the_known_leader_goes_along(kafka: LittleKafka, lenient: Reader) -> None:
+    """OffsetsForLeaderEpoch carries the leader epoch, so that only this leader answers."""
+    kafka.elect(T0, 2)
+    lenient.batch()
+    (request,) = kafka.nodes[2].asked(OffsetForLeaderEpochRequest)[-1:]
+
+    assert [(0, 1)] == [
+        (p.leader_epoch, p.current_leader_epoch) for t in request.topics for p in t.partitions
+    ]

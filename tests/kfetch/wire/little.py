@@ -6,10 +6,12 @@ fencing and divergence (KIP-320), topic ids, log starts, sessions (KIP-227). Slo
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -88,6 +90,24 @@ class LittleKafka:
         """Give the partition another leader and the next epoch."""
         log = self.log(tp)
         log.leader, log.epoch = node, log.epoch + 1
+
+    def isolate(self, node: int, *, without: str = "") -> None:
+        """Let a node go on with the topics of now, as a broker that hears of no later change.
+
+        ``without``: a topic that the node does not know.
+        """
+        topics = {n: copy.deepcopy(t) for n, t in self.topics.items() if n != without}
+        broker = self.nodes[node]
+        for api, answer in list(broker._always.items()):
+            broker.always(api, partial(self._answer_with, topics, answer))
+
+    def _answer_with(self, topics: dict[str, Topic], answer: Any, request: Any) -> Any:
+        with self.lock:
+            now, self.topics = self.topics, topics
+            try:
+                return answer(request)
+            finally:
+                self.topics = now
 
     def evict(self) -> None:
         """Forget every fetch session."""
@@ -190,6 +210,7 @@ class LittleKafka:
 
         def one(name: str, asked: Any) -> Any:
             log, error = self._find(node, name, asked.partition_index)
+            error = error or (_epoch_error(asked, log) if log and version >= 4 else 0)
             good = log is not None and not error
             offset = _listed(log, asked.timestamp, committed) if log and good else -1
             return entry.ListOffsetsPartitionResponse(
@@ -212,6 +233,7 @@ class LittleKafka:
 
         def one(name: str, asked: Any) -> Any:
             log, error = self._find(node, name, asked.partition)
+            error = error or (_epoch_error(asked, log) if log else 0)
             epoch, end = log.epoch_end(asked.leader_epoch) if log and not error else (-1, -1)
             return entry.EpochEndOffset(
                 version=version,

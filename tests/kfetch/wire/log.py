@@ -62,12 +62,16 @@ class Log:
         self.batches = [b for b in self.batches if b[1] > start]
 
     def epoch_end(self, asked: int) -> tuple[int, int]:
-        """Largest epoch not above ``asked`` that wrote records, and where its records end."""
-        if asked == self.epoch:
-            return self.epoch, self.end
+        """Largest epoch not above ``asked`` that wrote records, and where its records end.
+
+        As in Kafka's LeaderEpochFileCache: an epoch before all others ends at the log start, and
+        only an epoch that is newer than the leader's has no answer.
+        """
+        if asked >= self.epoch:
+            return (self.epoch, self.end) if asked == self.epoch else (-1, -1)
         known = [b for b in self.batches if b[2] <= asked]
         if not known:
-            return -1, -1
+            return asked, self.start
         return known[-1][2], known[-1][1]
 
     def at(self, timestamp: int) -> int:

@@ -13,11 +13,11 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
 from kfetch.model import TopicPartition
-from kfetch.options import NetworkOptions
+from kfetch.options import NetworkOptions, parse
 from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from kfetch.wire.retry import RetryPauses, retrying
+from kfetch.wire.retry import PacedRepair, RetryPauses, retrying
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
 
@@ -249,6 +249,42 @@ def test_epoch_ends(kafka: LittleKafka, cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
+def test_the_leader_epoch_goes_along(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
+    """Requests to a leader carry its epoch, so that a deposed leader refuses them (KIP-320)."""
+    kafka.elect(T0, 1)
+    kafka.elect(T0, 1)
+    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
+    ask({T0: 0}, soon())
+    (request,) = kafka.nodes[1].asked(api)
+
+    assert [2] == [p.current_leader_epoch for t in request.topics for p in t.partitions]
+
+
+@pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
+def test_an_older_leader_is_not_asked(kafka: LittleKafka, cluster: Cluster, api: Any) -> None:
+    """Metadata that is older than a known leader epoch is asked for again at other brokers."""
+    cluster.offsets({T0: -1, T1: -1}, soon())  # now both are connected
+    before = len(kafka.nodes[1].asked(api))
+    kafka.isolate(1)
+    kafka.elect(T0, 2)
+    ask = cluster.offsets if api is ListOffsetsRequest else cluster.epoch_ends
+    for _ in range(2):  # whoever answers first
+        ask({T0: 0}, soon(1), leader_epochs={T0: 1})
+
+    assert before == len(kafka.nodes[1].asked(api))
+
+
+def test_views_of_several_brokers(kafka: LittleKafka, cluster: Cluster) -> None:
+    """Each known broker gives its own metadata. A broker that is down is left out."""
+    cluster.view({"t"}, soon())
+    kafka.isolate(1, without="t")
+
+    assert [False, True] == sorted(view.exists(T0) for view in cluster.views({"t"}, soon()))
+    kafka.nodes[2].stop()
+    assert [False] == [view.exists(T0) for view in cluster.views({"t"}, soon())]
+
+
 def test_epoch_ends_of_an_old_broker() -> None:
     """Where the broker is too old to be asked, the answer is None at once."""
     with LittleKafka(1, {OffsetForLeaderEpochRequest: (0, 2)}) as kafka:
@@ -291,6 +327,48 @@ def test_pauses_double(clock: Clock) -> None:
     for expected_s, slept in zip(expected, clock.slept, strict=True):
         assert 0.8 * expected_s <= slept <= 1.2 * expected_s
     assert 6 == pauses.tries
+
+
+def test_the_longest_pause_limits_the_first(clock: Clock) -> None:
+    """If ``retry.backoff.ms`` is above ``retry.backoff.max.ms``, every pause is the longest one."""
+    pauses = RetryPauses(NetworkOptions(retry_backoff_s=5.0, retry_backoff_max_s=0.1))
+    assert all(pauses.wait(1000.0) for _ in range(3))
+
+    assert all(0.08 <= slept <= 0.12 for slept in clock.slept)
+
+
+def test_options_of_zero_are_no_hot_loop(clock: Clock) -> None:
+    """With ``kafka.retry.backoff.ms=0`` retries have pauses, and the pauses double."""
+    zero = {"kafka.retry.backoff.ms": "0", "kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    causes = [ConnectionLost("x")] * 100
+    with pytest.raises(ConnectionLost):
+        retrying("asking", failing(*causes), parse(zero).network, clock.now + 5)
+
+    assert len(clock.slept) < 20
+
+
+def test_a_new_fault_is_repaired_at_once_and_a_lasting_one_with_back_off() -> None:
+    """In 10 s a lasting fault gets few repairs. A new fault waits for no pause of another one."""
+    repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    times = [100 + step / 100 for step in range(1000)]
+    repairs = [now for now in times if repair.is_due(now, {"a"})]
+
+    assert 100 == repairs[0]
+    assert 10 <= len(repairs) <= 20
+    assert repair.is_due(times[-1], {"a", "b"})
+    assert not repair.is_due(times[-1], {"a", "b"})
+
+
+def test_repairs_start_again_after_calm() -> None:
+    """A fault that comes back after the longest pause without faults is repaired at once."""
+    repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    assert repair.is_due(100.0, {"a"})
+    assert not repair.is_due(100.05, ())
+    assert not repair.is_due(100.06, {"a"})
+    assert not repair.is_due(101.2, ())
+
+    assert repair.is_due(101.21, {"a"})
+    assert not repair.is_due(101.28, {"a"})
 
 
 def test_no_pause_past_the_deadline(clock: Clock) -> None:

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
-from kfetch.errors import BrokerError, ConnectionLost, UnsupportedVersion, WireError
+from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
 from kfetch.wire.connection import Connection, ReplyBuffer
 from tests.kfetch.wire.scripted import Close, Mangled, Raw, ScriptedBroker, Silence, half, wrong_id
@@ -100,19 +105,53 @@ def test_old_api_versions(newest: int) -> None:
         assert ([3] if newest >= 3 else [3, 0]) == asked
 
 
-def test_versions_refused() -> None:
-    """Another error to the question for versions is the broker's error."""
-    from kafka.protocol.metadata import ApiVersionsResponse
+def _api_versions_reply(correlation_id: int, body: str) -> Raw:
+    frame = struct.pack(">i", correlation_id) + bytes.fromhex(body)
+    return Raw(struct.pack(">i", len(frame)) + frame)
 
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("0023 01 0012 0000 0002 00 00000000", id="librdkafka 2.16's mock cluster"),
+        pytest.param("0023 02 0012 0000 0003 00 00000000 00", id="compact"),
+        pytest.param("0023 00000001 0012 0000 0002", id="version 0, as Kafka"),
+        pytest.param("0023 00000000", id="no versions"),
+        pytest.param("0023", id="the code alone"),
+    ],
+)
+def test_unsupported_api_versions_in_any_form(body: str) -> None:
+    """After UNSUPPORTED_VERSION kfetch asks with version 0, whatever follows the error code."""
+    with ScriptedBroker() as broker:
+        broker.answer(ApiVersionsRequest, _api_versions_reply(1, body))
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        assert 18 == connection.version(FetchRequest)
+        connection.close()
+
+        assert [3, 0] == [asked.API_VERSION for asked in broker.asked(ApiVersionsRequest)]
+
+
+@pytest.mark.parametrize("code", [-1, 31, 42])
+def test_versions_refused(code: int) -> None:
+    """A broker that answers ApiVersions with another error counts as one that cannot be reached."""
     with ScriptedBroker() as broker:
         broker.always(
             ApiVersionsRequest,
-            lambda _: ApiVersionsResponse[0](error_code=31, api_keys=[]),
+            lambda _: ApiVersionsResponse[0](error_code=code, api_keys=[]),
         )
-        with pytest.raises(BrokerError) as caught:
+        with pytest.raises(
+            ConnectionLost, match=rf"is lost: it answered ApiVersions with [A-Z_]+ \({code}\)"
+        ):
             Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
 
-    assert 31 == caught.value.code
+
+@pytest.mark.parametrize("body", ["", "00", "0000", "0000 02 0012 0000"])
+def test_unreadable_versions(body: str) -> None:
+    """So does a broker whose answer is cut short."""
+    with ScriptedBroker() as broker:
+        broker.always(ApiVersionsRequest, _api_versions_reply(1, body))
+        with pytest.raises(ConnectionLost, match="can't be decoded as ApiVersionsResponse"):
+            Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
 
 
 def test_nobody_listens() -> None:

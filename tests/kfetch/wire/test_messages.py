@@ -87,7 +87,7 @@ def test_all_topics(version: int) -> None:
         assert set() == set(messages.metadata(talk.connection, [], soon()).topics)
 
 
-@pytest.mark.parametrize(("code", "retriable"), [(29, False), (17, False), (5, True), (-1, False)])
+@pytest.mark.parametrize(("code", "retriable"), [(29, False), (17, False), (5, True), (-1, True)])
 def test_topic_that_cannot_be_told(talk: Talk, code: int, retriable: bool) -> None:
     """An error of a topic is no proof that it does not exist, nor that it has no partitions."""
     topic = MetadataResponse.MetadataResponseTopic
@@ -111,7 +111,9 @@ def test_list_offsets(version: int) -> None:
     """Every version tells the ends, from v4 on with their leader epochs, and errors as codes."""
     with Talk({ListOffsetsRequest: (0, version)}) as talk:
         talk.kafka.log(T0).epoch = 3
-        answers = messages.list_offsets(talk.connection, {T0: -1, T1: -2, GONE: -1}, soon())
+        answers = messages.list_offsets(
+            talk.connection, {T0: -1, T1: -2, GONE: -1}, {T0: 3}, soon()
+        )
 
         epoch = 3 if version >= 4 else -1
         assert {
@@ -128,7 +130,7 @@ def test_epoch_ends(version: int) -> None:
         log = talk.kafka.log(T0)
         log.epoch = 4
         log.append(b"c")
-        answers = messages.epoch_ends(talk.connection, {T0: 2, T1: 0, GONE: 0}, soon())
+        answers = messages.epoch_ends(talk.connection, {T0: 2, T1: 0, GONE: 0}, {}, soon())
 
         assert {
             T0: EpochEnd(0, 0, 2),
@@ -141,7 +143,7 @@ def test_epoch_ends(version: int) -> None:
 def test_epoch_ends_of_old_brokers(version: int) -> None:
     """A broker that answers this question to followers only is not asked (KAFKA-8422)."""
     with Talk({OffsetForLeaderEpochRequest: (0, version)}) as talk:
-        assert messages.epoch_ends(talk.connection, {T0: 2}, soon()) is None
+        assert messages.epoch_ends(talk.connection, {T0: 2}, {}, soon()) is None
         assert [] == talk.kafka.asked(OffsetForLeaderEpochRequest)
 
 
@@ -162,12 +164,13 @@ def test_epoch_ends_of_old_brokers(version: int) -> None:
         (75, True),
         (100, True),
         (103, True),
-        (-1, False),
-        (9999, False),
+        (2, True),
+        (-1, True),
+        (9999, True),
     ],
 )
 def test_codes(code: int, retriable: bool) -> None:
-    """The recovery of each error code; an unknown code is final."""
+    """The recovery of each error code; an unknown code counts as UNKNOWN_SERVER_ERROR."""
     assert retriable is codes.retriable(code)
     error = codes.error(code, "fetching t-0", topic="t")
     assert str(error).startswith(f"fetching t-0: the broker answered {codes.name(code)}: ")

@@ -279,6 +279,7 @@ def test_a_cycle_is_told_once(project: Path) -> None:
     """Jobs that wait for each other are named in their order."""
     for name, after in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
         text = JOB.replace("\n  processingTime: 2s", " availableNow") + f"after: {after}\n"
+        text = text.replace("clicks/table", f"{name}/table")
         (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
 
     with pytest.raises(ConfigError) as told:

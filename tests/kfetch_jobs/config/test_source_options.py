@@ -19,6 +19,7 @@ def warned(project: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A project with a consumer group in a job and in a cluster; what is to be said of it."""
     monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
     own = JOB.replace("includeHeaders: true", "KAFKA.group.id: mine")
+    own = own.replace("clicks/table", "orders/table")
     (project / "conf" / "jobs" / "orders.yml").write_text(own)
     (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    group.id: ours\n")
     return f"conf/kfetch.yml:8: {JOINS_NONE}", f"conf/jobs/orders.yml:6: {JOINS_NONE}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kfetch_jobs.kafka import process, ready
@@ -42,3 +44,31 @@ def test_cutting_the_tether_kills(tmp_path: Path) -> None:
     assert begun.tether is not None
     begun.tether.cut()
     assert wait_dead(begun)
+
+
+@pytest.fixture
+def clock_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sets the clock an hour ahead: psutil's start times move with it."""
+    create_time = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) + 3600)
+
+
+def test_a_set_clock_hides_no_process(monkeypatch: pytest.MonkeyPatch, clock_step: None) -> None:
+    """The boot and the start in ticks identify a process, whatever the clock says. A record of the
+    previous release has no such start, and there the clock still decides."""
+    pid = os.getpid()
+    before_s = psutil.Process(pid).create_time() - 3600
+    start = process.start_of(pid)
+    boot, ticks = start.split("/")
+
+    assert process.find(pid, before_s, start) == psutil.Process(pid)
+    assert process.find(pid, before_s, f"{boot}/{int(ticks) + 1}") is None
+    assert process.find(pid, before_s, f"another-boot/{ticks}") is None
+    assert process.find(pid, before_s) is None
+    assert process.find(pid, before_s + 3600) == psutil.Process(pid)
+
+
+def test_no_process_no_start() -> None:
+    """A process that does not exist has no start, and nobody finds it."""
+    assert process.start_of(2**22 + 1) == ""
+    assert process.find(2**22 + 1, 1.0, "boot/1") is None

@@ -42,6 +42,14 @@ def test_saving_leaves_one_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 
 
+def test_a_state_of_a_later_kfetch_loads(tmp_path: Path) -> None:
+    """Keys that this kfetch does not know are left out."""
+    save(tmp_path, STATE)
+    text = (tmp_path / STATE_FILE).read_text()
+    (tmp_path / STATE_FILE).write_text(text.replace('"pid": 7', '"pid": 7, "later": 1'))
+    assert load(tmp_path) == STATE
+
+
 def test_no_state(tmp_path: Path) -> None:
     """A directory without a state file has no cluster. The error says how to start one."""
     assert load(tmp_path) is None

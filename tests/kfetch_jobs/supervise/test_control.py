@@ -144,7 +144,7 @@ def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
     """That is no mistake in a file, but one beside it is: then the code is 2."""
     stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor:
-        told = "job a is not supervised: it has no file, or enabled: false"
+        told = "job a is disabled in its file: enabled: false"
         assert (1, "", f"kfetch: {told} [SUPERVISOR_ERROR]\n") == ordered(supervisor, "start", "a")
 
         stage.job("b", CONTINUOUS + "a: 1\n", UNTIL_TERM)

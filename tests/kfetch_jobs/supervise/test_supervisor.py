@@ -113,6 +113,23 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
     assert [] == stage.processes()
 
 
+def test_a_set_clock_costs_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sets the clock by an hour, and psutil's start times move with it. The next
+    supervisor still adopts the run, and the commands still see the supervisor."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        pid = stage.runs("a")[0].pid
+        create_time = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) + 3600)
+        with stage.store() as store:
+            assert os.getpid() == read_status(stage.project, store, stage.now).supervisor
+    with stage.take() as supervisor:
+        supervisor.tick(stage.now)
+
+        assert [(pid, None)] == [(run.pid, run.kind) for run in stage.runs("a")]
+
+
 def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
     """A new supervisor refuses a project with a mistake; one after a kill goes on with the other
     jobs, and takes the wrong one, which has run on, when its file is mended."""
@@ -230,7 +247,7 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
 
         assert Phase.STOPPED is stage.phase("a")
         b, a = (OrderReply.from_text(str(store.reply_to(one))) for one in (first, second))
-        assert "job b is not supervised: it has no file, or enabled: false" == b.message
+        assert "job b is disabled in its file: enabled: false" == b.message
         assert a.message.startswith("conf/jobs/a.yml:14: the key a is not known")
 
 

@@ -31,6 +31,11 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, pulse_s=None), Tone.IDLE, "starting", ()),
         (replace(JOB, mistake="jobs/x.yml:3: no"), Tone.BAD, "file mistake", ("jobs/x.yml:3: no",)),
         (replace(JOB, enabled=False, phase=None), Tone.IDLE, "disabled", ()),
+        (
+            replace(JOB, enabled=False, unhealthy=("it still runs",)),
+            *(Tone.WARN, "disabled, but runs", ("it still runs",)),
+        ),
+        (replace(JOB, orphan=True, unhealthy=("gone",)), Tone.WARN, "no file", ("gone",)),
         (replace(JOB, phase=None), Tone.IDLE, "not known yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),

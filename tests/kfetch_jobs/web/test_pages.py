@@ -45,7 +45,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         progress.append_batch(directory / "progress.jsonl", batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
-        store.started(run, 4711, now - 90)
+        store.started(run, 4711, now - 90, "")
     pulse = {"at": now, "batch": 2, "lag": 1234, "lag_s": 5.0, "query": "8a04"}
     write_json(directory / "pulse.json", pulse)
     partition_lags.write(partition_lags.partitions_path(directory), [lag(clicks=[0, 1234])], now)
@@ -384,3 +384,17 @@ def test_a_supervisor_that_hangs_is_told(shop: Project, monkeypatch: pytest.Monk
         assert "stood still" not in client.get("/").text
         monkeypatch.setattr(pages, "_STUCK_S", -1.0)
         assert "stood still" in client.get("/").text
+
+
+def test_a_job_whose_file_is_gone(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both pages show it, say what to do, and offer its end alone."""
+    monkeypatch.setattr("kfetch_jobs.supervise.status_reader.supervisor_alive", lambda _: True)
+    (shop.path.parent / "jobs" / "clicks.yml").unlink()
+    with supervised(shop), Store.of(shop.storage) as store:
+        state = JobState(phase=Phase.WAITING, since_s=1.0, due_s=2.0)
+        store.save({"clicks": state})
+        with browser(shop) as client:
+            for address in ("/", "/jobs/clicks"):
+                text = client.get(address).text
+                assert "its file is gone, and no run of it starts: kfetch stop clicks" in text
+                assert ["stop"] == re.findall(r'action="/jobs/clicks/(\w+)"', text)

@@ -13,12 +13,13 @@ from kfetch.errors import (
     KfetchError,
     WireError,
 )
-from tests.kfetch.fetch.helpers import T0, expected, part, query, rows
+from kfetch.wire.retry import RetryPauses
+from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Silence
 
-RETRIABLE = [3, 5, 6, 9, 13, 56, 74, 75, 78, 100, 103]
-FINAL = [2, 17, 29, 35, -1]
+RETRIABLE = [-1, 3, 5, 6, 9, 13, 56, 74, 75, 78, 100, 103]
+FINAL = [2, 17, 29, 35]
 
 
 @pytest.mark.parametrize("code", RETRIABLE)
@@ -47,7 +48,7 @@ def test_final_errors(kafka: LittleKafka, code: int) -> None:
     assert 2 == len(kafka.errors[T0])
 
 
-@pytest.mark.parametrize("code", [1, 6])
+@pytest.mark.parametrize("code", [-1, 1, 6])
 def test_no_hot_loop(kafka: LittleKafka, code: int) -> None:
     """A retriable error that never passes is retried with back-off and raised at the deadline."""
     item = part(kafka, T0, 0, 6)
@@ -68,6 +69,32 @@ def test_no_hot_loop(kafka: LittleKafka, code: int) -> None:
 
     # Two pauses of 40 ms and more: the session forgets the partition, then adds it again.
     assert len(kafka.asked(FetchRequest)) <= 25
+
+
+def test_an_advancing_range_does_not_end_the_back_off_of_another(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the leader of one range keeps refusing, the records of another range reset no pause."""
+    kafka.hints = False
+    for _ in range(96):
+        kafka.log(T1).append(b"y")
+    kafka.errors[T0] += [6] * 5
+    pauses: list[float] = []
+    next_pause_s = RetryPauses.next_pause_s
+
+    def short_pause(self: RetryPauses) -> float:
+        pauses.append(next_pause_s(self))
+        return 0.001
+
+    monkeypatch.setattr(RetryPauses, "next_pause_s", short_pause)
+    ranges = [part(kafka, T0, 0, 6), part(kafka, T1, 0, 100)]
+    inline_query = query(
+        kafka, kafka__retry__backoff__ms="10", kafka__retry__backoff__max__ms="1000"
+    )
+    assert expected(kafka, *ranges) == by_partition(rows(inline_query.read(ranges)))
+
+    assert 1 == len([pause_s for pause_s in pauses if pause_s < 0.015])
+    assert len(pauses) >= 10
 
 
 @pytest.mark.parametrize("both", [False, True])

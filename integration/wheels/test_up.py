@@ -1,4 +1,4 @@
-"""``kfetch init`` and ``kfetch up`` as a user has them: real Kafka, Spark and Delta, and kills."""
+"""``kfetch init`` and ``kfetch up`` from the wheels: real Kafka, Spark and Delta, and kills."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def clicks(source):
 
 def tell_secrets(project: Project) -> None:
     """From now on the job's code tells what the project's file says is a secret."""
-    (project.directory / "transforms.py").write_text(INDISCREET)
+    (project.directory / "jobs" / "shapes.py").write_text(INDISCREET)
     file = project.directory / "kfetch.yml"
     setting = "spark:\n  spark.hadoop.shop.password: ${env:SHOP_SECRET}\n"
     file.write_text(file.read_text().replace("spark:\n", setting))
@@ -89,13 +89,13 @@ def check_metrics(url: str) -> None:
     assert told["kfetch_job_healthy",] == told["kfetch_job_state", "running"] == 1
 
 
-def test_a_project_survives_kills(
-    supervised_project: Project, kafka: Cluster, spark: SparkSession
-) -> None:
-    """A new project runs at once; its supervisor is killed and the next adopts the job; the job is
-    killed and started again; all is in the table once, history and metrics are true, Prometheus
-    takes them, no log has a secret, and nothing is left."""
-    project = supervised_project
+def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: SparkSession) -> None:
+    """A new project runs at once, with a transform in the user's package ``jobs``.
+
+    The supervisor is killed, and the next one adopts the job. The job is killed and started again.
+    All records are in the table once. History and metrics are true, and Prometheus takes them. No
+    log has a secret, and no process is left.
+    """
     tell_secrets(project)
     assert "no mistakes" in project.kfetch("validate")
     produce(project, kafka, 0)

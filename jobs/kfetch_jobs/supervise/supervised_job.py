@@ -1,0 +1,71 @@
+"""One job of a supervisor: its file as it was read, its rules, its state, and its process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kfetch_jobs.config import Job
+from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.exit_report import ExitReport
+from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.supervise.processes import RunProcess
+from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+
+__all__ = ["SupervisedJob", "history_entry", "second_writer"]
+
+
+@dataclass(slots=True)
+class SupervisedJob:
+    """One job, and its process during a run."""
+
+    job: Job
+    rules: Rules
+    state: JobState
+    run: int | None = None
+    process: RunProcess | None = None
+    killed: bool = False
+    """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
+
+    @property
+    def has_file(self) -> bool:
+        """Whether its file is still there: nobody has renamed or deleted it."""
+        return self.job.document.path.exists()
+
+    def silent_s(self, now: float) -> float:
+        """Return for how long its query has not reported, in seconds."""
+        pulse = read_pulse(pulse_path(self.job.directory))
+        started_s = self.state.started_s or now
+        return now - max(started_s, pulse.at if pulse else 0.0)
+
+
+def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
+    """Return a sentence if the job would write rows that another one writes; else nothing."""
+    others = [other for other in others if other.job.name != job.name]
+    for other in others:
+        if other.process and not other.has_file and writes_same_records(job, other.job):
+            return (
+                f"job {job.name} cannot start: job {other.job.name}, which still runs though its "
+                "file is gone, writes records of the same source to the same table: "
+                f"kfetch stop {other.job.name} first"
+            )
+    return same_rows_mistake(job, [other.job for other in others if other.has_file])
+
+
+def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKind, str]:
+    """Return the history's entry for a run's end: its kind and its sentence.
+
+    If the supervisor ended the run, the sentence has the supervisor's reason.
+    """
+    state = supervised.state
+    if state.phase is not Phase.STOPPING:
+        return report.kind, report.sentence
+    if state.then is Phase.BACKOFF:
+        return ExitKind.HUNG, state.sentence
+    if report.kind is not ExitKind.KILLED:
+        return report.kind, report.sentence
+    if supervised.killed:
+        return ExitKind.KILLED, "it did not end in time after the signal to stop"
+    return ExitKind.STOPPED, "the signal to stop came before its query had started"

@@ -1,0 +1,155 @@
+"""Jobs whose file is gone, renamed or disabled while they run: nobody overlooks them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.status import JobStatus
+from kfetch_jobs.supervise.status_reader import read_status
+from kfetch_jobs.supervise.supervisor import Supervisor
+from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, SAY, UNTIL_TERM, Stage
+
+SHARED = CONTINUOUS.replace("${storage}/clicks/table", "${storage}/shared")
+HOURLY = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
+
+
+def file_of(stage: Stage, name: str) -> Path:
+    return stage.place / "conf" / "jobs" / f"{name}.yml"
+
+
+def shown(stage: Stage) -> dict[str, JobStatus]:
+    with stage.store() as store:
+        return {job.name: job for job in read_status(stage.project, store, stage.now).jobs}
+
+
+def reply(stage: Stage, supervisor: Supervisor, name: str, order: Order) -> OrderReply:
+    with stage.store() as store:
+        order_id = store.add_order(name, order, stage.now)
+        supervisor.tick(stage.now)
+        return OrderReply.from_text(str(store.reply_to(order_id)))
+
+
+def test_a_renamed_job_is_shown_and_stopped(stage: Stage) -> None:
+    """It runs on under its old name. ``status`` shows it as unhealthy, with what to do, and
+    ``stop`` ends it; then it is gone. No other order reaches it."""
+    stage.job("old", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "old")
+        os.rename(file_of(stage, "old"), file_of(stage, "new"))
+        old = shown(stage)["old"]
+
+        assert (True, Phase.RUNNING) == (old.orphan, old.phase)
+        assert ("its file is gone, and it still runs: kfetch stop old",) == old.unhealthy
+        with stage.store() as store:
+            for order in (Order.PAUSE, Order.START, Order.RESTART):
+                with pytest.raises(ConfigError, match="job old has no file any more: kfetch stop"):
+                    control.give_order(stage.project, store, ["old"], order)
+            with pytest.raises(ConfigError, match="there is no job odd: did you mean old"):
+                control.give_order(stage.project, store, ["odd"], Order.STOP)
+        assert "" == reply(stage, supervisor, "old", Order.STOP).message
+        stage.until_phase(supervisor, "old", Phase.STOPPED)
+        assert ["new"] == list(shown(stage))
+    assert [] == stage.processes()
+
+
+def test_no_second_writer_beside_a_renamed_job(stage: Stage) -> None:
+    """The new name would write the same records to the same table under another checkpoint. So it
+    starts only when the old one has ended."""
+    stage.job("old", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "old")
+        file_of(stage, "old").unlink()
+        stage.job("new", SHARED.replace("SELECT *", "SELECT key"), UNTIL_TERM)
+        refused = reply(stage, supervisor, "new", Order.START)
+
+        assert (1, True) == (
+            refused.exit_code,
+            refused.message.endswith(
+                "job old, which still runs though its file is gone, writes records of the same "
+                "source to the same table: kfetch stop old first"
+            ),
+        )
+        assert [] == stage.runs("new")
+        stage.ask("old", Order.STOP)
+        stage.until_phase(supervisor, "old", Phase.STOPPED)
+        assert "" == reply(stage, supervisor, "new", Order.START).message
+        stage.until_runs(supervisor, "new")
+
+
+def test_a_copied_job_is_refused(stage: Stage) -> None:
+    """Two jobs with the same source, transform and table write each row twice: a mistake in the
+    project, and a refused order while a supervisor runs."""
+    stage.job("first", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.job("second", SHARED, UNTIL_TERM)
+        refused = reply(stage, supervisor, "second", Order.START)
+
+        sentence = "job first writes the same rows of the same source to this table: "
+        assert refused.message.startswith(f"conf/jobs/second.yml:9: {sentence}")
+        assert [refused.message] == stage.project.jobs_and_mistakes()[1]
+        stage.job("second", SHARED.replace("SELECT *", "SELECT key"), UNTIL_TERM)
+        assert [] == stage.project.jobs_and_mistakes()[1]
+
+
+def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
+    """Neither a cron time nor the end of a back-off runs it, until its file is back."""
+    stage.job("hourly", HOURLY, UNTIL_TERM)
+    stage.job("failing", CONTINUOUS, SAY.format(kind="failed"))
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "failing", Phase.BACKOFF)
+        for name in ("hourly", "failing"):
+            file_of(stage, name).unlink()
+        stage.ahead_s = 4000
+        supervisor.tick(stage.now)
+        supervisor.tick(stage.now)
+
+        assert [0, 1] == [len(stage.runs(name)) for name in ("hourly", "failing")]
+        assert ("its file is gone, and no run of it starts: kfetch stop hourly",) == (
+            shown(stage)["hourly"].unhealthy
+        )
+        file_of(stage, "hourly").write_text(HOURLY)
+        stage.until_runs(supervisor, "hourly")
+    with stage.take():
+        assert ["hourly"] == list(shown(stage))
+
+
+def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
+    """``status`` says so. An order to run it on is refused, ``stop`` ends it."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+        a = shown(stage)["a"]
+
+        assert ("its file disables it, and it still runs: kfetch stop a",) == a.unhealthy
+        assert "job a is disabled in its file: enabled: false" in (
+            reply(stage, supervisor, "a", Order.RESTART).message
+        )
+        stage.ask("a", Order.STOP)
+        stage.until_phase(supervisor, "a", Phase.STOPPED)
+        assert () == shown(stage)["a"].unhealthy
+
+
+def test_down_reaches_what_a_killed_supervisor_left(stage: Stage) -> None:
+    """Also a job whose file is gone; without a supervisor, ``status`` names ``down``."""
+    stage.job("old", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "old")
+    file_of(stage, "old").unlink()
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        assert ("its file is gone, and it still runs: kfetch down",) == shown(stage)[
+            "old"
+        ].unhealthy
+        assert 1 == control.shut_down(stage.project, store, timeout_s=PATIENCE_S)
+        assert {} == shown(stage)
+    assert [ExitKind.STOPPED] == [run.kind for run in stage.runs("old")]
+    assert [] == stage.processes()

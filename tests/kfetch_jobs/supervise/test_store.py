@@ -1,0 +1,126 @@
+"""The supervisor's database: its journal, and what other versions of kfetch find in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.supervise import database
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.store import Store, supervisor_directory
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+from kfetch_jobs.util import files
+
+
+def journal(store: Store) -> str:
+    return str(store._db.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def mount(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(database, "file_system_of", lambda path: kind)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("ext4", "wal"), ("", "wal"), ("nfs4", "delete")])
+def test_the_journal_suits_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str
+) -> None:
+    """A write-ahead log needs memory that processes share, which a network's files can't be. A
+    rollback journal needs locks only."""
+    mount(monkeypatch, kind)
+    with Store.of(tmp_path) as first, Store.of(tmp_path) as second:
+        first.save({"a": JobState(phase=Phase.WAITING, since_s=1.0)})
+        second.add_order("a", Order.STOP, 2.0)
+
+        assert (mode, mode) == (journal(first), journal(second))
+        assert ["a"] == list(second.states())
+        assert 1 == len(first.waiting_orders())
+
+
+def test_a_database_that_moves_keeps_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database with a write-ahead log, as the previous release makes on every file system, gets
+    a rollback journal; while another process has it open, both go on as before."""
+    with Store.of(tmp_path) as store:
+        store.save({"a": JobState(phase=Phase.WAITING, since_s=1.0)})
+        mount(monkeypatch, "nfs")
+        monkeypatch.setattr(database, "_BUSY_S", 0.05)
+        with Store.of(tmp_path) as second:
+            assert ("wal", ["a"]) == (journal(second), list(second.states()))
+    with Store.of(tmp_path) as store:
+        assert ("delete", ["a"]) == (journal(store), list(store.states()))
+
+
+def test_a_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence names the file system, and what to do."""
+
+    class NoLocks(sqlite3.Connection):
+        def execute(self, *words: object) -> sqlite3.Cursor:
+            error = sqlite3.OperationalError("locking protocol")
+            error.sqlite_errorname = "SQLITE_PROTOCOL"
+            raise error
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=NoLocks))
+    mount(monkeypatch, "fuse.s3fs")
+    sentence = (
+        rf"{supervisor_directory(tmp_path)}/kfetch.db is on a file system \(fuse.s3fs\) where "
+        "SQLite cannot lock files: locking protocol: name a storage on a local disk"
+    )
+    with pytest.raises(SupervisorError, match=sentence):
+        Store.of(tmp_path)
+
+
+def test_a_lock_file_that_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``kfetch up`` says so in a sentence too."""
+
+    def flock(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    with (
+        pytest.raises(SupervisorError, match="cannot be locked: No locks available: name a stor"),
+        hold_supervisor_lock(tmp_path),
+    ):
+        pass
+
+
+def test_the_previous_release_reads_the_database(tmp_path: Path) -> None:
+    """It reads all columns of its tables, and all keys of a state, so these do not grow."""
+    with Store.of(tmp_path) as store:
+        run = store.begin("a", JobState(phase=Phase.RUNNING, since_s=1.0), 1.0)
+        store.started(run, 7, 1.0, "boot/1")
+        columns = {
+            table: [row[1] for row in store._db.execute(f"PRAGMA table_info({table})")]
+            for table in ("runs", "supervisor")
+        }
+        state = store._db.execute("SELECT state FROM jobs").fetchone()[0]
+
+        assert "boot/1" == store.open_runs()[0].process_start
+    assert columns == {
+        "runs": [
+            *("id", "job", "started_s", "pid", "process_started_s", "ended_s", "kind", "sentence"),
+            *("batches", "rows"),
+        ],
+        "supervisor": ["one", "pid", "process_started_s", "environment", "started_s", "ended_s"],
+    }
+    assert state == (
+        '{"phase": "running", "since_s": 1.0, "due_s": null, "forced": false, "failures": 0, '
+        '"started_s": null, "finished_s": null, "then": null, "asked": false, "queued": false, '
+        '"sentence": ""}'
+    )
+
+
+def test_a_state_of_a_later_kfetch(tmp_path: Path) -> None:
+    """Keys that this kfetch does not know are left out."""
+    with Store.of(tmp_path) as store:
+        state = JobState(phase=Phase.WAITING, since_s=1.0)
+        store.save({"a": state})
+        store._db.execute("UPDATE jobs SET state = replace(state, '{', '{\"later\": 1, ')")
+
+        assert {"a": state} == store.states()
