@@ -121,4 +121,7 @@ def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     running = job.phase is not None and job.phase.has_process
     unreachable = len(job.unreachable) if running else None
     samples.put("kfetch_job_unreachable_brokers", unreachable, job_name=name)
+    if space := job.checkpoint_space:
+        samples.put("kfetch_job_checkpoint_free_bytes", space.free_bytes, job_name=name)
+        samples.put("kfetch_job_checkpoint_size_bytes", space.size_bytes, job_name=name)
     samples.put("kfetch_job_last_batch_id", job.batch, job_name=name)

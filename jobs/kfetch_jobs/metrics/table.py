@@ -88,6 +88,12 @@ _ENTRIES = (
         _JOB,
         "Brokers that its query cannot reach, and leaders that are missing; absent without a run.",
     ),
+    Entry(
+        "kfetch_job_checkpoint_free_bytes",
+        _JOB,
+        "Free space where its checkpoint lies; absent for a URI.",
+    ),
+    Entry("kfetch_job_checkpoint_size_bytes", _JOB, "The whole space there."),
     Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches, dead letters included."),
     Entry(
         "kfetch_job_dead_letters_total",

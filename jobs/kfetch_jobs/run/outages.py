@@ -1,4 +1,4 @@
-"""Tells an outage of another system from a mistake, by the innermost cause of an exception: pure.
+"""Tells an outage of another system from a mistake, by the innermost cause of an exception.
 
 Spark wraps an unreachable metastore in an AnalysisException, and a library wraps an unreachable
 database in an exception of its own. The outermost exception says "mistake" and the innermost one

@@ -7,9 +7,9 @@ status``, the page and the metrics read them.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 __all__ = ["Unreachable", "broker_report_path", "read_unreachable"]
@@ -28,8 +28,8 @@ class Unreachable:
     cause: str
 
     def __str__(self) -> str:
-        clock = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_at))
-        return f"{self.name} unreachable since {clock}: {self.cause}"
+        since = f"{datetime.fromtimestamp(self.since_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.name} unreachable since {since}: {self.cause}"
 
 
 def broker_report_path(directory: Path, view: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kfetch_jobs.run.unreachable import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.util.disk_space import DiskSpace
 
 __all__ = ["JobStatus", "ProjectStatus", "with_times"]
 
@@ -33,6 +34,10 @@ class JobStatus:
     target: str = ""
     dead_letter_table: str = ""
     """The table for records that cannot be decoded; empty if the job names none."""
+    checkpoint: str = ""
+    """An absolute path, or a URI."""
+    checkpoint_space: DiskSpace | None = None
+    """The space where the checkpoint lies; None for a URI."""
     after: tuple[str, ...] = ()
     mistake: str = ""
     """The mistakes in the job's file; empty if the file is valid."""

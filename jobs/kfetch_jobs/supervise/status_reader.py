@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
@@ -23,12 +24,14 @@ from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
+
+__all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
 
 _ELECTION_S = 2.0
 """A broker's restart, or a new leader, is no problem within this time."""
-
-__all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
@@ -129,6 +132,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
     unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
+    space = _checkpoint_space(job)
     return JobStatus(
         name=job.name,
         description=job.file.description,
@@ -138,6 +142,8 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         statistics=_statistics(project, job),
         target=str(job.target),
         dead_letter_table=str(job.dead_letters or ""),
+        checkpoint=job.checkpoint,
+        checkpoint_space=space,
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         last_batch=_last_batch(job),
@@ -145,6 +151,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         unhealthy=(
             *_problems(job, recorded, pulse, now),
             *_broker_problems(state, unreachable, now),
+            *_space_problems(job, space),
         ),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
@@ -208,6 +215,17 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and it still runs: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
+
+
+def _checkpoint_space(job: Job) -> DiskSpace | None:
+    directory = local_directory(job)
+    return read_disk_space(directory) if directory else None
+
+
+def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
+    """Yield that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
+    if job.file.enabled and space is not None and space.short:
+        yield f"the disk of its checkpoint {job.checkpoint} has only {space}"
 
 
 def _broker_problems(

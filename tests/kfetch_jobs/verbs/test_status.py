@@ -15,9 +15,10 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path
 from kfetch_jobs.run.unreachable import broker_report_path
-from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
@@ -122,6 +123,20 @@ def test_reports_of_brokers_that_do_not_count(kfetch: Command, shop: Path, text:
     report.write_text(text)
 
     assert [] == _status_of(kfetch, shop, None)[1]["unreachable"]
+
+
+def test_a_disk_that_is_almost_full(
+    kfetch: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status names the checkpoint and its disk, before Spark fails to commit."""
+    space = DiskSpace(free_bytes=1 << 30, size_bytes=100 << 30)
+    monkeypatch.setattr(status_reader, "read_disk_space", lambda directory: space)
+    _, job = _status_of(kfetch, shop, Pulse(at=80.0, batch=41, lag=0))
+
+    checkpoint = shop / ".kfetch" / "storage" / "clicks" / "checkpoint"
+    sentence = f"the disk of its checkpoint {checkpoint} has only 1.0 GiB free of 100.0 GiB"
+    assert sentence in job["unhealthy"]
+    assert {"free_bytes": 1 << 30, "size_bytes": 100 << 30} == job["checkpoint_space"]
 
 
 def test_moments_have_a_suffix_of_their_own(kfetch: Command, shop: Path) -> None:

@@ -19,6 +19,7 @@ from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
 from kfetch_jobs.web.snapshot import Snapshot
@@ -152,6 +153,17 @@ def test_a_broker_that_is_away(shop: Project) -> None:
             assert "broker 1 (h:9092) unreachable since 2" in shown
             assert "not known: a broker is away" in shown
             assert "has read all" not in shown
+
+
+def test_the_space_for_its_checkpoint(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's page shows the free space, and calls for attention before the disk is full."""
+    space = DiskSpace(free_bytes=1 << 30, size_bytes=100 << 30)
+    monkeypatch.setattr("kfetch_jobs.supervise.status_reader.read_disk_space", lambda _: space)
+    with browser(shop) as client:
+        assert "1 of 1 job needs attention" in Html(client.get("/").text).text
+        shown = Html(client.get("/jobs/clicks").text).text
+    assert "checkpoint: 1.00 GiB free of 100 GiB" in shown
+    assert "degraded" in shown
 
 
 def test_figures_for_plots(shop: Project) -> None:
