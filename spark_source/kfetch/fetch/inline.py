@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.stats import FetchStats, total
@@ -24,10 +24,13 @@ from kfetch.fetch.stats_file import write_stats
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, OffsetRange, Split
 from kfetch.options import SourceOptions
+from kfetch.records import Memory
 from kfetch.wire.cluster import Cluster
 
 QUERIES_MAX = 4
 """So many queries keep their sessions in a worker. One more closes the least recently used."""
+
+_MEMORY = Memory(PART_BYTES)
 
 _queries: OrderedDict[str, Query] = OrderedDict()
 
@@ -56,6 +59,9 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
+        """In the order of their first use."""
+        self._ended_stats = FetchStats()
+        """Of fetchers that are closed."""
         self._source = InlineSource(
             self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
         )
@@ -63,6 +69,7 @@ class Query:
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yields the records of ranges; see ``inline.read``."""
+        self._close_former_addresses()
         reader = SplitReader(ranges, self._options, self._cluster, self._source, self._totals.add)
         try:
             for delivery in reader.deliveries():
@@ -75,10 +82,19 @@ class Query:
             self._fetchers[broker] = Fetcher(broker, self._options.fetch, self._options.network)
         return self._fetchers[broker]
 
+    def _close_former_addresses(self) -> None:
+        """Close the fetchers of brokers that have moved to another address since the last read."""
+        last_address = {broker.node_id: broker for broker in self._fetchers}
+        for broker in [b for b in self._fetchers if b is not last_address[b.node_id]]:
+            self._source.forget(broker)
+            fetcher = self._fetchers.pop(broker)
+            fetcher.close()
+            self._ended_stats += fetcher.stats()
+
     def stats(self) -> FetchStats:
         """Returns what the query's sessions have cost in this process."""
         fetchers = total(fetcher.stats() for fetcher in self._fetchers.values())
-        return fetchers + self._totals.stats()
+        return fetchers + self._ended_stats + self._totals.stats()
 
     def close(self) -> None:
         """Close every session and connection."""
@@ -121,6 +137,10 @@ class InlineSource:
                 )
             self._readers[broker].add(progress)
 
+    def forget(self, broker: Broker) -> None:
+        """Forget a broker that nobody reads from."""
+        self._readers.pop(broker, None)
+
     def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""
         return progress.requested_at
@@ -130,9 +150,9 @@ class InlineSource:
         if progress.leader in self._readers:
             self._readers[progress.leader].drop(progress)
 
-    def decoding(self) -> AbstractContextManager[None]:
+    def decoding(self) -> AbstractContextManager[Memory]:
         """See ArrivalSource."""
-        return nullcontext()
+        return nullcontext(_MEMORY)
 
     def next(self, until: float, deadline: float) -> list[Arrival]:
         """Returns one broker's reply, the brokers in turn.

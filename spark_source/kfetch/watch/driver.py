@@ -20,6 +20,7 @@ from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.initial_positions import initial_positions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.metadata_refresh import MetadataRefresh
@@ -53,6 +54,8 @@ class Driver:
         self._options = options
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
+        self._watch.report = BrokerReport(options.broker_report)
+        self._lookup.report_to(self._watch.report)
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
         self._check = PositionCheck(self._lookup, self._watch, fail=options.fail_on_data_loss)
         self._split_planning = SplitPlanning(

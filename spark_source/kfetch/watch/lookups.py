@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
+from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import RetryPauses, may_retry
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -39,7 +40,18 @@ class OffsetLookup:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.bootstrap, options.network)
+        self._cluster = Cluster(options.bootstrap, options.network, patient=False)
+
+    def report_to(self, report: BrokerReport) -> None:
+        """Note in a report whether any broker answers."""
+
+        def note(cause: ConnectionLost | None) -> None:
+            if cause is None:
+                report.answered(self)
+            else:
+                report.lost(self, f"every broker ({self._bootstrap()})", cause.message)
+
+        self._cluster.on_answer = note
 
     def cluster_view(self) -> ClusterView:
         """Return fresh metadata of the brokers and the subscribed topics."""
@@ -238,7 +250,7 @@ class OffsetLookup:
             try:
                 return question(deadline)
             except (ConnectionLost, BrokerError) as cause:
-                if retries == 0 or not _is_retriable(cause):
+                if retries == 0 or not may_retry(cause):
                     raise
                 retries -= 1
                 log.warning("kfetch: %s (%d retries are left)", cause.message, retries + 1)
@@ -262,7 +274,3 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
 def _is_unknown(end: EpochEnd | None) -> bool:
     """Return whether the leader knows no such epoch. None is a broker that is too old to ask."""
     return end is not None and end.end_offset < 0
-
-
-def _is_retriable(cause: KfetchError) -> bool:
-    return not isinstance(cause, BrokerError) or bool(cause.where.get("retriable"))

@@ -98,7 +98,8 @@ def _exists(entry: Any) -> bool:
         return False
     if entry.error_code != codes.NONE:
         # A retriable one too: a topic without partitions would look like a deleted one.
-        raise codes.error(entry.error_code, f"asking for topic {entry.name}", topic=entry.name)
+        action, name = f"asking for topic {entry.name}", entry.name
+        raise codes.error(entry.error_code, action, api=Api.METADATA, topic=name)
     return True
 
 
