@@ -126,9 +126,11 @@ class BrokerThread(threading.Thread):
         self._budget.leave_queue(self)
         self._unreserve()
         self._read_ahead.close()
-        self._reader.fetcher.close()
-        if self._on_end is not None:
-            self._on_end(self)
+        try:
+            self._reader.fetcher.close()
+        finally:
+            if self._on_end is not None:
+                self._on_end(self)
 
     def _step(self) -> None:
         """Run commands. Then receive the reply in flight, wait for a command, or send."""
