@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from kafka import KafkaAdminClient
 
@@ -25,13 +26,15 @@ def fill(
     size: int,
     codec: str = "none",
     batch_bytes: int = BATCH_BYTES,
+    payloads: Path | None = None,
 ) -> None:
-    """Make a topic of ``records`` values of ``size`` random bytes, evenly spread.
+    """Make a topic of ``records`` values, evenly spread.
 
+    Each value is ``size`` random bytes, or a random line of the file ``payloads``.
     ``batch_bytes``: the producer's batch.size. With 0 it writes a batch for each record.
     """
     create(cluster, topic, partitions)
-    _produce(cluster, topic, records, size, codec, batch_bytes)
+    _produce(cluster, topic, records, size, codec, batch_bytes, payloads)
 
 
 def fill_skewed(
@@ -66,8 +69,15 @@ def fill_skewed(
 
 
 def _produce(
-    cluster: Cluster, topic: str, records: int, size: int, codec: str, batch_bytes: int
+    cluster: Cluster,
+    topic: str,
+    records: int,
+    size: int,
+    codec: str,
+    batch_bytes: int,
+    payloads: Path | None = None,
 ) -> None:
+    values = ["--payload-file", str(payloads)] if payloads else ["--record-size", str(size)]
     command = [
         find_java(),
         "-cp",
@@ -75,7 +85,7 @@ def _produce(
         _PERF_TEST,
         *("--topic", topic),
         *("--num-records", str(records)),
-        *("--record-size", str(size)),
+        *values,
         *("--throughput", "-1"),
         "--producer-props",
         f"bootstrap.servers={cluster.bootstrap_servers}",

@@ -1,29 +1,34 @@
-"""What the agent holds while a slow consumer drains a backlog, as the operating system sees it.
+"""What agent and workers hold while a slow consumer drains a backlog, as the system sees it.
 
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
-        [--seconds N]
+        [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
+Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each batch. With a ratio,
+values are text that lz4 shrinks so many times; snappy reaches about 12. ``--gigabytes`` counts
+uncompressed values.
 
-Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each batch. The benchmark
-prints the memory of an idle agent that has decoded, the agent's peak (read every tenth of a
-second), and the most that the agent charged to its budget. More task slots mean more readers of one
-budget.
+Memory is PSS without files, read ten times a second, of the agent and of the Python workers that
+map its segments. The benchmark prints by how much their sum exceeds that of the same processes at
+rest. It also prints the most that the agent charged to its budget, and the most segments with
+memory that one worker mapped. More task slots mean more readers of one budget.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import string
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from integration.agent.processes import agents_of, all_ended, private_bytes
+from integration.agent.processes import agents_of, all_ended, by_role
 from integration.benchmarks.fill import fill
 from integration.streams import kfetch, wait_until
 from kfetch.admin import agents
@@ -39,64 +44,110 @@ _VALUE_BYTES, _PARTITIONS = 1024, 16
 _SAMPLE_S = 0.1
 _SLOWER = 5
 """How many times as long as it wants to take a drain may take."""
+_PAYLOADS = 20_000
+"""Different values of a compressible topic: so many that no codec finds one twice."""
+_LZ4_BYTES = 12
+"""What lz4 needs for a record beside its letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A process's memory at one moment."""
+
+    pid: int
+    is_agent: bool
+    size: int
+    """PSS without files, in bytes: heap, stacks, memfd."""
+    segments: int
+    """Segments with memory that it maps; 0 for the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """An agent's memory during one drain, in bytes."""
+    """Memory during one drain, in bytes."""
 
     budget: int
-    idle: int
+    codec: str
+    agent_at_rest: int
     """After a first small read."""
-    peak: int
+    agent_more: int
+    """The most by which the agent exceeded that."""
+    more: int
+    """The most by which agent and reading workers together exceeded their memory at rest."""
     charged: int
-    """The most that its own accounts knew of."""
-    end: int
+    """The most that the agent's own accounts knew of."""
+    segments: int
+    """The most segments with memory that one worker mapped."""
     rows: int
     seconds: float
     samples: int
 
     @property
     def of_budget(self) -> float:
-        """What the drain added to the resting agent, as a share of the budget."""
-        return (self.peak - self.idle) / self.budget
+        """What the drain added to the resting processes, as a share of the budget."""
+        return self.more / self.budget
 
     def __str__(self) -> str:
         return (
-            f"budget {self.budget >> 20} MiB: idle {self.idle >> 20}, peak {self.peak >> 20}, "
-            f"more {(self.peak - self.idle) >> 20} MiB = {self.of_budget:.2f} of the budget; "
-            f"charged at most {self.charged >> 20}, at the end {self.end >> 20} MiB; "
+            f"{self.codec}, budget {self.budget >> 20} MiB: agent at rest "
+            f"{self.agent_at_rest >> 20}, at most {self.agent_more >> 20} more, with its workers "
+            f"{self.more >> 20} MiB more = {self.of_budget:.2f} of the budget; charged at most "
+            f"{self.charged >> 20} MiB, {self.segments} segments in a worker; "
             f"{self.rows:,} rows in {self.seconds:.0f} s, {self.samples} looks"
         )
 
 
 class Backlog:
-    """A broker with a large and a tiny topic."""
+    """A broker with a tiny topic and a large one for each codec."""
 
-    def __init__(self, cluster: Cluster, gigabytes: float) -> None:
+    def __init__(self, cluster: Cluster, gigabytes: float, ratio: float = 1) -> None:
         self.cluster = cluster
         self.records = int(gigabytes * 1e9 / _VALUE_BYTES)
-        self._fill("tiny", 1000)
-        self._fill("large", self.records)
+        self._ratio = ratio
+        self._topics: set[str] = set()
+        self._tiny = f"tiny-{ratio:g}"
+        self._fill(self._tiny, 1000, "none")
 
-    def _fill(self, topic: str, records: int) -> None:
-        fill(self.cluster, topic, partitions=_PARTITIONS, records=records, size=_VALUE_BYTES)
+    def _fill(self, topic: str, records: int, codec: str) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            payloads = Path(directory) / "payloads" if self._ratio > 1 else None
+            if payloads:
+                payloads.write_text("\n".join(_payloads(self._ratio)))
+            fill(
+                self.cluster,
+                topic,
+                partitions=_PARTITIONS,
+                records=records,
+                size=_VALUE_BYTES,
+                codec=codec,
+                payloads=payloads,
+            )
+        self._topics.add(topic)
 
-    def held(self, spark: SparkSession, slots: int, budget: int, seconds: float) -> Held:
+    def held(
+        self, spark: SparkSession, slots: int, budget: int, seconds: float, codec: str = "none"
+    ) -> Held:
         """Drain it with a new agent in about so many seconds. ``budget`` in bytes."""
-        _leave(agents_of(psutil.Process()))  # its budget would be the larger of the two
-        self._drain(spark, "tiny", budget, 0, seconds)
-        (agent,) = agents_of(psutil.Process())
-        idle, began = private_bytes(agent), time.monotonic()
-        with _sampled(agent) as samples:
-            rows = self._drain(spark, "large", budget, seconds * slots / self.records, seconds)
+        topic = f"large-{codec}-{self._ratio:g}"
+        if topic not in self._topics:
+            self._fill(topic, self.records, codec)
+        root = psutil.Process()
+        _leave(agents_of(root))  # its budget would be the larger of the two
+        self._drain(spark, self._tiny, budget, 0, seconds)
+        idle, began = looks(root), time.monotonic()
+        with _sampled(root) as samples:
+            rows = self._drain(spark, topic, budget, seconds * slots / self.records, seconds)
+        (agent,) = agents_of(root)
+        at_rest = _at_rest([idle, *samples])
         status = next(status for status in agents.find() if status.pid == agent.pid)
         return Held(
             budget=budget,
-            idle=idle,
-            peak=max(samples),
+            codec=codec,
+            agent_at_rest=at_rest[agent.pid],
+            agent_more=max(_more([s for s in sample if s.is_agent], at_rest) for sample in samples),
+            more=max(_more(sample, at_rest) for sample in samples),
             charged=status.memory_peak,
-            end=private_bytes(agent),
+            segments=max(s.segments for sample in samples for s in sample),
             rows=rows,
             seconds=time.monotonic() - began,
             samples=len(samples),
@@ -123,6 +174,15 @@ class Backlog:
             return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
+def _payloads(ratio: float) -> list[str]:
+    """Returns values that lz4 shrinks ``ratio`` times, zstd and gzip more: letters before zeros."""
+    rng, alphabet = random.Random(7), string.ascii_letters + string.digits
+    letters = round(_VALUE_BYTES / ratio) - _LZ4_BYTES
+    return [
+        "".join(rng.choices(alphabet, k=letters)).ljust(_VALUE_BYTES, "0") for _ in range(_PAYLOADS)
+    ]
+
+
 def _leave(old: list[psutil.Process]) -> None:
     """Let agents end; the next read starts another."""
     for agent in old:
@@ -141,17 +201,67 @@ def _slowly(row_s: float) -> Any:
     return consume
 
 
+def looks(root: psutil.Process) -> list[Look]:
+    """Returns the memory of the agents and Spark's Python processes of a process."""
+    result = []
+    for role, process in by_role(root):
+        with suppress(psutil.Error, OSError):
+            is_agent = role == "agent"
+            result.append(
+                Look(
+                    pid=process.pid,
+                    is_agent=is_agent,
+                    size=_pss_bytes(process),
+                    segments=0 if is_agent else _segments(process),
+                )
+            )
+    return result
+
+
+def _at_rest(samples: list[list[Look]]) -> dict[int, int]:
+    """Returns each process's memory at rest: the agent's before the drain, a worker's least."""
+    at_rest: dict[int, int] = {}
+    for sample in samples:
+        for look in sample:
+            first = at_rest.setdefault(look.pid, look.size)
+            at_rest[look.pid] = first if look.is_agent else min(first, look.size)
+    return at_rest
+
+
+def _more(sample: list[Look], at_rest: dict[int, int]) -> int:
+    """Returns the bytes that the agent and the reading workers hold beyond their rest."""
+    return sum(look.size - at_rest[look.pid] for look in sample if look.is_agent or look.segments)
+
+
+def _pss_bytes(process: psutil.Process) -> int:
+    """Returns the proportional share of memory without files: heap, stacks, memfd (proc(5))."""
+    lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+    fields = dict(line.split(":", 1) for line in lines)
+    return sum(int(fields[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
+
+
+def _segments(process: psutil.Process) -> int:
+    """Returns how many segments with memory a process maps."""
+    resident, in_segment = 0, False
+    for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            in_segment = "/memfd:kfetch-" in line
+        elif in_segment and line.startswith("Rss:"):
+            resident += line.split()[1] != "0"
+    return resident
+
+
 @contextmanager
-def _sampled(process: psutil.Process) -> Iterator[list[int]]:
-    """What a process holds meanwhile, in bytes."""
-    samples: list[int] = []
+def _sampled(root: psutil.Process) -> Iterator[list[list[Look]]]:
+    """What the processes hold meanwhile."""
+    samples: list[list[Look]] = []
     over = threading.Event()
 
-    def sample() -> None:
+    def look() -> None:
         while not over.wait(_SAMPLE_S):
-            samples.append(private_bytes(process))
+            samples.append(looks(root))
 
-    thread = threading.Thread(target=sample)
+    thread = threading.Thread(target=look)
     thread.start()
     try:
         yield samples
@@ -167,14 +277,17 @@ def main() -> None:
     parser.add_argument("--budgets", default="64,256", help="kfetch.agent.memory in MiB, N,N,…")
     parser.add_argument("--gigabytes", type=float, default=5)
     parser.add_argument("--seconds", type=float, default=75, help="what the consumer aims at")
+    parser.add_argument("--codecs", default="none", help="compression.type, NAME,NAME,…")
+    parser.add_argument("--ratio", type=float, default=1, help="how many times values shrink")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
-        backlog = Backlog(cluster, options.gigabytes)
+        backlog = Backlog(cluster, options.gigabytes, options.ratio)
         settings = {"spark.master": f"local[{options.slots}]"}
         with session(settings, name="memory", log=Path(name) / "log") as spark:
-            for budget in map(int, options.budgets.split(",")):
-                held = backlog.held(spark, options.slots, budget * _MIB, options.seconds)
-                print(f"{options.slots} slots, {held}", flush=True)
+            for codec in options.codecs.split(","):
+                for budget in map(int, options.budgets.split(",")):
+                    held = backlog.held(spark, options.slots, budget * _MIB, options.seconds, codec)
+                    print(f"{options.slots} slots, {held}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from kfetch.records import batch as batches
 from kfetch.records.arrow import Columns
 from kfetch.records.batch import Extent, Slice, Walker
 from kfetch.records.faults import UnexplainedFault
+from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import OnCorrupt, Section, sections
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "CodeOrigin",
     "batches_from",
     "decode",
+    "decode_part",
     "decoder",
     "extent",
     "load",
@@ -56,7 +58,7 @@ class Decoder(Protocol):
     """The signature that ``reference.decode`` and ``kernel.decode`` share."""
 
     def __call__(
-        self, sections: Sequence[Section], /, *, columns: Columns
+        self, sections: Sequence[Section], /, *, columns: Columns, memory: Memory = UNLIMITED
     ) -> pa.RecordBatch | None:
         """Returns the rows in range of all sections as one RecordBatch, None without rows."""
 
@@ -131,25 +133,48 @@ def decode(
     Raises CorruptBatch for a damaged batch. With ``on_corrupt`` it raises only if the next offset
     after the batch is not certain.
     """
-    decode_sections = decoder(IMPLEMENTATION)
+    return decode_part(slices, columns=columns, check_crcs=check_crcs, on_corrupt=on_corrupt)[0]
+
+
+def decode_part(
+    slices: Sequence[Slice],
+    *,
+    columns: Columns = _STANDARD_COLUMNS,
+    check_crcs: bool = True,
+    on_corrupt: OnCorrupt | None = None,
+    memory: Memory = UNLIMITED,
+) -> tuple[pa.RecordBatch | None, tuple[Slice, ...]]:
+    """Decodes as ``decode`` does, but only so many rows as ``memory`` has room for.
+
+    Returns the rows, and the slices that are left. The first of them may begin later than before.
+    """
     if IMPLEMENTATION == "kernel":
+        part = Part(memory)
         decode_slices = import_module(_MODULES["kernel"]).decode_slices
         checked = check_crcs or on_corrupt is not None
         with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
-            batch: pa.RecordBatch | None = decode_slices(
-                slices, columns=columns, check_crcs=checked
-            )
-            return batch
-    in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt)
+            batch = decode_slices(slices, columns=columns, check_crcs=checked, part=part)
+            return batch, part.remaining
+        part.abandon()
+    part = Part(memory)
+    in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt, part=part)
+    return _decode_sections(in_range, columns, on_corrupt, part), part.remaining
+
+
+def _decode_sections(
+    in_range: Sequence[Section], columns: Columns, on_corrupt: OnCorrupt | None, memory: Memory
+) -> pa.RecordBatch | None:
+    """Returns the rows of sections. Skips those with damaged records if ``on_corrupt`` is given."""
+    decode_sections = decoder(IMPLEMENTATION)
     if not in_range:
         return None
     try:
-        return decode_sections(in_range, columns=columns)
+        return decode_sections(in_range, columns=columns, memory=memory)
     except CorruptBatch:
         if on_corrupt is None:
             raise
     decodable = _decodable(in_range, decode_sections, on_corrupt)
-    return decode_sections(decodable, columns=columns) if decodable else None
+    return decode_sections(decodable, columns=columns, memory=memory) if decodable else None
 
 
 def _decodable(

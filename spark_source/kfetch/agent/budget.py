@@ -4,17 +4,24 @@ A request reserves the memory that its reply may need. While the budget is full 
 and the session stays as it is. If no reply is in memory, one request may leave whatever its size.
 Workers return segments only when they get records. So a request that waited for segments could wait
 for itself. Cached records (``cache``) are dropped, the oldest first, when a reservation needs room.
+
+A decoder reserves the bytes that it unpacks and the rows that it writes. If they don't fit, it
+waits. If no other decoder runs, the first in the queue goes on whatever its size. It decodes one
+part of a reply, which takes a fair share of the budget, or one record batch that takes more. The
+latter goes on only if no other reader has such a batch in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 
-from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 
 # Each reader needs two segments, a batch that is being decoded, and the reply that it comes from.
 # With so many parts of the budget per reader all of that fits.
@@ -42,15 +49,21 @@ class Budget:
         # Waiting requests, in order of arrival: small ones must not overtake a large one for ever.
         self._queue: dict[object, None] = {}
         self._changed = threading.Condition()
-        # The budget does not count a batch while it is being decoded. More decoders than processors
-        # would not be faster, and more than a part of the limit can hold would take too much.
+        # More decoders than processors would not be faster, and more than a part of the limit can
+        # hold would wait for memory.
         by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * BATCH_BYTES))
-        self._decoders = threading.BoundedSemaphore(min(_processors(), by_memory))
+        self._decoders_max = min(_processors(), by_memory)
+        self._decoders_running = 0
+        self._decoder_bytes = 0
+        self._decoder_queue: dict[object, tuple[int, int]] = {}
+        """Waiting decoders in order of arrival: the bytes that each waits for, and its total."""
+        self._segments: dict[object, int] = {}
+        """The bytes of each reservation that ``charge`` has made."""
 
     @property
     def used(self) -> int:
         """Bytes in use."""
-        return self._reply_bytes + self._segment_bytes + self._cache_bytes
+        return self._reply_bytes + self._segment_bytes + self._decoder_bytes + self._cache_bytes
 
     @property
     def peak(self) -> int:
@@ -64,27 +77,111 @@ class Budget:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether any request waits for memory."""
+        """Whether any request or decoder waits for memory."""
         with self._changed:
-            return bool(self._queue)
+            return bool(self._queue) or self._decoder_waits
 
     @property
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch; fewer if many readers share little memory."""
+        return self._fair_share(BATCH_BYTES)
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of unpacked records and rows for one Arrow batch."""
+        return self._fair_share(PART_BYTES)
+
+    def _fair_share(self, most: int) -> int:
         with self._changed:
-            fair_share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
-        return max(_BATCH_BYTES_MIN, min(BATCH_BYTES, fair_share))
+            share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
+        return max(_BATCH_BYTES_MIN, min(most, share))
 
     @property
     def reply_bytes_max(self) -> int:
         """Bytes that one reply should bring at most."""
         return max(_BATCH_BYTES_MIN, self._limit // _REPLY_PART)
 
-    @contextlib.contextmanager
-    def decoding(self) -> Iterator[None]:
-        """A context to decode one batch in. Never wait for another reader inside."""
-        with self._decoders:
-            yield
+    def run_decoder(self, decoder: object, size: int, total: int, timeout_s: float) -> bool:
+        """Let a decoder run with ``size`` more bytes, ``total`` in all, as soon as it may.
+
+        Returns False if that takes longer than ``timeout_s`` seconds. The decoder then keeps its
+        place in the queue until it calls ``stop_decoder``.
+        """
+        with self._changed:
+            self._decoder_queue[decoder] = size, total
+            may_run = self._changed.wait_for(lambda: self._may_run(decoder, size), timeout_s)
+            if may_run:
+                del self._decoder_queue[decoder]
+                self._decoders_running += 1
+                self._add_decoder_bytes(size)
+                self._changed.notify_all()  # the next one in the queue may run, too
+            return may_run
+
+    def grow_decoder(self, size: int, total: int) -> bool:
+        """Give a running decoder ``size`` more bytes, ``total`` in all, if they are free.
+
+        Returns whether they are. A decoder without memory does not overtake those that wait.
+        """
+        with self._changed:
+            fits = self._fits(size) and (total > size or not self._decoder_waits)
+            if fits:
+                self._make_room(size)
+                self._add_decoder_bytes(size)
+            return fits
+
+    def shrink_decoder(self, size: int) -> None:
+        """Take ``size`` bytes back from a running decoder."""
+        with self._changed:
+            self._decoder_bytes -= size
+            self._changed.notify_all()
+
+    def pause_decoder(self) -> None:
+        """Count a running decoder, which keeps its memory, as waiting."""
+        with self._changed:
+            self._decoders_running -= 1
+            self._changed.notify_all()
+
+    def stop_decoder(self, decoder: object, size: int) -> None:
+        """End a decoder, which may wait or run, and take back all of its ``size`` bytes."""
+        with self._changed:
+            if self._decoder_queue.pop(decoder, None) is None:
+                self._decoders_running -= 1
+            self._decoder_bytes -= size
+            self._changed.notify_all()
+
+    @property
+    def _decoder_waits(self) -> bool:
+        return any(size for size, _ in self._decoder_queue.values())
+
+    def _add_decoder_bytes(self, size: int) -> None:
+        self._decoder_bytes += size
+        self._peak = max(self._peak, self.used)
+
+    def _may_run(self, decoder: object, size: int) -> bool:
+        if self._decoders_running >= self._decoders_max:
+            return False
+        if self._next_decoder() is not decoder:
+            return False
+        fits = not size or self._fits(size) or not self._decoders_running
+        if fits:
+            self._make_room(size)
+        return fits
+
+    def _next_decoder(self) -> object:
+        """Returns the first in the queue. Decoders that have memory come before the others."""
+        candidates = [d for d, sizes in self._decoder_queue.items() if not self._must_wait(*sizes)]
+        with_memory = (d for d in candidates if operator.lt(*self._decoder_queue[d]))
+        return next(with_memory, next(iter(candidates), None))
+
+    def _must_wait(self, size: int, total: int) -> bool:
+        """Whether a decoder needs so much that it waits until no other reader has as much."""
+        large = max(self._limit // _PARTS_PER_READER, 2 * BATCH_BYTES)
+        if total <= 2 * large or self._fits(size):
+            return False
+        return any(size > large for size in self._segments.values())
+
+    def _fits(self, size: int) -> bool:
+        return self.used - self._cache_bytes + size <= self._limit
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -102,7 +199,7 @@ class Budget:
     def has_room(self, size: int) -> bool:
         """Whether ``size`` bytes are free, or would be without cached values."""
         with self._changed:
-            return self.used - self._cache_bytes + size <= self._limit
+            return self._fits(size)
 
     def raise_limit(self, limit: int) -> None:
         """Raise the limit to ``limit`` bytes, if it is lower: the largest of all queries counts."""
@@ -133,9 +230,11 @@ class Budget:
         """Reserve ``size`` bytes for a segment at once: a reader's first segment must not wait."""
         with self._changed:
             self._segment_bytes += size
+            key = object()
+            self._segments[key] = size
             self._make_room(0)
             self._peak = max(self._peak, self.used)
-        return Reservation(self._return_segment_bytes, size)
+        return Reservation(partial(self._return_segment_bytes, key), size)
 
     def cache(self, key: _Key, size: int, value: object) -> None:
         """Cache a value of ``size`` bytes until ``take_cached``, or until others need the room."""
@@ -177,7 +276,9 @@ class Budget:
         if next(iter(self._queue)) is not place:
             return False
         self._make_room(size)
-        return self._reply_bytes == 0 or self.used + size <= self._limit
+        if self._reply_bytes == 0:
+            return True
+        return not self._decoder_waits and self.used + size <= self._limit
 
     def _leave_queue(self, place: object) -> None:
         if place in self._queue:
@@ -194,9 +295,12 @@ class Budget:
             self._reply_bytes -= size
             self._changed.notify_all()
 
-    def _return_segment_bytes(self, size: int) -> None:
+    def _return_segment_bytes(self, key: object, size: int) -> None:
         with self._changed:
             self._segment_bytes -= size
+            self._segments[key] -= size
+            if not self._segments[key]:
+                del self._segments[key]
             self._changed.notify_all()
 
 

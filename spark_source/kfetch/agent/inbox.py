@@ -11,10 +11,12 @@ from typing import Protocol
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ChannelClosed
+from kfetch.agent.decoding_memory import DecodingMemory
 from kfetch.errors import AgentError
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker
+from kfetch.records import Memory
 
 # While a task waits for arrivals, it checks its worker at this interval.
 _WORKER_CHECK_S = 0.2
@@ -56,6 +58,7 @@ class Inbox:
         self._failure: AgentError | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._memory = DecodingMemory(budget, self._check_worker)
 
     def add(self, ranges: Sequence[RangeProgress]) -> None:
         """See ArrivalSource."""
@@ -83,9 +86,9 @@ class Inbox:
         """See ArrivalSource."""
         return self._budget.batch_bytes
 
-    def decoding(self) -> AbstractContextManager[None]:
+    def decoding(self) -> AbstractContextManager[Memory]:
         """See ArrivalSource."""
-        return self._budget.decoding()
+        return self._memory
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """Wait for one reply's arrivals until ``until`` and return them; there may be none.
@@ -98,14 +101,17 @@ class Inbox:
             try:
                 arrivals, on_received = self._deliveries.get(timeout=timeout_s)
             except queue.Empty:
-                if self._worker_has_closed():
-                    raise ChannelClosed("the worker has closed its channel") from None
+                self._check_worker()
                 if left_s <= 0:
                     return []
             else:
                 on_received()
                 return arrivals
         raise self._failure
+
+    def _check_worker(self) -> None:
+        if self._worker_has_closed():
+            raise ChannelClosed("the worker has closed its channel") from None
 
     def deliver(self, arrivals: list[Arrival], on_received: Callable[[], object]) -> bool:
         """Put arrivals into the inbox. If it is closed, release their memory and return False.

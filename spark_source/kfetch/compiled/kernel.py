@@ -45,6 +45,7 @@ from kfetch.records.faults import Fault, UnexplainedFault, failure
 from kfetch.records.format import (
     RECORD_BYTES_MIN,
 )
+from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import Section
 
 __all__ = ["decode", "decode_slices"]
@@ -55,27 +56,31 @@ TIMESTAMP = SCHEMA.field("timestamp").type
 HEADER_POSITIONS = -1  # the last buffer that ``fill_rows`` writes; it is no column
 
 
-def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
+def decode(
+    sections: Sequence[Section], *, columns: Columns, memory: Memory = UNLIMITED
+) -> pa.RecordBatch | None:
     """Returns the rows in range of all sections as one RecordBatch, None if there are none."""
-    return _decode(table_of_sections(sections), columns, sections)
+    return _decode(table_of_sections(sections), columns, sections, memory)
 
 
 def decode_slices(
-    slices: Sequence[Slice], *, columns: Columns, check_crcs: bool
+    slices: Sequence[Slice], *, columns: Columns, check_crcs: bool, part: Part | None = None
 ) -> pa.RecordBatch | None:
-    """Returns the same from slices. Plain batches cost no Python.
+    """Returns the same from slices, or from one part of them. Plain batches cost no Python.
 
     Raises CorruptBatch or UnexplainedFault for damaged data, not always for the first damage.
     ``records.sections`` and ``decode`` name the first.
     """
-    return _decode(table_of_slices(slices, check_crcs=check_crcs), columns, ())
+    part = part or Part()
+    table = table_of_slices(slices, check_crcs=check_crcs, part=part)
+    return _decode(table, columns, (), part)
 
 
 def _decode(
-    table: SectionTable, columns: Columns, sections: Sequence[Section]
+    table: SectionTable, columns: Columns, sections: Sequence[Section], memory: Memory
 ) -> pa.RecordBatch | None:
     """Names a fault if ``sections`` are those of the table, else raises UnexplainedFault."""
-    buffers, totals = _row_buffers(table.rows), array("q", bytes(8 * TOTALS_WIDTH))
+    buffers, totals = _row_buffers(table, memory), array("q", bytes(8 * TOTALS_WIDTH))
     arguments = *table.sections, table.slices_address, totals.buffer_info()[0]
     code = LOOPS.fill_rows(*arguments, *buffers.addresses)
     if code and not sections:
@@ -108,12 +113,13 @@ def _bytes_of_bits(count: int) -> int:
     return (count + 7) // 8
 
 
-def _row_buffers(table: Array) -> ColumnBuffers:
+def _row_buffers(table: SectionTable, memory: Memory) -> ColumnBuffers:
     """Returns the buffers of ``fill_rows``, in its order, large enough for all records."""
-    size, count = table[:, [SIZE, RECORD_COUNT]].sum(axis=0).tolist()
+    size, count = table.rows[:, [SIZE, RECORD_COUNT]].sum(axis=0).tolist()
     arrow.check_bytes(size)
     # ``fill_rows`` raises for a count that the bytes can't hold.
-    rows = min(count, size // RECORD_BYTES_MIN + len(table))
+    rows = min(count, size // RECORD_BYTES_MIN + len(table.rows))
+    memory.reserve(size + rows * (arrow.ROW_BYTES + table.topic_bytes_max))
     data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
     return ColumnBuffers(*data, *data, 8 * rows, 8 * rows, 8 * rows)
 

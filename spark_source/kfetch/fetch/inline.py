@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.limits import BATCH_BYTES
+from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.stats import FetchStats, total
@@ -24,10 +24,13 @@ from kfetch.fetch.stats_file import write_stats
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, OffsetRange, Split
 from kfetch.options import SourceOptions
+from kfetch.records import Memory
 from kfetch.wire.cluster import Cluster
 
 QUERIES_MAX = 4
 """So many queries keep their sessions in a worker. One more closes the least recently used."""
+
+_MEMORY = Memory(PART_BYTES)
 
 _queries: OrderedDict[str, Query] = OrderedDict()
 
@@ -147,9 +150,9 @@ class InlineSource:
         if progress.leader in self._readers:
             self._readers[progress.leader].drop(progress)
 
-    def decoding(self) -> AbstractContextManager[None]:
+    def decoding(self) -> AbstractContextManager[Memory]:
         """See ArrivalSource."""
-        return nullcontext()
+        return nullcontext(_MEMORY)
 
     def next(self, until: float, deadline: float) -> list[Arrival]:
         """Returns one broker's reply, the brokers in turn.

@@ -18,18 +18,18 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from kfetch import codes, decoder_loading
-from kfetch.decoding import decode
+from kfetch.decoding import decode_part
 from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
-from kfetch.model import OffsetRange
+from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
-from kfetch.records import Columns, Slice
+from kfetch.records import Columns, Memory, Slice
 from kfetch.wire.cluster import Cluster
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import RetryPauses, clearer, may_retry
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,11 @@ class ArrivalSource(Protocol):
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch."""
 
-    def decoding(self) -> AbstractContextManager[None]:
-        """Returns a context to decode one batch in. Entering may wait until others have decoded."""
+    def decoding(self) -> AbstractContextManager[Memory]:
+        """Returns a context to decode one batch in. Entering may wait until others have decoded.
+
+        The decoder's memory may make it wait, too.
+        """
 
     def next(self, until: float, deadline: float) -> Sequence[Arrival]:
         """Wait for arrivals until ``until`` and return them; there may be none.
@@ -153,45 +156,60 @@ class SplitReader:
 
     def _decode_arrivals(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         for group in _grouped(arrivals, self._source.batch_bytes):
-            positions = {a.progress.index: a.next_offset for a in group}
-            with self._source.decoding():
-                batch = self._decode([a.records for a in group if a.records is not None])
-            for arrival in group:
+            yield from self._decode_group(group)
+
+    def _decode_group(self, group: Sequence[Arrival]) -> Iterator[Delivery]:
+        """Yields a group's records: one batch, or more if they unpack to many times their size."""
+        slices: Sequence[Slice] = [a.records for a in group if a.records is not None]
+        while slices:
+            batch, remaining = self._decode_part(slices)
+            decoded = group[: len(slices) - len(remaining)]
+            positions = {a.progress.index: a.next_offset for a in decoded}
+            advanced = any(arrival.advanced for arrival in decoded)
+            group = group[len(decoded) :]
+            if remaining:
+                positions[group[0].progress.index] = remaining[0].start
+                advanced |= batch is not None
+            for arrival in decoded:
                 arrival.release()
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(positions.items()))
             del batch  # it is in a segment by now; free it before the next batch is decoded
-            self._record_progress(group)
+            self._record_progress(decoded, advanced)
+            slices = remaining
 
-    def _decode(self, slices: Sequence[Slice]) -> pa.RecordBatch | None:
-        began = time.monotonic()
-        batch = decode(
-            slices,
-            columns=self._columns,
-            check_crcs=self._options.fetch.check_crcs,
-            on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
-        )
+    def _decode_part(
+        self, slices: Sequence[Slice]
+    ) -> tuple[pa.RecordBatch | None, Sequence[Slice]]:
+        """Returns a batch, and the slices that are left."""
+        with self._source.decoding() as memory:
+            began = time.monotonic()
+            batch, remaining = decode_part(
+                slices,
+                columns=self._columns,
+                check_crcs=self._options.fetch.check_crcs,
+                on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
+                memory=memory,
+            )
         event = events.Decoded(
             records=batch.num_rows if batch is not None else 0,
-            size=sum(len(part.data) for part in slices),
+            size=_size(slices) - _size(remaining),
             seconds=time.monotonic() - began,
         )
         self._on_event(event)
-        return batch
+        return batch, remaining
 
     def _skip(self, error: CorruptBatch) -> None:
         """Log and count a damaged batch that the decoder skips (kfetch.onCorruptBatch=skip)."""
         log.warning("skipped a damaged batch, its records are lost: %s", error.message)
         self._on_event(events.BatchSkipped(problem=error.message))
 
-    def _record_progress(self, group: Sequence[Arrival]) -> None:
+    def _record_progress(self, decoded: Sequence[Arrival], advanced: bool) -> None:
         """Remove the ranges that are done, and move the deadline if a range advanced.
 
         This runs after the yield, because Spark may take its time with a batch.
         """
-        advanced = False
-        for arrival in group:
-            advanced |= arrival.advanced
+        for arrival in decoded:
             if arrival.advanced:
                 self._failing.discard(arrival.progress.index)
             if arrival.next_offset >= arrival.progress.end:
@@ -235,7 +253,7 @@ class SplitReader:
         self._leaders.announce(progress.tp.topic)
         self._leaderless_since = max(self._leaderless_since, arrival.arrived_at)
         log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
-        self._first_cause = self._first_cause or cause
+        self._first_cause = clearer(self._first_cause, cause)
         if not self._leaderless:
             self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         self._leaderless[progress.index] = progress
@@ -245,17 +263,22 @@ class SplitReader:
         """Once the back-off is over, ask the cluster for the leaders of leaderless ranges."""
         if not self._leaderless or time.monotonic() < self._lookup_at:
             return
-        topics = {progress.tp.topic for progress in self._leaderless.values()}
-        since = self._leaderless_since
-        view = self._ask_cluster(None, lambda: self._leaders.view(topics, since, self._deadline))
-        self._leaderless_since = time.monotonic()
+        view = self._ask_cluster(None, self._leaders_view)
+        now = self._leaderless_since = time.monotonic()
         for index, progress in list(self._leaderless.items()):
-            if recovery.relocate(progress, view, fail=self._fail_on_data_loss):
+            if recovery.relocate(progress, view, now=now, fail=self._fail_on_data_loss):
                 del self._leaderless[index]
                 self._resume(progress)
         self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         if not self._leaderless:
             self._lookup_at = float("inf")
+
+    def _leaders_view(self) -> ClusterView:
+        ranges = [progress.range for progress in self._leaderless.values()]
+        topic_ids = {item.tp.topic: item.topic_id for item in ranges}
+        view = self._leaders.view(topic_ids.keys(), self._leaderless_since, self._deadline)
+        partitions = [item.tp for item in ranges]
+        return self._cluster.completed(view, partitions, topic_ids, self._deadline)
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(
@@ -271,9 +294,9 @@ class SplitReader:
         try:
             return question()
         except (ConnectionLost, BrokerError) as failure:
-            if isinstance(failure, BrokerError) and not failure.where.get("retriable"):
+            if not may_retry(failure):
                 raise
-            self._first_cause = self._first_cause or cause or failure
+            self._first_cause = clearer(self._first_cause or cause, failure)
             raise self._stalled() from None
 
     def _extend_deadline(self) -> None:
@@ -310,6 +333,10 @@ class SplitReader:
             partition=progress.tp.partition,
             offset=progress.offset,
         )
+
+
+def _size(slices: Sequence[Slice]) -> int:
+    return sum(len(slice_.data) for slice_ in slices)
 
 
 def _grouped(arrivals: Sequence[Arrival], bytes_max: int) -> Iterator[list[Arrival]]:

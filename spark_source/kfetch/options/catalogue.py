@@ -77,7 +77,7 @@ OPTIONS: tuple[Option, ...] = (
         (
             "kfetch.agent.memory",
             "256m",
-            "limit of the agent's replies and batches together, per executor",
+            "limit of the agent's replies, unpacked records and batches together, per executor",
         ),
         (
             "kfetch.agent.lease",
@@ -98,6 +98,11 @@ OPTIONS: tuple[Option, ...] = (
             "kfetch.statsDirectory",
             "none",
             "directory to which each worker writes its fetch statistics",
+        ),
+        (
+            "kfetch.brokerReport",
+            "none",
+            "file in which the driver lists the brokers that it cannot reach now",
         ),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),

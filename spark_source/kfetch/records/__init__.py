@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
 from kfetch.records.batch import Extent, Slice
+from kfetch.records.memory import Memory
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "SCHEMA_WITH_HEADERS",
     "Columns",
     "Extent",
+    "Memory",
     "OnCorrupt",
     "Slice",
     "schema_of",

@@ -16,6 +16,7 @@ from kfetch.errors import KfetchError
 
 __all__ = [
     "HEADERS_TYPE",
+    "ROW_BYTES",
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
     "ColumnBuffers",
@@ -71,7 +72,8 @@ def schema_of(columns: Columns) -> pa.Schema:
 # Spark's schema has binary and string, not their large forms, so their offsets are int32 (Arrow
 # columnar format). No column may be larger than this. kfetch limits the whole batch to it.
 BATCH_BYTES_MAX = 2**31 - 1
-_ROW_BYTES = 3 * 4 + 2 * 4 + 2 * 8  # offsets of key, value, topic; two int32; two int64
+ROW_BYTES = 3 * 4 + 2 * 4 + 2 * 8  # offsets of key, value, topic; two int32; two int64
+"""Bytes of a row beside its key, value, topic and headers."""
 _HEADER_BYTES = 2 * 4
 
 
@@ -99,7 +101,7 @@ def check_bytes(size: int) -> None:
 
 def check_size(*, rows: int, headers: int, data_bytes: int) -> None:
     """Raises KfetchError for rows that don't fit into one RecordBatch."""
-    size = rows * _ROW_BYTES + headers * _HEADER_BYTES + data_bytes
+    size = rows * ROW_BYTES + headers * _HEADER_BYTES + data_bytes
     if size > BATCH_BYTES_MAX:
         raise KfetchError(
             f"{rows} records of one decode call need {size} bytes, and an Arrow batch holds at "

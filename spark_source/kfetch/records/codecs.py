@@ -1,6 +1,7 @@
 """Decompression of the records of a batch, into memory that one decode call owns.
 
 The output has a size limit, so a few bytes that unfold into gigabytes fail before they use memory.
+The buffer reserves each chunk of memory before it writes there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ import numpy as np
 
 from kfetch.errors import KfetchError
 from kfetch.records.arrow import empty_array
+from kfetch.records.memory import Part, PartIsFull
+from kfetch.records.unpacked_size import (
+    XERIAL_HEADER_BYTES,
+    XERIAL_MAGIC,
+    gzip_claim,
+    size_bound,
+)
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -35,11 +43,9 @@ BATCH_BYTES_MAX = 128 << 20
 CALL_BYTES_MAX = 1 << 30
 
 _FIRST_BYTES_MIN = 64 << 10
-_FIRST_BYTES_MAX = 16 << 20
-_RATIO = 4  # text shrinks to about a quarter; also the growth of a buffer that is too small
-
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"  # org.xerial.snappy.SnappyCodec
-_XERIAL_HEADER_BYTES = 16  # magic, then version and compatible version, which kfetch ignores
+_CHUNK_BYTES = 16 << 20  # unless a batch needs more
+_MARGIN = 1.25  # batches of one topic shrink alike
+_RATIO = 4  # text shrinks to about a quarter; also the growth of chunks
 
 
 class DecompressionFailed(Exception):
@@ -51,12 +57,12 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
 
     Java writes frames, other clients write either.
     """
-    if data[:8] != _XERIAL_MAGIC:
+    if data[:8] != XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, out))
-    at, size = _XERIAL_HEADER_BYTES, 0
+    at, size = XERIAL_HEADER_BYTES, 0
     while at < len(data):
-        if data[at : at + 8] == _XERIAL_MAGIC:  # streams may follow one another
-            at += _XERIAL_HEADER_BYTES
+        if data[at : at + 8] == XERIAL_MAGIC:  # streams may follow one another
+            at += XERIAL_HEADER_BYTES
             continue
         length = int.from_bytes(data[at : at + 4], "big", signed=True)
         at += 4
@@ -67,16 +73,16 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
     return size
 
 
-LZ4 = 3
+GZIP, LZ4 = 1, 3
 CODECS: dict[int, tuple[str, Callable[[Any, Any], int]]] = {
-    1: ("gzip", cramjam.gzip.decompress_into),
+    GZIP: ("gzip", cramjam.gzip.decompress_into),
     2: ("snappy", _snappy_into),
     LZ4: ("lz4", cramjam.lz4.decompress_into),
     4: ("zstd", cramjam.zstd.decompress_into),
 }
 """Name and function by the low three bits of a batch's attributes; 0 is uncompressed."""
 
-CODECS_LEGACY = (1, 2, LZ4)
+CODECS_LEGACY = (GZIP, 2, LZ4)
 """The codecs that message formats v0 and v1 allow (KIP-110)."""
 
 
@@ -86,29 +92,34 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 
 
 class DecompressionBuffer:
-    """Memory for the decompressed batches of one call: a few large chunks.
+    """Memory for the decompressed batches of one part: a few large chunks.
 
-    Only snappy states the decompressed size reliably. So each batch gets the rest of the chunk, and
-    a larger chunk if that is too small. Unwritten pages cost only address space.
+    A batch goes into the rest of the chunk if it fits there at the ratio of the batch before.
+    Otherwise its frame says how much it may need, and a larger chunk is reserved. Unwritten pages
+    cost only address space.
     """
 
-    def __init__(self, compressed_bytes: int) -> None:
-        estimate = _RATIO * compressed_bytes
-        self._allocate(min(max(estimate, _FIRST_BYTES_MIN), _FIRST_BYTES_MAX))
-        self._total = 0
-
-    def _allocate(self, size: int) -> None:
-        chunk = empty_array(min(size, BATCH_BYTES_MAX), np.uint8)
-        self._chunk = chunk.data  # this view, like every view of it, keeps the memory alive
-        self._address = address_of(chunk)
+    def __init__(self, compressed_bytes: int, part: Part) -> None:
+        self._part = part
+        self._next_chunk_bytes = min(max(_RATIO * compressed_bytes, _FIRST_BYTES_MIN), _CHUNK_BYTES)
+        self._chunk = memoryview(bytearray())
+        self._address = 0
         self._used = 0
+        self._total = 0
+        self._last_ratio = float("inf")
 
     def decompress(self, codec: int, data: memoryview) -> tuple[memoryview, int]:
         """Returns the decompressed bytes and their address.
 
-        Raises DecompressionFailed, and KfetchError if all batches together are too large.
+        Raises PartIsFull, DecompressionFailed, and KfetchError if all batches together are too
+        large.
         """
+        if self._part.is_full_with(0):
+            raise PartIsFull
+        if _MARGIN * self._last_ratio * len(data) > len(self._rest):
+            self._make_room(_expected_bytes(codec, data))
         size = self._decompress_into_chunk(codec, data)
+        self._last_ratio = size / max(1, len(data))
         at, self._used = self._used, self._used + size
         self._total += size
         if self._total > CALL_BYTES_MAX:
@@ -119,10 +130,33 @@ class DecompressionBuffer:
             )
         return self._chunk[at : self._used], self._address + at
 
+    @property
+    def _rest(self) -> memoryview:
+        return self._chunk[self._used : self._used + BATCH_BYTES_MAX]
+
+    def _make_room(self, size: int) -> None:
+        """Reserve a chunk for ``size`` bytes, unless they fit. Raises PartIsFull."""
+        if size <= len(self._rest):
+            return
+        if self._part.is_full_with(size):
+            raise PartIsFull
+        if not self._used:
+            self._part.release(len(self._chunk))
+        self._chunk, self._used = memoryview(bytearray()), 0  # sections keep the old one alive
+        chunk_bytes = self._next_chunk_bytes
+        if self._part.part_bytes is not None:
+            chunk_bytes = min(chunk_bytes, self._part.part_bytes - self._total)
+        size = min(max(size, chunk_bytes), BATCH_BYTES_MAX)
+        self._part.reserve(size)
+        chunk = empty_array(size, np.uint8)
+        self._chunk = chunk.data  # this view, like every view of it, keeps the memory alive
+        self._address = address_of(chunk)
+        self._next_chunk_bytes = min(_RATIO * size, _CHUNK_BYTES)
+
     def _decompress_into_chunk(self, codec: int, data: memoryview) -> int:
         name, into = CODECS[codec]
         while True:
-            out = self._chunk[self._used : self._used + BATCH_BYTES_MAX]
+            out = self._rest
             try:
                 return int(into(data, out))
             except cramjam.DecompressionError as error:
@@ -132,4 +166,14 @@ class DecompressionBuffer:
                     raise DecompressionFailed(
                         f"{name}, at most {BATCH_BYTES_MAX} bytes: {error}"
                     ) from None
-            self._allocate(_RATIO * max(len(self._chunk), len(data)))
+            expected = _expected_bytes(codec, data)
+            larger = min(_RATIO * max(len(out), len(data)), BATCH_BYTES_MAX)
+            self._make_room(expected if expected > len(out) else larger)
+
+
+def _expected_bytes(codec: int, data: memoryview) -> int:
+    """Returns how many bytes to reserve for a batch: a guess where its frame has no bound."""
+    bound = size_bound(codec, data)
+    if bound is None:
+        bound = max(_RATIO * len(data), gzip_claim(data) if codec == GZIP else 0)
+    return min(bound, BATCH_BYTES_MAX)

@@ -17,6 +17,7 @@ from kfetch.records.arrow import Columns, check_size, schema_of
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
 from kfetch.records.format import MILLISECONDS_MAX
+from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.records.sections import Section
 
 __all__ = ["decode"]
@@ -37,7 +38,9 @@ class _Row(NamedTuple):
     leader_epoch: int | None
 
 
-def decode(sections: Sequence[Section], *, columns: Columns) -> pa.RecordBatch | None:
+def decode(
+    sections: Sequence[Section], *, columns: Columns, memory: Memory = UNLIMITED
+) -> pa.RecordBatch | None:
     """Returns the rows in range of all sections as one RecordBatch, None if there are none."""
     rows = [row for section in sections for row in _rows(section)]
     if not rows:

@@ -9,6 +9,7 @@ and old formats.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from kfetch.records.codecs import (
 )
 from kfetch.records.faults import Fault, failure
 from kfetch.records.format import CODEC, CONTROL, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL
+from kfetch.records.memory import Part, PartIsFull
 from kfetch.records.transactions import AbortedTransactions, is_abort_marker
 
 __all__ = ["OnCorrupt", "Section", "SectionReader", "sections"]
@@ -61,16 +63,27 @@ class Section(NamedTuple):
 
 
 def sections(
-    slices: Sequence[Slice], *, check_crcs: bool, on_corrupt: OnCorrupt | None = None
+    slices: Sequence[Slice],
+    *,
+    check_crcs: bool,
+    on_corrupt: OnCorrupt | None = None,
+    part: Part | None = None,
 ) -> list[Section]:
     """Returns the sections that may hold rows in range, in order, checked and decompressed.
 
     With ``on_corrupt`` the CRCs are always checked: only they show which batch is damaged.
+    With ``part`` it returns the sections of one part of the slices, and ``part.remaining`` is set.
     Raises CorruptBatch for a damaged batch that is not skipped.
     """
-    check_crcs = check_crcs or on_corrupt is not None
-    reader = SectionReader(sum(len(slice_.data) for slice_ in slices), check_crcs)
-    return [section for slice_ in slices for section in reader.sections(slice_, on_corrupt)]
+    check_crcs, part = check_crcs or on_corrupt is not None, part or Part()
+    reader = SectionReader(sum(len(slice_.data) for slice_ in slices), check_crcs, part)
+    in_range: list[Section] = []
+    for number, slice_ in enumerate(slices, 1):
+        in_range += reader.sections(slice_, on_corrupt)
+        if part.remaining:
+            part.remaining += tuple(slices[number:])
+            break
+    return in_range
 
 
 def _can_skip(slice_: Slice, batch: Batch, aborted: AbortedTransactions | None) -> bool:
@@ -97,28 +110,46 @@ def _batches_in_range(slice_: Slice) -> Iterator[Batch]:
             return
 
 
+def _remainder(
+    slice_: Slice, next_offset: int, at: int, aborted: AbortedTransactions | None
+) -> Slice:
+    """Returns the slice from the batch at position ``at`` on."""
+    listed = aborted.remaining() if aborted else ()
+    return replace(slice_, start=next_offset, data=slice_.data[at:], aborted=listed)
+
+
 class SectionReader:
     """Opens the batches of one decode call. All decompressed bytes share its memory."""
 
-    def __init__(self, compressed_bytes: int, check_crcs: bool) -> None:
+    def __init__(self, compressed_bytes: int, check_crcs: bool, part: Part) -> None:
         self._compressed_bytes = compressed_bytes
         self._check_crcs = check_crcs
+        self._part = part
         self._buffer: DecompressionBuffer | None = None
 
     def sections(self, slice_: Slice, on_corrupt: OnCorrupt | None = None) -> Iterator[Section]:
-        """Yields a slice's sections that may hold rows in range, in order."""
+        """Yields a slice's sections that may hold rows in range, in order.
+
+        If the part is full, it ends before a compressed batch and sets ``part.remaining``.
+        """
         aborted = AbortedTransactions(slice_.aborted) if slice_.aborted else None
         address = address_of(np.frombuffer(slice_.data, np.uint8)) if len(slice_.data) else 0
+        next_offset = slice_.start
         for batch in _batches_in_range(slice_):
             try:
                 section = self._open(slice_, address, batch, aborted)
+            except PartIsFull:
+                self._part.remaining = (_remainder(slice_, next_offset, batch.at, aborted),)
+                return
             except CorruptBatch as error:
                 if on_corrupt is None or not _can_skip(slice_, batch, aborted):
                     raise
                 on_corrupt(error)
             else:
                 if section is not None:
+                    self._part.add(len(section.data), section.header.record_count, section.tp.topic)
                     yield section
+            next_offset = max(next_offset, batch.header.last_offset + 1)
 
     def _open(
         self, slice_: Slice, address: int, batch: Batch, aborted: AbortedTransactions | None
@@ -180,6 +211,7 @@ class SectionReader:
         if wrapper is not None:
             packed = legacy.compressed_value(data, tp, header.magic)
             data, _ = self._decompressed(tp, header, packed)
+            self._part.reserve(len(data))  # for the rewritten records
         check_crcs = self._check_crcs and wrapper is not None
         records = legacy.to_v2(data, tp, header.magic, wrapper=wrapper, check_crcs=check_crcs)
         v2_header = header._replace(
@@ -202,13 +234,13 @@ class SectionReader:
     def _decompressed(
         self, tp: TopicPartition, header: Header, packed: memoryview
     ) -> tuple[memoryview, int]:
-        """Returns the decompressed bytes and their address. Raises CorruptBatch."""
+        """Returns the decompressed bytes and their address. Raises CorruptBatch, PartIsFull."""
         codec = header.codec
         if codec not in (CODECS if header.magic > 1 else CODECS_LEGACY):
             raise failure(Fault.CODEC, tp, header.base_offset, detail=f" ({codec})")
         if codec == LZ4 and header.magic == 0:
             packed = legacy.repaired_lz4_frame(packed)
-        self._buffer = self._buffer or DecompressionBuffer(self._compressed_bytes)
+        self._buffer = self._buffer or DecompressionBuffer(self._compressed_bytes, self._part)
         try:
             return self._buffer.decompress(codec, packed)
         except DecompressionFailed as error:

@@ -37,6 +37,11 @@ class AbortedTransactions:
             self._open.add(self._not_begun.pop()[1])
         return producer_id in self._open
 
+    def remaining(self) -> tuple[tuple[int, int], ...]:
+        """Returns the list with which another walk can go on behind this one."""
+        begun = [(producer, -1) for producer in sorted(self._open)]
+        return (*begun, *((producer, first) for first, producer in self._not_begun))
+
     def end(self, producer_id: int) -> None:
         """Ends the producer's aborted transaction at its marker. Without one it does nothing."""
         self._open.discard(producer_id)

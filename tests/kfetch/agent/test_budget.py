@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.agent.budget import Budget, Reservation
+from kfetch.agent.decoding_memory import DecodingMemory
 
 SMALL_LIMIT = 16 << 20
 
@@ -114,8 +115,7 @@ def test_a_request_without_a_waiter_leaves_the_queue() -> None:
 
 
 def test_few_readers_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a small limit at most two of many readers decode at once, on 64 processors too. The
-    budget does not count the memory of a batch that is being decoded."""
+    """Under a small limit at most two of many readers decode at once, on 64 processors too."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
     budget, at_once, most = Budget(SMALL_LIMIT), [0], [0]
     lock, started = threading.Lock(), threading.Barrier(8)
@@ -123,7 +123,7 @@ def test_few_readers_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode() -> None:
         started.wait(10)
         for _ in range(50):
-            with budget.decoding():
+            with DecodingMemory(budget, lambda: None):
                 with lock:
                     at_once[0] += 1
                     most[0] = max(most[0], at_once[0])

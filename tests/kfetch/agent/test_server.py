@@ -32,7 +32,9 @@ from kfetch.fetch.stats_file import read_stats
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from tests.kfetch.agent.helpers import expected, part, wait_until
+from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.log import Log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LARGE = b"x" * 300_000
@@ -128,6 +130,57 @@ def test_one_byte_reads_everything(kafka: LittleKafka, agent: Agent) -> None:
         rows_read = list(
             pool.map(
                 lambda item, query: agent.rows(options(kafka), item, query=query),
+                items,
+                ["one", "one", "two", "two"],
+            )
+        )
+
+    assert [expected(kafka, item) for item in items] == rows_read
+    assert wait_until(lambda: agent.queries.budget.used == 0)
+
+
+def _append_compressed(log: Log, count: int) -> None:
+    """Append ``count`` batches of four records that shrink a hundred times."""
+    for _ in range(count):
+        values = [b"%d" % n + LARGE[:10_000] for n in range(4)]
+        base, records = log.end, [record(n, value) for n, value in enumerate(values)]
+        log.values.update(enumerate(values, base))
+        packed = batch(*records, base=base, codec="zstd", epoch=log.epoch)
+        log.batches.append((base, base + len(values), log.epoch, packed))
+
+
+def test_a_compressed_reply_comes_in_parts(kafka: LittleKafka, agent: Agent) -> None:
+    """A reply of 4 KiB that unpacks to 800 KiB comes as batches of a small part each. After each of
+    them the worker knows where another agent would have to go on."""
+    log = kafka.log(T0)
+    start = log.end
+    _append_compressed(log, 20)
+    whole_replies = options(kafka, kafka__max__partition__fetch__bytes="1000000")
+    item = part(kafka, T0, start)
+    sizes, rows_read, remaining = [], [], [item]
+    with closing(agent.connect()) as channel:
+        channel.send(ReadRequest(query="q", options=whole_replies, ranges=(item,)))
+        for arrow_batch in client._received_batches(channel, remaining):
+            sizes.append(arrow_batch.nbytes)
+            rows_read += rows([arrow_batch])
+            assert rows_read[-1][1] + 1 == remaining[0].start
+
+    assert expected(kafka, item) == rows_read
+    assert 100_000 > max(sizes)
+    assert 5_000 > sum(len(compressed) for *_, compressed in log.batches[-20:])
+    assert wait_until(lambda: agent.queries.budget.used == 0)
+
+
+def test_compressed_readers_share_a_small_budget(kafka: LittleKafka, agent: Agent) -> None:
+    """Four readers of compressed records, whose budget is one byte, read every record."""
+    for tp in (T0, T1):
+        _append_compressed(kafka.log(tp), 10)
+    whole_replies = options(kafka, kafka__max__partition__fetch__bytes="1000000")
+    items = [part(kafka, T0), part(kafka, T1)] * 2
+    with ThreadPoolExecutor(4) as pool:
+        rows_read = list(
+            pool.map(
+                lambda item, query: agent.rows(whole_replies, item, query=query),
                 items,
                 ["one", "one", "two", "two"],
             )

@@ -1,0 +1,75 @@
+"""How much memory one decode call may take, and who counts it.
+
+A compressed reply may unpack to many times its size. So a decode call reads only a part of its
+slices, and the caller decodes the rest in another call.
+"""
+
+from __future__ import annotations
+
+from kfetch.records.arrow import ROW_BYTES
+from kfetch.records.batch import Slice
+
+__all__ = ["UNLIMITED", "Memory", "Part", "PartIsFull"]
+
+
+class Memory:
+    """The memory of decode calls, which nobody counts. The agent counts it against its budget."""
+
+    def __init__(self, part_bytes: int | None = None) -> None:
+        self._part_bytes = part_bytes
+
+    @property
+    def part_bytes(self) -> int | None:
+        """Bytes that the rows of one call may take, None for no limit.
+
+        A call unpacks at least one record batch of the broker, whatever its size.
+        """
+        return self._part_bytes
+
+    def reserve(self, size: int) -> None:
+        """Called before a decoder uses ``size`` more bytes. May wait for them."""
+
+    def release(self, size: int) -> None:
+        """Called when a decoder has freed ``size`` bytes before the call's end, which frees all."""
+
+
+UNLIMITED = Memory()
+
+
+class PartIsFull(Exception):
+    """The next record batch belongs to the next part."""
+
+
+class Part(Memory):
+    """The part of its slices that one decode call reads, in another ``memory``."""
+
+    def __init__(self, memory: Memory = UNLIMITED) -> None:
+        super().__init__(memory.part_bytes)
+        self.remaining: tuple[Slice, ...] = ()
+        """The slices that the next call is to decode."""
+        self._memory = memory
+        self._reserved = 0
+        self._bytes = 0
+
+    def reserve(self, size: int) -> None:
+        """See Memory."""
+        self._memory.reserve(size)
+        self._reserved += size
+
+    def release(self, size: int) -> None:
+        """See Memory."""
+        self._memory.release(size)
+        self._reserved -= size
+
+    def abandon(self) -> None:
+        """Release all memory: another attempt will decode this part."""
+        self.release(self._reserved)
+
+    def add(self, size: int, records: int, topic: str) -> None:
+        """Count records of ``size`` bytes that the call will decode."""
+        self._bytes += size + records * (ROW_BYTES + len(topic))
+
+    def is_full_with(self, size: int) -> bool:
+        """Whether the next record batch, of about ``size`` bytes, belongs to the next call."""
+        limit = self.part_bytes
+        return limit is not None and 0 < self._bytes and limit < self._bytes + size

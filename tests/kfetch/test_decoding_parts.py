@@ -1,0 +1,192 @@
+"""Decoding a reply in parts: compressed batches unpack to many times their size."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import cramjam
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfetch import decoding
+from kfetch.decoding import decode, decode_part
+from kfetch.errors import CorruptBatch
+from kfetch.model import TopicPartition
+from kfetch.records import Memory, Slice, codecs
+from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
+from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
+
+MIB = 1 << 20
+ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
+
+
+class CountedMemory(Memory):
+    """Counts what decode calls reserve."""
+
+    def __init__(self, part_bytes: int) -> None:
+        super().__init__(part_bytes)
+        self.size = 0
+        self.peak = 0
+
+    def reserve(self, size: int) -> None:
+        """See Memory."""
+        self.size += size
+        self.peak = max(self.peak, self.size)
+
+    def release(self, size: int) -> None:
+        """See Memory."""
+        self.size -= size
+
+
+@pytest.fixture(params=["kernel", "reference"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both decoders."""
+    monkeypatch.setattr(decoding, "IMPLEMENTATION", request.param)
+
+
+def parts(slices: Sequence[Slice], memory: Memory, **how: object) -> list[pa.RecordBatch | None]:
+    """The batches of all parts."""
+    batches = []
+    while slices:
+        before = slices
+        part, slices = decode_part(slices, memory=memory, **how)  # type: ignore[arg-type]
+        batches.append(part)
+        assert [s.tp for s in slices] == [s.tp for s in before[len(before) - len(slices) :]]
+        if part is not None and slices and slices[0].tp == before[0].tp:
+            assert slices[0].start > part.column("offset").to_pylist()[-1]
+    return batches
+
+
+def rows(batches: Sequence[pa.RecordBatch | None]) -> list[dict[str, object]]:
+    """The rows of all parts."""
+    return [row for part in batches if part is not None for row in part.to_pylist()]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    """Batches of any codec, of two transactional producers and of none, with markers and gaps."""
+    out, offset = b"", draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(0, 12))):
+        producer = draw(st.sampled_from([-1, 1, 2]))
+        if producer > 0 and draw(st.booleans()):
+            key = draw(st.sampled_from([ABORT, COMMIT]))
+            marker = record(key=key, value=b"\0" * 6)
+            out += batch(marker, base=offset, producer=producer, attributes=CONTROL | TRANSACTIONAL)
+            offset += 1
+            continue
+        count = draw(st.integers(1, 4))
+        out += batch(
+            *[record(i, b"x" * draw(st.integers(0, 3000))) for i in range(count)],
+            base=offset,
+            codec=draw(st.sampled_from(list(CODECS))),
+            producer=producer,
+            attributes=TRANSACTIONAL if producer > 0 else 0,
+        )
+        offset += count + draw(st.integers(0, 2))
+    return out
+
+
+SLICES = st.lists(
+    st.builds(
+        lambda data, start, size, aborted, partition: replace(
+            make_slice(data, start, start + size, TopicPartition("t", partition)),
+            aborted=tuple(aborted),
+        ),
+        logs(),
+        st.integers(0, 10),
+        st.integers(1, 40),
+        st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 30)), max_size=3),
+        st.integers(0, 10**6),
+    ),
+    max_size=3,
+    unique_by=lambda slice_: slice_.tp,
+)
+
+
+@pytest.mark.usefixtures("implementation")
+@given(slices=SLICES, part_bytes=st.integers(1, 20_000))
+def test_parts_hold_the_same_rows(slices: list[Slice], part_bytes: int) -> None:
+    """The rows of all parts are those of one call, with any codecs, transactions and limits."""
+    whole = decode(slices)
+
+    assert rows([whole]) == rows(parts(slices, Memory(part_bytes)))
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("codec", ["gzip", "snappy raw", "lz4", "zstd", "zstd without size"])
+def test_a_part_takes_its_share(codec: str) -> None:
+    """A reply that unpacks to many times a part takes at most a part of unpacked bytes, and as much
+    again for the rows."""
+    records = [record(i, b"%4d" % i + b"x" * 20_000) for i in range(6)]
+    data = b"".join(batch(*records, base=6 * n, codec=codec) for n in range(40))
+    memory = CountedMemory(MIB)
+    batches = []
+    slices: Sequence[Slice] = [make_slice(data)]
+    while slices:
+        part, slices = decode_part(slices, memory=memory)
+        batches.append(part)
+        memory.size = 0
+
+    assert 240 == len(rows(batches))
+    assert 5 <= len(batches) <= 7
+    assert 2.2 * MIB > memory.peak
+
+
+def test_one_batch_larger_than_a_part_is_decoded_alone() -> None:
+    """A batch that unpacks to more than a part is a part of its own."""
+    small = record(value=b"x" * 100)
+    large = record(value=b"".join(b"%d" % n for n in range(20_000)))
+    values = [small, large, large, small]
+    data = b"".join(batch(value, base=n, codec="zstd") for n, value in enumerate(values))
+    batches = parts([make_slice(data)], Memory(1000))
+
+    assert [1, 1, 1, 1] == [part.num_rows for part in batches if part is not None]
+
+
+def test_a_damaged_batch_is_reported_once() -> None:
+    """With ``on_corrupt`` each damaged batch is skipped and reported once, whatever the parts."""
+    packed = [
+        bytearray(batch(record(value=b"x" * 1000), base=n, codec="lz4", producer=1))
+        for n in range(20)
+    ]
+    for n in (3, 4, 11):
+        packed[n][-1] ^= 1
+    slices = [make_slice(b"".join(packed))]
+    for part_bytes in (1, 2500, 5000, 100_000):
+        errors: list[CorruptBatch] = []
+        skipped = rows(parts(slices, Memory(part_bytes), on_corrupt=errors.append))
+        offsets = [row["offset"] for row in skipped]
+
+        assert [n for n in range(20) if n not in (3, 4, 11)] == offsets
+        assert [3, 4, 11] == [error.where["base_offset"] for error in errors]
+
+
+def _zstd_bomb(unpacked: int, size: int) -> bytes:
+    """A zstd frame of ``size`` bytes that unpacks to ``unpacked`` zeros (RFC 8878).
+
+    It has blocks of one byte that repeats 128 KiB times, and a skippable frame before them.
+    """
+    header = struct.pack("<IBB", 0xFD2FB528, 0, 0x58)  # no size, a window of 2 MiB
+    count = unpacked // (128 << 10)
+    blocks = [struct.pack("<I", (128 << 10) << 3 | 1 << 1 | (n == count - 1)) for n in range(count)]
+    frame = header + b"".join(blocks)
+    return struct.pack("<II", 0x184D2A50, size - len(frame) - 8).ljust(size - len(frame), b"\0") + (
+        frame
+    )
+
+
+def test_a_bomb_is_a_corrupt_batch() -> None:
+    """A batch of 1 MiB that unpacks to 4 GiB is CorruptBatch. It reserves the largest size of one
+    batch and no more."""
+    assert MIB == len(cramjam.zstd.decompress(_zstd_bomb(MIB, 1000)))
+    bomb = batch(section=_zstd_bomb(4 << 30, MIB), count=1, last_delta=0, codec="zstd")
+    memory = CountedMemory(MIB)
+
+    with pytest.raises(CorruptBatch, match="zstd, at most 134217728 bytes"):
+        decode_part([make_slice(bomb)], memory=memory)
+    assert MIB + HEADER_BYTES == len(bomb)
+    assert codecs.BATCH_BYTES_MAX >= memory.peak
