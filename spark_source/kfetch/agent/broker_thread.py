@@ -5,8 +5,9 @@ reply before it does anything else, because the reply's ranges have already move
 leaves when every task has received its arrivals, and travels while the tasks decode. If a task does
 not take its arrivals, the thread pauses the task's ranges until it does.
 
-A thread that has had no range for the query's lease retires: it closes its session and ends. So a
-broker that moved to another address, or that leads none of the partitions any more, costs nothing.
+A thread that has had no range for the query's lease, and for a minute, retires: it closes its
+session and ends. So a broker that moved to another address costs nothing, nor does one that leads
+none of the partitions any more.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ _MEMORY_WAIT_S = 0.2
 # How long the thread waits for a task to take its arrivals before it pauses the task's ranges.
 # A pause costs two changes of the session per partition, so a short delay must not cause one.
 _SLOW_TASK_S = 0.5
-# A thread without a range lives so long at least, however short the lease is.
-_IDLE_MIN_S = 0.05
+# A thread without a range lives so long at least, however short the lease is: Spark may give an
+# executor no task of a broker for several micro-batches.
+_IDLE_MIN_S = 60.0
 
 
 class BrokerThread(threading.Thread):
@@ -126,9 +128,11 @@ class BrokerThread(threading.Thread):
         self._budget.leave_queue(self)
         self._unreserve()
         self._read_ahead.close()
-        self._reader.fetcher.close()
-        if self._on_end is not None:
-            self._on_end(self)
+        try:
+            self._reader.fetcher.close()
+        finally:
+            if self._on_end is not None:
+                self._on_end(self)
 
     def _step(self) -> None:
         """Run commands. Then receive the reply in flight, wait for a command, or send."""

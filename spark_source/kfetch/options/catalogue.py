@@ -82,7 +82,7 @@ OPTIONS: tuple[Option, ...] = (
         (
             "kfetch.agent.lease",
             "120s",
-            "the agent closes a session from which no task has read for this time",
+            "the agent closes the sessions of a query that no task has read for this time",
         ),
         (
             "kfetch.rowsPerSplit",

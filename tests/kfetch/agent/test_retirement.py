@@ -28,8 +28,11 @@ from tests.kfetch.wire.little import LittleKafka
 
 
 @pytest.fixture
-def leased(kafka: LittleKafka, budget: Budget) -> Iterator[SharedQuery]:
+def leased(
+    kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SharedQuery]:
     """A query with a lease of a moment, which no sweep closes as a whole."""
+    monkeypatch.setattr(broker_thread, "_IDLE_MIN_S", 0.05)
     short_lease = options(kafka, kfetch__agent__lease="50ms")
     with closing(SharedQuery("leased", short_lease, budget)) as query:
         yield query
