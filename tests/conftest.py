@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 from hypothesis import settings
 
 with warnings.catch_warnings():
@@ -17,3 +18,12 @@ with warnings.catch_warnings():
 settings.register_profile("kfetch", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=10)  # for a second run of all tests
 settings.load_profile("kfetch")
+
+
+@pytest.fixture(autouse=True)
+def no_old_verdicts() -> None:
+    """Forget what probes found at the ports of other tests."""
+    from kfetch.wire import probes
+
+    for probe in (probes.greeting, probes.login):
+        probe._verdicts.clear()

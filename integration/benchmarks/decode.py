@@ -298,13 +298,25 @@ def arrow(*columns: list[Any]) -> int:
     return int(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(FIELDS)).num_rows)
 
 
+def cpu() -> str:
+    """The CPU's name, LLVM's name of it, and how the compiled code checks CRCs on it."""
+    from kfetch.compiled.cpu import crc_lanes, name_and_features
+
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    lanes = crc_lanes()
+    crcs = f"{lanes} lanes" if lanes else "tables"
+    return f"{names[0] if names else 'unknown'} ({name_and_features()[0]}), CRC-32C by {crcs}"
+
+
 def main() -> None:
     """Print the tables, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--clients", action="store_true", help="compare clients on a real broker")
     parser.add_argument("--json", type=Path, help="write all figures there")
     given = parser.parse_args()
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"cpu": cpu()}
+    print(found["cpu"])
     if given.clients:
         found["clients"] = clients()
         for name, each in found["clients"].items():

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.benchmarks import ceiling, stage
+from integration.benchmarks.decode import cpu
 from integration.benchmarks.fill import BATCH_BYTES, fill, fill_skewed
 from kfetch_jobs.kafka import Cluster
 
@@ -161,8 +162,9 @@ def main() -> None:
     runs = compare(options)
     found = summary(runs)
     if options.json:
-        print(json.dumps({"runs": [asdict(run) for run in runs], **found}))
+        print(json.dumps({"cpu": cpu(), "runs": [asdict(run) for run in runs], **found}))
         return
+    print(cpu())
     for name in SOURCES:
         print(
             f"{name:7} {found['rows_per_second'][name]:12,.0f} rows/s   "

@@ -13,8 +13,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from kfetch_jobs.jvm.spark import session
 
@@ -22,13 +25,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OFFSETS_PER_TRIGGER = 100_000
+_SECRET = "spark.hadoop.fs.s3a.secret.key"
 
 
 def main(asked: dict[str, Any]) -> None:
     """Run until the trigger ends the query, or somebody the process."""
     directory = Path(asked["directory"])
-    settings = {"spark.master": "local[2]", **asked.get("spark", {})}
+    settings = {"spark.master": "local[2]", _SECRET: "hunter22", **asked.get("spark", {})}
     with session(settings, name="killed", log=directory / "log") as spark:
+        _check_secret(spark.sparkContext.getConf().get(_SECRET))
         source = (
             spark.readStream.format("kfetch")
             .option("kafka.bootstrap.servers", asked["servers"])
@@ -47,6 +52,14 @@ def main(asked: dict[str, Any]) -> None:
             .start(str(directory / "table"))
         )
         query.awaitTermination()
+
+
+def _check_secret(value: str | None) -> None:
+    """Spark has the setting, and no process has it among its arguments, which all users see."""
+    assert value == "hunter22", value
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            assert "hunter22" not in " ".join(process.cmdline()), process
 
 
 def gate(directory: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -29,18 +30,22 @@ def test_a_broker_restart_loses_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:
     """A query over a broker that is killed and comes back, its sessions forgotten, delivers every
-    record once."""
+    record once. Meanwhile its report names the broker."""
     cluster = kafka_cluster(nodes=1)
     name = topic(PARTITIONS, cluster=cluster)
-    source = patient(spark, cluster, name)
+    report = tmp_path / "brokers.json"
+    source = patient(spark, cluster, name, **{"kfetch.brokerReport": str(report)})
 
     with running(source, tmp_path) as (query, delivered):
         with arriving(cluster, name):
             wait_until(lambda: delivered.count > 1000, query)
+            assert [] == away(report)
             cluster.node(1).kill()
+            wait_until(lambda: away(report), query)
             cluster.node(1).start()
             count_before = delivered.count
             wait_until(lambda: delivered.count > count_before + 1000, query)
+            wait_until(lambda: not away(report), query)
         ends = log_ends(cluster, name)
         wait_until(lambda: delivered.count >= sum(ends.values()), query)
 
@@ -153,9 +158,14 @@ def test_a_deleted_topic_is_an_error(
     assert ["c"] == lenient.values
 
 
-def patient(spark: SparkSession, cluster: Cluster, name: str) -> object:
+def away(report: Path) -> list[str]:
+    """The brokers that the driver cannot reach."""
+    return [one["name"] for one in json.loads(report.read_text())["unreachable"]]
+
+
+def patient(spark: SparkSession, cluster: Cluster, name: str, **options: str) -> object:
     """A source that asks long enough for a broker to come back."""
-    retries = {"fetchOffset.numRetries": 10}
+    retries = {"fetchOffset.numRetries": 10, **options}
     return kfetch(spark, cluster, subscribe=name, startingOffsets="earliest", **retries).select(
         "partition", "offset"
     )

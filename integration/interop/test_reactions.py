@@ -19,7 +19,8 @@ pytestmark = pytest.mark.integration
 def test_the_table_has_the_reactions_of_kafkas_client() -> None:
     """Codes, names and reactions are those of Kafka's classes Errors and FetchCollector.
 
-    Metadata's UNKNOWN_TOPIC_OR_PARTITION is left out: TopicMetadataFetcher skips such a topic.
+    Two codes of Metadata are left out. Other classes handle them: TopicMetadataFetcher skips
+    UNKNOWN_TOPIC_OR_PARTITION (3), and NetworkClient starts again at REBOOTSTRAP_REQUIRED (129).
     """
     rows = [line.split() for line in java(HERE / "Reactions.java").splitlines()]
 
@@ -28,7 +29,8 @@ def test_the_table_has_the_reactions_of_kafkas_client() -> None:
         code = int(text)
         by_errors = "RETRY" if retriable == "true" else "FAIL"
         assert (name, fetch) == (name, kafkas_reaction(Api.FETCH, code).name)
-        for api in (Api.LIST_OFFSETS, Api.EPOCH_ENDS, *([] if code == 3 else [Api.METADATA])):
+        metadata = [] if code in (3, 129) else [Api.METADATA]
+        for api in (Api.LIST_OFFSETS, Api.EPOCH_ENDS, *metadata):
             assert (name, by_errors) == (name, kafkas_reaction(api, code).name)
 
 

@@ -92,6 +92,26 @@ TABLE: list[tuple[str, list[Any], list[Any], dict[str, str], str]] = [
         "",
     ),
     (
+        "KfetchBrokerUnreachable",
+        [("kfetch_job_unreachable_brokers", JOB, "2x40")],
+        [("kfetch_job_unreachable_brokers", JOB, "0x29 1x0 0x11")],
+        JOB,
+        "2",
+    ),
+    (
+        "KfetchCheckpointDiskFull",
+        [
+            ("kfetch_job_checkpoint_free_bytes", JOB, "4000x40"),
+            ("kfetch_job_checkpoint_size_bytes", JOB, "100000x40"),
+        ],
+        [
+            ("kfetch_job_checkpoint_free_bytes", JOB, "11000000000x40"),
+            ("kfetch_job_checkpoint_size_bytes", JOB, "900000000000x40"),
+        ],
+        JOB,
+        "4%",
+    ),
+    (
         "KfetchRecordsLost",
         [("kfetch_job_losses_total", JOB | {"kind": "expired"}, "0x20 1x20")],
         [("kfetch_job_losses_total", JOB | {"kind": "expired"}, "7x40")],

@@ -161,7 +161,7 @@ def test_in_the_morning_all_is_there_once(
         flaky=text("flaky", live, always, transform="night:flaky"),
         hourly=text("hourly", live, every_minute),
         once=text("once", live, "availableNow"),
-        merged=text("merged", live, "continuous", sink=", mode: merge, keys: id"),
+        merged=text("merged", live, "continuous", sink=", mode: merge, keys: id, latestBy: offset"),
         lossy=text("lossy", lost, always, start=f"""'{{"{lost}":{{"0":0}}}}'"""),
         denied=text("denied", denied, always),
     )

@@ -51,7 +51,7 @@ source:
   options: {{startingOffsets: earliest}}
 transform:
   sql: SELECT offset * 2 + partition AS id, partition, offset, {version} AS version FROM source
-sink: {{path: table, mode: merge, keys: id}}
+sink: {{path: table, mode: merge, keys: id, latestBy: offset}}
 trigger: availableNow
 """
 COUNTS = """\

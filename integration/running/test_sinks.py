@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
@@ -21,8 +23,9 @@ from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run import delta_sink, merging
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
+from kfetch_jobs.run.spark_errors import job_error
 from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
@@ -58,6 +61,7 @@ sink:
   path: table
   mode: merge
   keys: id
+  latestBy: offset
   deleteWhen: gone
 trigger: availableNow
 """
@@ -154,6 +158,41 @@ def test_dead_letters_and_rows_are_written_once(
     assert "batch 0: 5 records that cannot be decoded are in the dead letters, " in caplog.text
 
 
+STATIC_JOIN = """\
+def clicks(source):
+    users = source.sparkSession.read.parquet("{users}")
+    known = users.groupBy("id").agg({{"name": "max"}})  # an aggregate of the static side alone
+    known = known.withColumnRenamed("max(name)", "name")
+    return source.select("event.*", "offset").join(known, "id", "{how}")
+"""
+
+
+def test_a_join_with_a_static_table_beside_dead_letters(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each row of the stream finds its partner. A join that keeps rows of the static table alone
+    would write them with every micro-batch, and is refused."""
+    users = tmp_path / "users"
+    spark.createDataFrame([(1, "ada"), (7, "bob")], "id BIGINT, name STRING").write.parquet(
+        str(users)
+    )
+    name = topic(1)
+    code = written(tmp_path, STATIC_JOIN.format(users=users, how="left"))
+    made = job(tmp_path, kafka, DEAD.format(topic=name, code=code))
+    produce(kafka, name, b'{"id": 1, "page": "/a"}', b"no json", b'{"id": 2, "page": "/a"}')
+    drain(spark, made)
+
+    found = {(row.id, row.name, row.offset) for row in rows(spark, tmp_path / "table")}
+    assert {(1, "ada", 0), (2, None, 2)} == found
+    assert [1] == [row.offset for row in rows(spark, tmp_path / "dead")]
+
+    (tmp_path / "right").mkdir()
+    code = written(tmp_path / "right", STATIC_JOIN.format(users=users, how="right"))
+    wrong = job(tmp_path / "right", kafka, DEAD.format(topic=name, code=code))
+    with pytest.raises(ConfigError, match=r"needs more \(Join, RightOuter\)"):
+        delta_sink.start(spark, wrong)
+
+
 def test_fields_are_what_spark_says(spark: SparkSession) -> None:
     """Every word that passes for a type without Spark is one, and forms that pass are right."""
     for word in TYPES:
@@ -201,6 +240,77 @@ def test_a_merge_is_done_once(
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
 
+def merged(spark: SparkSession, made: Job, columns: str, *batches: list[tuple[Any, ...]]) -> None:
+    """Merge micro-batches of rows, without a query."""
+    for number, batch in enumerate(batches):
+        merging.merge(made, spark.createDataFrame(batch, columns), "query", number)
+
+
+def test_a_merge_never_goes_back(kafka: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+    """A row of a later micro-batch that is older by ``latestBy`` neither overwrites nor deletes.
+    The columns count one after the other, NULL is older than all else, and an equal row counts."""
+    made = job(tmp_path, kafka, MERGE.format(topic="t").replace("By: offset", "By: [at, nr]"))
+    table = "id BIGINT, page STRING, at DECIMAL(10, 2), nr BIGINT, gone BOOLEAN"
+    spark.sql(f"CREATE TABLE delta.`{made.target}` ({table}) USING delta")  # of wider types
+    columns = "id BIGINT, page STRING, at BIGINT, nr INT, gone BOOLEAN"
+    merged(
+        spark,
+        made,
+        columns,
+        [(n, "first", 5, 5, None) for n in range(8)] + [(8, "first", None, 5, None)],
+        [
+            (0, "older", 4, 9, None),
+            (1, "older", 5, 4, None),
+            (2, "equal", 5, 5, None),
+            (3, "newer", 6, 0, None),
+            (4, "null", None, 9, None),
+            (5, "older", 4, 9, True),
+            (6, "newer", 6, 0, True),
+            (7, "newer", 5, 6, True),
+            (8, "null", None, 5, None),
+        ],
+    )
+    merged_rows = {row.id: row.page for row in rows(spark, tmp_path / "table")}
+    assert {0: "first", 1: "first", 2: "equal", 3: "newer", 4: "first", 5: "first", 8: "null"} == (
+        merged_rows
+    )
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_offsets_of_two_partitions_have_no_order(
+    kafka: Cluster, spark: SparkSession, tmp_path: Path, batches: int
+) -> None:
+    """A key in two partitions ends the job, within a micro-batch and between two of them."""
+    made = job(tmp_path, kafka, MERGE.format(topic="t"))
+    columns = "id BIGINT, page STRING, partition INT, offset BIGINT, gone BOOLEAN"
+    two = [[(1, "a", 0, 9, None)], [(1, "b", 1, 3, None), (2, "c", 1, 4, None)]]
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        merged(spark, made, columns, *(two if batches == 2 else [two[0] + two[1]]))
+
+    error = job_error(raised.value, "job one failed", tmp_path / "spark.log")
+    assert isinstance(error, ConfigError)
+    assert "cannot order the rows of a key by offset: they are of several partitions" in str(error)
+
+
+def test_a_table_without_the_columns_of_latest_by(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nothing would order its rows: refused before the start, with the way out. With mergeSchema
+    the table gets the column, and its rows count as the oldest."""
+    name = topic(1)
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/table` (id BIGINT, page STRING) USING delta")
+    spark.sql(f"INSERT INTO delta.`{tmp_path}/table` VALUES (1, 'old'), (2, 'old')")
+    text = MERGE.format(topic=name)
+    with pytest.raises(ConfigError, match=r"one\.yml:13: .*table has no column offset, by which"):
+        delta_sink.start(spark, job(tmp_path, kafka, text))
+
+    produce(kafka, name, b'{"id": 1, "page": "/new"}')
+    drain(
+        spark, job(tmp_path, kafka, text.replace("sink:", "sink:\n  options: {mergeSchema: true}"))
+    )
+    assert {1: "/new", 2: "old"} == {row.id: row.page for row in rows(spark, tmp_path / "table")}
+
+
 def test_a_new_checkpoint_is_a_new_writer(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -216,7 +326,7 @@ def test_a_new_checkpoint_is_a_new_writer(
 
 MISTAKES = [
     (MERGE, "keys: id", "keys: pag", r"one\.yml:12: sink\.keys names pag, .*did you mean page"),
-    (MERGE, ", offset", "", r"one\.yml:12: of two rows with one key the latest counts"),
+    (MERGE, ", offset", "", r"one\.yml:13: sink\.latestBy names offset, which the transform does"),
     (MERGE, "event.*", "evnt.*", r"one\.yml:7: Cannot resolve `evnt`"),
     (
         DEAD,

@@ -11,7 +11,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from integration.running.commands import Project
+from kfetch_jobs import config
 from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.run.check_origin import check_origin
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -76,6 +78,29 @@ def test_what_is_said_is_what_is_there(project: Project, kafka: Cluster, name: s
 
     goes_on(project, name, "1" * 32, 5, 5)
     assert "was deleted and created again" in plan(project, code=1)["losses"][0]
+
+
+def test_a_checkpoint_belongs_to_one_cluster(project: Project, kafka: Cluster, name: str) -> None:
+    """A run notes the id that the brokers tell, and a command at another cluster is refused. So is
+    one of another environment."""
+    produce(kafka, name)
+    goes_on(project, name, plan(project)["sources"][0]["topics"][name], 2, 5)
+    job = config.load(project.directory / "kfetch.yml", project.environ).job("clicks")
+    assert check_origin(job)
+    note = Path(f"{job.checkpoint}.origin.json")
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        cluster_id = admin.describe_cluster()["cluster_id"]
+    assert {"source": cluster_id} == json.loads(note.read_text())["clusters"]
+    assert 3 == plan(project)["behind"]
+
+    note.write_text(note.read_text().replace(cluster_id, "another"))
+    refused = project.run("plan", "clicks")
+    assert 2 == refused.returncode
+    assert f"of the Kafka cluster another, and {kafka.bootstrap_servers} is the" in refused.stderr
+    (project.directory / "env").mkdir(exist_ok=True)
+    (project.directory / "env" / "prod.yml").write_text("concurrency: 2\n")
+    refused = project.run("offsets", "reset", "clicks", "--to-latest", "--env", "prod", "--execute")
+    assert "has run with no environment, and this is the environment prod" in refused.stderr
 
 
 def plan(project: Project, code: int = 0) -> Any:

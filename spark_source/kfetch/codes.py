@@ -18,6 +18,7 @@ NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN_TOPIC_ID = 100
+REBOOTSTRAP_REQUIRED = 129  # KIP-1102
 
 # Refusals of SASL 33, 34, 58; by ACLs 29, 30, 31, 53, 65.
 _TOPIC_AUTHORIZATION_FAILED = 29
@@ -34,7 +35,7 @@ def retriable(code: int, api: Api | None = None) -> bool:
 
     ``api``: the request; None for one that the table of ``reactions`` does not have.
     """
-    return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT)
+    return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT, Reaction.REBOOTSTRAP)
 
 
 def error(code: int, request: str, *, api: Api | None = None, **where: Any) -> BrokerError:
@@ -57,4 +58,6 @@ def _meaning(code: int, context: Mapping[str, object]) -> str:
             "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
             f"{context['topic']}: add Read and Describe with kafka-acls.sh"
         )
+    if code == REBOOTSTRAP_REQUIRED:
+        return "it asks for a new start at kafka.bootstrap.servers"
     return str(for_code(code).description)

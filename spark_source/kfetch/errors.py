@@ -18,6 +18,7 @@
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
+    │   └── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
@@ -250,6 +251,17 @@ class ConnectionLost(KfetchError):
     """
 
     condition = "CONNECTION_LOST"
+
+
+class WrongListener(ConnectionLost):
+    """A probe finds that the address is no listener that kfetch can read from.
+
+    Change the option that the sentence names. TLS and SASL are not built yet.
+
+    ``listener``: TLS, SASL, controller or HTTP.
+    """
+
+    condition = "WRONG_LISTENER"
 
 
 class ReadStalled(KfetchError):

@@ -97,6 +97,12 @@ _SENTENCES: Mapping[type[DataLoss], str] = {
     ),
 }
 
+GONE_AFTER_S = 10.0
+"""A partition is gone after this many seconds in which no broker has named it.
+
+A broker's metadata may be some seconds old, and an ACL may hide a topic for a moment.
+"""
+
 _ADVICE = "Set failOnDataLoss=false to continue with the remaining records, or use a new checkpoint"
 
 

@@ -131,3 +131,10 @@ class ClusterView:
         """Return whether the partition exists, with or without a leader."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.leaders
+
+    def has(self, tp: TopicPartition, topic_ids: Mapping[str, UUID]) -> bool:
+        """Return whether the partition exists in a topic of the known id, or without a known id."""
+        if not self.exists(tp):
+            return False
+        topic_id, known_id = self.topics[tp.topic].topic_id, topic_ids.get(tp.topic, NO_TOPIC_ID)
+        return topic_id == known_id or NO_TOPIC_ID in (topic_id, known_id)

@@ -11,6 +11,13 @@ number. The end of a query's first batch also carries ``from``, the positions wh
 starts. Spark does not log the initial offset and asks for it again after a crash in batch 0. With
 ``latest`` the new answer would lie past the logged end.
 
+``left`` has the last positions of partitions that left the query, with the id of their topic:
+
+    "left": {"views": {"id": "…", "partitions": {"0": [88, 3, 1795335036]}}}
+
+The third number is the time when the partition left, in seconds since 1970. If a topic of the same
+id comes back, the query continues there. Earlier releases ignore ``left``, and so lose it.
+
 kfetch also reads the plain ``{"clicks": {"0": 1200}}`` of Spark's own connector. It does not read a
 newer version of its own format.
 """
@@ -28,12 +35,26 @@ from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 
 VERSION = 1
 
+LEFT_PARTITIONS_MAX = 10_000
+"""The most partitions in ``left``. The one that left first is forgotten first."""
+LEFT_AGE_MAX_S = 7 * 24 * 3600
+"""A partition that left longer ago is forgotten with the next micro-batch."""
+
 
 class Position(NamedTuple):
     """The next offset to read in a partition, and the leader epoch under which it was seen."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
+
+
+class LeftPosition(NamedTuple):
+    """The last position of a partition that left the query."""
+
+    topic_id: UUID
+    position: Position
+    left_at_s: int
+    """Seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +66,8 @@ class Offsets:
     """The ids of the topics. Topics of brokers before Kafka 2.8 have none and are left out."""
     first_batch: Mapping[TopicPartition, Position] | None = None
     """``from``: where batch 0 starts. Only the end of batch 0 has it."""
+    left: Mapping[TopicPartition, LeftPosition] = field(default_factory=dict)
+    """Partitions that left: their topic is gone, hidden, or not subscribed any more."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The result of ``to_json``, not to be changed."""
 
@@ -69,6 +92,54 @@ class Offsets:
             topic_ids=self.topic_ids,
         )
 
+    def with_returned(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> Offsets:
+        """Return these offsets with the last positions of ``partitions`` that left.
+
+        Only a topic with the id of then has the records of then. ``topic_ids``: the ids of now.
+        """
+        if not self.left:
+            return self
+        returned = {
+            tp: left.position
+            for tp in partitions
+            if tp not in self.positions
+            and (left := self.left.get(tp)) is not None
+            and left.topic_id == topic_ids.get(tp.topic)
+        }
+        return replace(self, positions={**self.positions, **returned}) if returned else self
+
+    def left_after(
+        self,
+        gone: Mapping[TopicPartition, Position],
+        present: Collection[TopicPartition],
+        topic_ids: Mapping[str, UUID],
+        now_s: int,
+    ) -> Mapping[TopicPartition, LeftPosition]:
+        """Return ``left`` after partitions have gone, and others are ``present``.
+
+        ``gone``: the next offsets to read. Partitions of topics without an id are left out, because
+        another topic of the same name looks alike. ``topic_ids``: the ids of now. ``now_s``:
+        seconds since 1970.
+        """
+        known_ids = {**self.topic_ids, **topic_ids}
+        left = {
+            tp: last
+            for tp, last in self.left.items()
+            if tp not in present
+            and known_ids.get(tp.topic, last.topic_id) == last.topic_id
+            and now_s - last.left_at_s < LEFT_AGE_MAX_S
+        }
+        for tp, position in gone.items():
+            topic_id = self.topic_id(tp.topic)
+            if topic_id != NO_TOPIC_ID and known_ids[tp.topic] == topic_id:
+                left[tp] = LeftPosition(topic_id, position, now_s)
+        if len(left) > LEFT_PARTITIONS_MAX:
+            by_time = sorted(left, key=lambda tp: (left[tp].left_at_s, tp))
+            left = {tp: left[tp] for tp in by_time[-LEFT_PARTITIONS_MAX:]}
+        return left if gone or len(left) < len(self.left) else self.left
+
     def with_moved(
         self,
         moved: Mapping[TopicPartition, Position],
@@ -76,11 +147,13 @@ class Offsets:
         gone: Collection[TopicPartition] = (),
         topic_ids: Mapping[str, UUID],
         first_batch: Mapping[TopicPartition, Position] | None = None,
+        left: Mapping[TopicPartition, LeftPosition] | None = None,
     ) -> Offsets:
         """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
 
-        If positions only move, the work is O(moved), apart from copies of dicts at C's speed. A
-        micro-batch that moves 10 of 10,000 partitions does not build 10,000 positions again.
+        Without ``left``, the partitions that left stay the same. If positions only move, the work
+        is O(moved), apart from copies of dicts at C's speed. A micro-batch that moves 10 of 10,000
+        partitions does not build 10,000 positions again.
         """
         positions = {**self.positions, **moved}
         for tp in gone:
@@ -90,15 +163,22 @@ class Offsets:
             positions=positions,
             topic_ids=topic_ids,
             first_batch=first_batch,
+            left=self.left if left is None else left,
         )
         if len(positions) == len(self.positions) and not gone and topic_ids == self.topic_ids:
-            after._set_document(_moved_topics(self.to_json()["topics"], moved))
+            before = self.to_json()
+            left_topics = before.get("left") if after.left is self.left else None
+            after._set_document(_moved_topics(before["topics"], moved), left_topics)
         return after
 
-    def _set_document(self, topics: dict[str, Any]) -> None:
+    def _set_document(
+        self, topics: dict[str, Any], left_topics: dict[str, Any] | None = None
+    ) -> None:
         document: dict[str, Any] = {"version": VERSION, "topics": topics}
         if self.first_batch is not None:
             document["from"] = _grouped(self.first_batch)
+        if self.left:
+            document["left"] = left_topics or _left_topics(self.left)
         object.__setattr__(self, "_document", document)
 
     def _topics(self) -> dict[str, Any]:
@@ -168,7 +248,18 @@ def _from_kfetch(document: Mapping[str, Any]) -> Offsets:
         positions=_flattened({topic: entry["partitions"] for topic, entry in topics.items()}),
         topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID},
         first_batch=None if start is None else _flattened(start),
+        left=_left_positions(document.get("left") or {}),
     )
+
+
+def _left_positions(topics: Mapping[str, Any]) -> dict[TopicPartition, LeftPosition]:
+    positions = {}
+    for topic, entry in topics.items():
+        topic_id = UUID(hex=entry["id"])
+        for partition, (offset, epoch, left_at_s) in entry["partitions"].items():
+            last = LeftPosition(topic_id, _position(offset, epoch), _number(left_at_s, lowest=0))
+            positions[_partition(topic, partition)] = last
+    return positions
 
 
 def _from_connector(document: Mapping[str, Any]) -> Offsets:
@@ -208,6 +299,16 @@ def _grouped(positions: Mapping[TopicPartition, Position]) -> dict[str, dict[str
     for tp in sorted(positions):
         grouped.setdefault(tp.topic, {})[str(tp.partition)] = list(positions[tp])
     return grouped
+
+
+def _left_topics(left: Mapping[TopicPartition, LeftPosition]) -> dict[str, Any]:
+    """Return the JSON of ``left``. All partitions of a topic left under one id."""
+    topics: dict[str, Any] = {}
+    for tp in sorted(left):
+        topic_id, position, left_at_s = left[tp]
+        entry = topics.setdefault(tp.topic, {"id": topic_id.hex, "partitions": {}})
+        entry["partitions"][str(tp.partition)] = [*position, left_at_s]
+    return topics
 
 
 def _moved_topics(

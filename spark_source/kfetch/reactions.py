@@ -45,6 +45,8 @@ class Reaction(Enum):
     """Ask for the log's start and end: the position may be lost."""
     ABSENT = "absent"
     """Take the topic for one that does not exist now."""
+    REBOOTSTRAP = "bootstrap"
+    """Leave the known brokers, and ask the bootstrap servers."""
     OLDER_VERSION = "version 0"
     """Ask again with version 0 of the request."""
     DISCONNECT = "disconnect"
@@ -97,6 +99,7 @@ _SPECIAL = {
     # The broker may just not know the topic yet, so the caller asks more than once.
     (Api.METADATA, 3): Reaction.ABSENT,
     (Api.METADATA, 100): Reaction.ABSENT,
+    (Api.METADATA, 129): Reaction.REBOOTSTRAP,  # KIP-1102
     (Api.API_VERSIONS, 35): Reaction.OLDER_VERSION,
 }
 
@@ -123,8 +126,8 @@ def kafkas_reaction(api: Api, code: int) -> Reaction:
         return reaction(api, code)
     if api is Api.FETCH and code == 1:
         return Reaction.REPOSITION
-    if (api, code) == (Api.METADATA, 3):
-        return Reaction.ABSENT
+    if (api, code) in ((Api.METADATA, 3), (Api.METADATA, 129)):
+        return reaction(api, code)
     retried = _FETCH_RETRIED_BY_KAFKA if api is Api.FETCH else _RETRIABLE
     return Reaction.RETRY if code in retried else Reaction.FAIL
 

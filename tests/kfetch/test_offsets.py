@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kfetch import offsets as module
 from kfetch.errors import CheckpointError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
-from kfetch.offsets import DocumentCache, Offsets, Position, from_json
+from kfetch.offsets import (
+    LEFT_AGE_MAX_S,
+    DocumentCache,
+    LeftPosition,
+    Offsets,
+    Position,
+    from_json,
+)
 
 ID = UUID(int=7)
 T0, T1, T10, U0 = (
@@ -33,14 +42,21 @@ positions = st.dictionaries(
 
 @st.composite
 def offsets(draw: st.DrawFn) -> Offsets:
-    """Offsets with any positions, some topics with an id, perhaps with a first batch."""
+    """Offsets with any positions, some topics with an id, perhaps with a first batch, or with
+    partitions that left."""
     placed = draw(positions)
+    away = draw(positions)
+    away_ids = {topic: draw(st.uuids()) for topic in sorted({tp.topic for tp in away})}
     named = sorted({tp.topic for tp in placed})
     ids = {topic: draw(st.uuids()) for topic in named if draw(st.booleans())}
     return Offsets(
         positions=placed,
         topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID},
         first_batch=draw(st.none() | positions),
+        left={
+            tp: LeftPosition(away_ids[tp.topic], position, draw(st.integers(0, 2**33)))
+            for tp, position in away.items()
+        },
     )
 
 
@@ -66,6 +82,7 @@ def test_text_is_canonical(known_offsets: Offsets, random: Any) -> None:
         positions=dict(pairs),
         topic_ids=dict(reversed(known_offsets.topic_ids.items())),
         first_batch=None if known_offsets.first_batch is None else dict(start),
+        left=dict(reversed(known_offsets.left.items())),
     )
 
     assert text(known_offsets) == text(again)
@@ -83,6 +100,7 @@ def test_text_of_an_offset() -> None:
         positions={U0: Position(1), T10: Position(2, 3), T1: Position(4, 5)},
         topic_ids={"t": ID},
         first_batch={T1: Position(0, -1)},
+        left={TopicPartition("v", 3): LeftPosition(ID, Position(8, 2), 1_795_335_036)},
     )
 
     assert (
@@ -90,7 +108,9 @@ def test_text_of_an_offset() -> None:
         '"t": {"id": "00000000000000000000000000000007", '
         '"partitions": {"1": [4, 5], "10": [2, 3]}}, '
         '"u": {"id": "00000000000000000000000000000000", "partitions": {"0": [1, -1]}}}, '
-        '"from": {"t": {"1": [0, -1]}}}'
+        '"from": {"t": {"1": [0, -1]}}, '
+        '"left": {"v": {"id": "00000000000000000000000000000007", '
+        '"partitions": {"3": [8, 2, 1795335036]}}}}'
     ) == text(known_offsets)
 
 
@@ -188,7 +208,7 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["version", "topics", "from", "id", "partitions", "0", "t"]),
+            st.sampled_from(["version", "topics", "from", "left", "id", "partitions", "0", "t"]),
             inner,
             max_size=4,
         )
@@ -241,7 +261,7 @@ def test_moved_offsets_equal_new_ones(known_offsets: Offsets, data: st.DataObjec
     gone = [tp for tp in data.draw(some) if tp not in moved]
     after = known_offsets.with_moved(moved, gone=gone, topic_ids=known_offsets.topic_ids)
     expected = {tp: p for tp, p in known_offsets.positions.items() if tp not in gone} | moved
-    anew = Offsets(positions=expected, topic_ids=known_offsets.topic_ids)
+    anew = Offsets(positions=expected, topic_ids=known_offsets.topic_ids, left=known_offsets.left)
 
     assert text(anew) == text(after)
     assert before == text(known_offsets)
@@ -257,3 +277,80 @@ def test_cache_know_what_they_have_seen() -> None:
     assert cache.read(json.loads(json.dumps(sent))) is known_offsets
     assert cache.read(plain) is cache.read(dict(plain)) is not known_offsets
     assert cache.read({"t": {"0": 2}}).positions == {T0: Position(2)}
+
+
+NOW_S = 1_795_335_036
+AWAY = Offsets(
+    positions={U0: Position(1, 0)},
+    topic_ids={"u": UUID(int=9)},
+    left={T0: LeftPosition(ID, Position(5, 2), NOW_S)},
+)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "ids", "expected"),
+    [
+        ([T0, U0], {"t": ID}, {T0: Position(5, 2)}),
+        ([U0], {"t": ID}, {}),
+        ([T0], {"t": UUID(int=8)}, {}),
+        ([T0], {}, {}),
+        ([T1], {"t": ID}, {}),
+    ],
+)
+def test_returning(
+    partitions: list[TopicPartition], ids: dict[str, UUID], expected: dict[TopicPartition, Position]
+) -> None:
+    """A partition that is back under the id of its topic has its last position."""
+    returned = AWAY.with_returned(partitions, ids)
+
+    assert {**AWAY.positions, **expected} == returned.positions
+    assert AWAY.left == returned.left
+
+
+def test_leaving() -> None:
+    """A partition that leaves is kept with its position, the id of its topic and the time."""
+    left = AWAY.left_after({U0: Position(1, 0)}, [], {}, NOW_S + 7)
+
+    assert {**AWAY.left, U0: LeftPosition(UUID(int=9), Position(1, 0), NOW_S + 7)} == left
+
+
+@pytest.mark.parametrize(
+    ("present", "ids", "seconds"),
+    [([T0], {"t": ID}, 0), ([], {"t": UUID(int=8)}, 0), ([], {}, LEFT_AGE_MAX_S)],
+    ids=["back", "another id", "seven days"],
+)
+def test_forgetting(present: list[TopicPartition], ids: dict[str, UUID], seconds: int) -> None:
+    """A partition that is back, of another topic, or away for seven days is forgotten."""
+    assert {} == AWAY.left_after({}, present, ids, NOW_S + seconds)
+    assert AWAY.left is AWAY.left_after({}, [], {}, NOW_S + LEFT_AGE_MAX_S - 1)
+
+
+def test_one_id_for_a_topic() -> None:
+    """A topic that leaves takes the place of an earlier topic of its name."""
+    newer = replace(AWAY, positions={T1: Position(9, 0)}, topic_ids={"t": UUID(int=8)})
+
+    assert {T1: LeftPosition(UUID(int=8), Position(9, 0), NOW_S)} == newer.left_after(
+        {T1: Position(9, 0)}, [], {}, NOW_S
+    )
+    assert {} == newer.left_after({T1: Position(9, 0)}, [], {"t": UUID(int=3)}, NOW_S)
+
+
+def test_no_id_no_return() -> None:
+    """A partition of a topic without an id is forgotten when it leaves."""
+    assert {} == Offsets(positions={T0: Position(1)}).left_after({T0: Position(1)}, [], {}, NOW_S)
+
+
+def test_at_most_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit, the partitions that left first are forgotten."""
+    monkeypatch.setattr(module, "LEFT_PARTITIONS_MAX", 3)
+    many = {TopicPartition("u", n): Position(n) for n in range(3)}
+
+    assert set(many) == set(AWAY.left_after(many, [], {}, NOW_S + 1))
+
+
+@given(offsets())
+def test_an_earlier_release_reads_the_positions(known_offsets: Offsets) -> None:
+    """Without ``left``, as earlier releases read it, an offset has the same positions and ids."""
+    document = {k: v for k, v in known_offsets.to_json().items() if k != "left"}
+
+    assert replace(known_offsets, left={}) == from_json(document)

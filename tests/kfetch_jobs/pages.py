@@ -17,6 +17,7 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.web.app import application
+from kfetch_jobs.web.login import Logins
 from tests.kfetch_jobs.projects import ENVIRON
 
 PEOPLE = {"Accept": "text/html,*/*;q=0.8"}
@@ -28,10 +29,12 @@ def loaded(project: Path) -> Project:
     return config.load(project / "conf" / "kfetch.yml", ENVIRON)
 
 
-def browser(project: Project, token: str = "", host: str = "127.0.0.1") -> TestClient:
+def browser(
+    project: Project, token: str = "", host: str = "127.0.0.1", metrics_token: str = ""
+) -> TestClient:
     """Somebody who looks at the project's pages."""
     return TestClient(
-        application(project, token, time.time),
+        application(project, Logins(token, metrics_token), time.time),
         base_url=f"http://{host}",
         headers=PEOPLE,
         follow_redirects=False,

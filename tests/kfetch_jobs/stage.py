@@ -46,6 +46,11 @@ class Stage:
             (place / f"{kind}.json").write_text(json.dumps(word))
 
     @property
+    def storage(self) -> Path:
+        """The project's storage. Nobody needs a valid project file to know it."""
+        return (self.place / "data").resolve()
+
+    @property
     def now(self) -> float:
         return time.time() + self.ahead_s
 
@@ -70,9 +75,11 @@ class Stage:
             hold_supervisor_lock(project.storage),
             Supervisor.start(project, self.command) as supervisor,
         ):
-            yield supervisor
-        processes = (supervised.process for supervised in supervisor._jobs.values())
-        self._left += [process.child for process in processes if process and process.child]
+            try:
+                yield supervisor
+            finally:
+                processes = (supervised.process for supervised in supervisor._jobs.values())
+                self._left += [process.child for process in processes if process and process.child]
 
     def clear(self) -> None:
         for process in self.processes():
@@ -82,7 +89,7 @@ class Stage:
             child.wait()
 
     def store(self) -> Store:
-        return Store.of(self.project.storage)
+        return Store.of(self.storage)
 
     def runs(self, job: str) -> list[Run]:
         with self.store() as store:
@@ -115,7 +122,7 @@ class Stage:
 
     def processes(self) -> list[psutil.Process]:
         """What lives of all runs of this project."""
-        mark = f"{self.project.storage}#"
+        mark = f"{self.storage}#"
         found = []
         for process in psutil.process_iter():
             try:

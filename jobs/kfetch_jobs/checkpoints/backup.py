@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
@@ -139,7 +140,7 @@ def last_move(checkpoint: Path) -> Backup | None:
 
 def check_no_interrupted_move(job: Job) -> None:
     """Raise ConfigError if a move was interrupted: another run would fail in the same way."""
-    path = checkpoints.local_directory(job)
+    path = local_directory(job)
     move = last_move(path) if path else None  # only local checkpoints can be moved
     if move and move.stage is not Stage.DONE:
         what = "the undoing of a" if move.stage is Stage.UNDOING else "a"

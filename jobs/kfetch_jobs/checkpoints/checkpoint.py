@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from kfetch.admin.values import Offsets, parse_offsets
 from kfetch.errors import CheckpointError
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "local_directory", "read_checkpoint"]
+__all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "read_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,10 @@ def _first(end: Offsets | None) -> Offsets | None:
 
 
 def job_checkpoint(job: Job) -> Checkpoint:
-    """Return a job's checkpoint. Raises JobsError if it is not local, or unreadable."""
+    """Return a job's checkpoint.
+
+    Raises JobsError if it is not local, or unreadable, or if its runs had another environment.
+    """
     path = local_directory(job)
     if path is None:
         raise JobsError(
@@ -85,16 +89,8 @@ def job_checkpoint(job: Job) -> Checkpoint:
             "alone: copy its directories offsets and commits here, and name the copy in the job's "
             "file"
         )
+    check_environment(job)
     return read_checkpoint(path)
-
-
-def local_directory(job: Job) -> Path | None:
-    """Return the directory of a job's checkpoint; None if it is on another file system."""
-    if "://" not in job.checkpoint:
-        return Path(job.checkpoint)
-    parts = urlsplit(job.checkpoint)
-    local = parts.scheme == "file" and parts.netloc in ("", "localhost")
-    return Path(unquote(parts.path)) if local else None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

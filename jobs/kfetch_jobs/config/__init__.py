@@ -19,6 +19,7 @@ keeps it running.
     functions.py       checks that ``module:function`` exists, without running it
     source_options.py  checks a job's options with the source's own parser
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
+    snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors
     reference.py       the tables of keys in JOBS.md
     starter.py         writes a new project

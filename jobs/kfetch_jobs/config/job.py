@@ -35,6 +35,8 @@ class Job:
     document: Document = field(repr=False)
     shared: tuple[Document, ...] = field(repr=False)
     """The project's file, and its environment's."""
+    environment: str | None
+    """The name of the project's environment; None without one."""
     directory: Path
     """The job's own directory: progress, log, checkpoint."""
     target: TableLocation
@@ -58,14 +60,15 @@ class Job:
 
         Other values from ``${…}``, such as addresses, stay.
         """
-        return with_placeholders(sentence, merged(one.secrets for one in self._documents))
+        return with_placeholders(sentence, merged(one.secrets for one in self.documents))
 
     def with_placeholders(self, sentence: str) -> str:
         """Return a sentence about the job's files with ``${…}`` in place of every filled value."""
-        return with_placeholders(sentence, merged(one.placeholders for one in self._documents))
+        return with_placeholders(sentence, merged(one.placeholders for one in self.documents))
 
     @property
-    def _documents(self) -> tuple[Document, ...]:
+    def documents(self) -> tuple[Document, ...]:
+        """The job's file, the project's, and its environment's."""
         return (self.document, *self.shared)
 
 

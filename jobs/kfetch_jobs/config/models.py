@@ -194,10 +194,12 @@ class Sink(Target):
     keys: Names = Field(default_factory=list)
     """For merge: a row replaces the row with the same values in these columns."""
     latestBy: Names = Field(default_factory=list)
-    """For merge: of the rows with one key in a micro-batch, the greatest by these columns counts.
-    The default is ``offset``, if the transform keeps it."""
+    """For merge: columns that order the rows of a key. The greatest row counts, and no older row
+    replaces it. The table must have these columns. Only rows of one partition can be ordered by
+    ``offset``. It is the default if ``keys`` have the column ``partition``."""
     deleteWhen: str | None = Field(default=None, min_length=1)
-    """For merge: a row that fulfils this SQL condition deletes its key."""
+    """For merge: a row that fulfils this SQL condition deletes its key. The table forgets how old
+    that row was."""
     partitionBy: Names = Field(default_factory=list)
     """The partition columns of a new table."""
     deadLetters: DeadLetters | None = None
@@ -251,8 +253,8 @@ class Health(Model):
     lagSeconds: float | None = Field(default=None, gt=0)
     """How long the next offset may wait, in seconds."""
     noProgress: Duration | None = None
-    """How long the query may go without a finished micro-batch or an idle report. Beyond it, the
-    supervisor also restarts the job, as after a failure."""
+    """How long the query may go without a finished task, micro-batch or idle report. Beyond it,
+    the supervisor also restarts the job, at most three times at one micro-batch."""
 
 
 class JobFile(Model):

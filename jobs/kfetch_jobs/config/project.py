@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
+from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
@@ -53,6 +55,8 @@ class Project:
     environment: Document | None = None
     """The selected file of ``env/``."""
     storage: Path
+    texts: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    """Texts that count in place of their files."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Secrets of all files that were read so far, with their placeholders. The supervisor's log
     must not show them."""
@@ -78,7 +82,7 @@ class Project:
     def job(self, name: str) -> Job:
         """Read, check and return one job. Raises ConfigError with all of its mistakes."""
         path = self._directory / f"{name}.yml"
-        if name not in self.jobs():
+        if name not in self.jobs() and path not in self.texts:
             raise ConfigError(
                 f"there is no job {name} in {display(self._directory)}: "
                 f"{suggestion(name, self.jobs())}"
@@ -87,7 +91,7 @@ class Project:
             raise ConfigError(
                 f"{display(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
             )
-        document = read(path, self.environ, {"storage": str(self.storage)})
+        document = read(path, self.environ, {"storage": str(self.storage)}, self.texts)
         self.secrets.update(document.secrets)
         file, wrong = mistakes.validated_parts(JobFile, document, _STAND_INS)
         if file is None:
@@ -98,6 +102,7 @@ class Project:
             *option_mistakes(job),
             *_transform_mistakes(job),
             *_table_mistakes(job),
+            *order_mistakes(job),
         ]
         if wrong:
             raise ConfigError(*wrong)
@@ -151,6 +156,7 @@ class Project:
             file=file,
             document=document,
             shared=tuple(filter(None, (self.document, self.environment))),
+            environment=self.environment_name,
             directory=directory,
             target=self._table_location(file.sink),
             dead_letters=self._table_location(file.sink.deadLetters)
@@ -198,17 +204,21 @@ def find(start: Path) -> Path:
 
 
 def load(
-    path: Path, environ: Mapping[str, str] = os.environ, environment: str | None = None
+    path: Path,
+    environ: Mapping[str, str] = os.environ,
+    environment: str | None = None,
+    texts: Mapping[Path, str] = MappingProxyType({}),
 ) -> Project:
     """Read and check a project file.
 
     ``environ`` has the variables for ``${env:…}``, here and in the jobs' files. ``environment``
     names a file of ``env/``. The default is KFETCH_ENV, then the project file's ``environment``.
+    ``texts`` has texts that count in place of their files, here and for the jobs.
     """
-    document = read(path.absolute(), environ, {})
+    document = read(path.absolute(), environ, {}, texts)
     file = _validated(ProjectFile, document)
     name = environment or environ.get(ENVIRONMENT_VARIABLE) or file.environment
-    overrides = _environment(document, name, environ) if name else None
+    overrides = _environment(document, name, environ, texts) if name else None
     if overrides:
         file = _merged(file, _validated(EnvironmentFile, overrides))
     _check_servers(file, document)
@@ -220,18 +230,21 @@ def load(
         file=file,
         environment=overrides,
         storage=storage,
+        texts=texts,
         secrets=document.secrets | (overrides.secrets if overrides else {}),
     )
 
 
-def _environment(project: Document, name: str, environ: Mapping[str, str]) -> Document:
+def _environment(
+    project: Document, name: str, environ: Mapping[str, str], texts: Mapping[Path, str]
+) -> Document:
     directory = project.path.parent / "env"
     known = sorted(path.stem for path in directory.glob("*.yml"))
-    if name not in known:
+    if name not in known and directory / f"{name}.yml" not in texts:
         raise ConfigError(
             f"there is no environment {name} in {display(directory)}: {suggestion(name, known)}"
         )
-    return read(directory / f"{name}.yml", environ, {})
+    return read(directory / f"{name}.yml", environ, {}, texts)
 
 
 def _merged(file: ProjectFile, overrides: EnvironmentFile) -> ProjectFile:

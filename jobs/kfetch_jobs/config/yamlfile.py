@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -55,6 +56,8 @@ class Document:
 
     path: Path
     value: dict[str, Any] = field(repr=False)
+    text: str = field(default="", repr=False)
+    """The whole text, with its placeholders."""
     lines: dict[Location, int] = field(default_factory=dict)
     raw_texts: dict[Location, str] = field(default_factory=dict)
     """The text with its placeholders, by location: safe to show where the value may be secret."""
@@ -134,16 +137,25 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names)}" if names else "nothing is known here"
 
 
-def read(path: Path, environ: Mapping[str, str], names: Mapping[str, str]) -> Document:
-    """Parse a file. ``names`` are further placeholders, as ``${storage}``. Raises ConfigError."""
+def read(
+    path: Path,
+    environ: Mapping[str, str],
+    names: Mapping[str, str],
+    texts: Mapping[Path, str] = MappingProxyType({}),
+) -> Document:
+    """Parse a file. ``names`` are further placeholders, as ``${storage}``. Raises ConfigError.
+
+    ``texts`` has texts that count in place of their files.
+    """
     try:
-        loader = yaml.SafeLoader(_text(path))
+        text = _text(path) if path not in texts else texts[path]
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             raise ConfigError(
                 f"{display(path)}:1: expected keys with values, as in `storage: data`"
             )
-        document = Document(path=path, value={})
+        document = Document(path=path, value={}, text=text)
         filler = _Filler(document, loader, environ, names)
         document.value.update(filler.value(root, ()))
     except OSError as cause:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
+from kfetch_jobs.jvm.properties import SUBMITTED, settings_file
 from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
@@ -83,9 +84,10 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with _output_to(output):  # the JVM inherits it, and the Python workers from the JVM
+    if SUBMITTED in os.environ:  # its JVM has its arguments already
+        builder = builder.config(map=dict(settings))
+    file = settings_file(log.parent / ".spark.properties", settings)
+    with _output_to(output), file:  # the JVM inherits it, and the Python workers from the JVM
         try:
             return builder.getOrCreate()
         except Exception as cause:
@@ -259,7 +261,8 @@ def _end_jvm() -> None:
 # The code at the end is left out: the error that a run ends with shows it.
 _OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
 _PYTHON = re.compile(
-    r"^(?!(?:com|io|java|javax|org|scala)\.)(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
+    r"^(?!(?:com|io|java|javax|org|py4j|scala)\.)"
+    r"(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",
     re.MULTILINE,
 )
 # Py4J's own errors have only a colon before the exception.

@@ -217,8 +217,9 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
         return
     except KfetchError as cause:
-        advice = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
-        yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
+        other = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
+        advice = cause.action or other
+        yield Finding(state=State.FAIL, subject=subject, text=cause.what, advice=advice)
         return
     text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
     yield Finding(state=State.OK, subject=subject, text=text)

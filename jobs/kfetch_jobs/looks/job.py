@@ -13,6 +13,7 @@ from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress import progress_file as progress
@@ -95,7 +96,8 @@ class JobReport:
 def report(job: Job, now: float) -> JobReport:
     """Returns the report on one job. ``now`` is in seconds since 1970.
 
-    Raises JobsError if it can't read the checkpoint or reach the brokers.
+    Raises JobsError if it can't read the checkpoint or reach the brokers, or if the checkpoint's
+    runs had another environment or Kafka cluster.
     """
     checkpoint = checkpoints.job_checkpoint(job)
     numbers = match_sources(job, checkpoint)
@@ -161,7 +163,10 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
     start = None if number is None else checkpoint.start(number)
     planned = checkpoint.end(number) if number is not None and checkpoint.pending else None
     try:
+        check_cluster(job, view)
         kafka = query_kafka(options, start, planned)
+    except JobsError:
+        raise
     except KfetchError as cause:
         message = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, {_source_name(job, view)}: {message}") from cause

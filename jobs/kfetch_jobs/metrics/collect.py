@@ -20,6 +20,7 @@ from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.fetches import FetchMetrics
 from kfetch_jobs.metrics.runs import RunMetrics
 from kfetch_jobs.metrics.table import SampleSet
+from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.status_reader import read_status
@@ -65,7 +66,7 @@ class MetricsCollector:
         """Collect the samples of every part."""
         samples, now, began = SampleSet(), time.time(), time.monotonic()
         with self._part("jobs"), Store.of(self._project.storage) as store:
-            self._overview = read_status(self._project, store, now)
+            self._overview = read_status(project_now(self._project), store, now)
         with self._part("runs"), Store.of(self._project.storage) as store:
             self._runs.update(store)
         with self._part("batches"):
@@ -117,4 +118,10 @@ def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     samples.put("kfetch_job_lag_offsets", job.lag, job_name=name)
     samples.put("kfetch_job_lag_seconds", None if job.lag is None else job.lag_s, job_name=name)
     samples.put("kfetch_job_last_activity_time_seconds", job.pulse_s, job_name=name)
+    running = job.phase is not None and job.phase.has_process
+    unreachable = len(job.unreachable) if running else None
+    samples.put("kfetch_job_unreachable_brokers", unreachable, job_name=name)
+    if space := job.checkpoint_space:
+        samples.put("kfetch_job_checkpoint_free_bytes", space.free_bytes, job_name=name)
+        samples.put("kfetch_job_checkpoint_size_bytes", space.size_bytes, job_name=name)
     samples.put("kfetch_job_last_batch_id", job.batch, job_name=name)

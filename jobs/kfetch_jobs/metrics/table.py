@@ -83,6 +83,17 @@ _ENTRIES = (
     Entry("kfetch_job_lag_seconds", _JOB, "The next offset has waited at least so long."),
     Entry("kfetch_job_last_activity_time_seconds", _JOB, "Time of its query's last sign of life."),
     Entry("kfetch_job_last_batch_id", _JOB, "Last micro-batch of the running run."),
+    Entry(
+        "kfetch_job_unreachable_brokers",
+        _JOB,
+        "Brokers that its query cannot reach, and leaders that are missing; absent without a run.",
+    ),
+    Entry(
+        "kfetch_job_checkpoint_free_bytes",
+        _JOB,
+        "Free space where its checkpoint lies; absent for a URI.",
+    ),
+    Entry("kfetch_job_checkpoint_size_bytes", _JOB, "The whole space there."),
     Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches, dead letters included."),
     Entry(
         "kfetch_job_dead_letters_total",

@@ -8,7 +8,7 @@ until you undo the move.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -19,11 +19,20 @@ from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import MovePlan
+from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.util.plural import counted
 
-__all__ = ["MoveResult", "execute", "jobs_at_rest"]
+__all__ = ["MoveResult", "Report", "execute", "jobs_at_rest", "silent"]
+
+Report = Callable[[str], None]
+"""Gets a sentence at the beginning of each step of a move."""
+
+
+def silent(_: str) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,32 +80,44 @@ def execute(
     *,
     give_up_batch: bool = False,
     several_rows: bool = False,
+    report: Report = silent,
 ) -> MoveResult:
     """Carry out a plan, within ``jobs_at_rest``.
 
     For a replay, the jobs of ``jobs_on_same_tables`` must be at rest too. With ``give_up_batch``,
     kfetch assumes that an unfinished micro-batch was not written. ``several_rows`` allows more rows
-    than offsets.
+    than offsets. ``report`` gets the steps.
+
+    Raises JobsError, and changes nothing, if Kafka may not keep what a replay reads again.
     """
     backups.check_no_interrupted_move(job)
     if plan.verb is Verb.REPLAY and plan.tables:
-        return _replay(project, job, plan, several_rows)
+        return _replay(project, job, plan, several_rows, report)
     _check_pending(job, plan, give_up_batch)
     return _add_batch(plan, _backup(plan, ()), {})
 
 
-def _replay(project: Project, job: Job, plan: MovePlan, several_rows: bool) -> MoveResult:
+def _replay(
+    project: Project, job: Job, plan: MovePlan, several_rows: bool, report: Report
+) -> MoveResult:
     others = jobs_on_same_tables(project, job)
     read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
     check_topics_distinct(job, read, others)
+    report("starting Spark, for the tables")
     with open_rows(job, len(read) > 1 or bool(others)) as rows:
+        report(f"counting the rows of these offsets in {', '.join(plan.tables)}")
         counts = rows.count(plan.ranges)
         _check_any_rows(job, plan, counts, rows)
         if not several_rows:
             _check_row_counts(job, plan, counts)
         touched = {name for name, count in counts.items() if count}
+        report("asking Kafka once more for the log starts")
+        check_readable(job, plan.written, plan.margin_percent)
         backup = _backup(plan, rows.versions(touched))
-        deleted = rows.delete(plan.ranges, touched)
+        deleted: dict[str, int] = {}
+        for name in sorted(touched):
+            report(f"deleting {counted(counts[name], 'row')} from {name}")
+            deleted |= rows.delete(plan.ranges, [name])
     for name in touched:
         if deleted[name] != counts[name]:
             raise JobsError(

@@ -11,7 +11,18 @@ from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.offsets.target import PartitionOffsets, Target
 
-__all__ = ["Move", "TopicChoice", "Verb", "chosen_partitions", "partition_move"]
+__all__ = [
+    "MARGIN_PERCENT",
+    "Move",
+    "TopicChoice",
+    "Verb",
+    "chosen_partitions",
+    "margin",
+    "partition_move",
+]
+
+MARGIN_PERCENT = 1
+"""The default margin of a replay, as a share of the log's offsets."""
 
 
 class Verb(StrEnum):
@@ -44,25 +55,41 @@ class Move:
         return self.before != self.after
 
 
-def partition_move(verb: Verb, target: Target, offsets: PartitionOffsets) -> Move:
-    """Return the move of one partition. It stays within the log."""
+def margin(log_start: int, log_end: int, percent: int) -> int:
+    """Return how many offsets at the log's start a replay leaves alone: they may be gone soon.
+
+    A log that still starts at 0 has lost nothing so far, and has no margin.
+    """
+    return 0 if log_start == 0 else -(-(log_end - log_start) * percent // 100)
+
+
+def partition_move(
+    verb: Verb, target: Target, offsets: PartitionOffsets, margin_percent: int = 0
+) -> Move:
+    """Return the move of one partition. It stays within the log, a replay also off its margin."""
     goal = target(offsets)
     if goal is None or (verb is Verb.REPLAY and goal > offsets.before):
         goal = offsets.before
-    after = min(max(goal, offsets.log_start), offsets.log_end)
+    lowest = offsets.log_start
+    if verb is Verb.REPLAY:
+        lowest += margin(offsets.log_start, offsets.log_end, margin_percent)
+        lowest = max(min(lowest, offsets.before), offsets.log_start)
+    after = min(max(goal, lowest), offsets.log_end)
     return Move(
         tp=offsets.tp,
         before=offsets.before,
         after=after,
-        limit=_limit(goal, after),
+        limit=_limit(goal, after, offsets.log_start),
         again=max(0, min(offsets.before, offsets.log_end) - after),
         skipped=max(0, after - max(offsets.before, offsets.log_start)),
     )
 
 
-def _limit(goal: int, after: int) -> str:
+def _limit(goal: int, after: int, log_start: int) -> str:
     if goal == after:
         return ""
+    if log_start <= goal < after:
+        return f"{goal} may be gone soon, the log starts at {log_start}: the rows before stay"
     return f"the log {'starts' if goal < after else 'ends'} there, {goal} is not in it"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kfetch.admin.sources import LogOffsets, Partition, log_offsets
@@ -17,7 +17,14 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
 from kfetch_jobs.looks.job import JobReport, SourceReport
-from kfetch_jobs.offsets.moves import Move, TopicChoice, Verb, chosen_partitions, partition_move
+from kfetch_jobs.offsets.moves import (
+    MARGIN_PERCENT,
+    Move,
+    TopicChoice,
+    Verb,
+    chosen_partitions,
+    partition_move,
+)
 from kfetch_jobs.offsets.table_rows import appended_tables
 from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
 
@@ -35,13 +42,29 @@ class MovePlan:
     moves: tuple[Move, ...]
     """The moves of the chosen partitions."""
     dropped: tuple[TopicPartition, ...]
-    """Partitions that don't exist any more. The checkpoint forgets them."""
+    """Partitions that don't exist any more. The checkpoint keeps their positions apart."""
     sources: tuple[Offsets | None, ...]
     """The offsets at which each of the checkpoint's sources goes on."""
     ranges: tuple[OffsetRange, ...]
     """The offsets that the job reads after the move, up to the present log ends."""
     tables: tuple[str, ...]
     """The tables to which the job appends. Records that it reads again would be there twice."""
+    margin_percent: int
+    """How far a replay stays away from the start of a log, as a share of the log's offsets."""
+
+    @property
+    def written(self) -> list[OffsetRange]:
+        """The part of ``ranges`` of which the tables may have rows."""
+        ends = {
+            tp: at.offset
+            for n in range(self.checkpoint.sources)
+            for tp, at in _planned_ends(self.checkpoint, n).items()
+        }
+        parts = [
+            replace(one, end=min(one.end, ends.get(TopicPartition(one.topic, one.partition), 0)))
+            for one in self.ranges
+        ]
+        return [one for one in parts if one.begin < one.end]
 
     @property
     def again(self) -> int:
@@ -54,8 +77,14 @@ class MovePlan:
         return sum(move.skipped for move in self.moves)
 
 
-def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoice]) -> MovePlan:
-    """Return the plan of a move.
+def plan_move(
+    job: Job,
+    verb: Verb,
+    target: Target,
+    choices: Sequence[TopicChoice],
+    margin_percent: int = MARGIN_PERCENT,
+) -> MovePlan:
+    """Return the plan of a move. ``margin_percent`` is the margin of a replay at the log starts.
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
@@ -67,7 +96,7 @@ def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoic
     whole = chosen == existing
     ends_now = [_planned_ends(checkpoint, places[source.view]) for source in stands.sources]
     parts = [
-        _source_moves(job, verb, target, chosen, source, planned_ends)
+        _source_moves(job, verb, target, chosen, source, planned_ends, margin_percent)
         for source, planned_ends in zip(stands.sources, ends_now, strict=True)
     ]
     ends: list[Offsets | None] = [*checkpoint.planned.sources] if checkpoint.planned else []
@@ -92,6 +121,7 @@ def plan_move(job: Job, verb: Verb, target: Target, choices: Sequence[TopicChoic
         sources=tuple(ends),
         ranges=tuple(one for part in parts for one in part.ranges),
         tables=tuple(str(table) for table in appended_tables(job)),
+        margin_percent=margin_percent,
     )
 
 
@@ -139,6 +169,7 @@ def _source_moves(
     chosen: Collection[TopicPartition],
     source: SourceReport,
     planned_ends: Mapping[TopicPartition, Position],
+    margin_percent: int,
 ) -> _SourceMoves:
     _check_fits(job, verb, target, chosen, source)
     here = source.kafka.partitions
@@ -150,7 +181,11 @@ def _source_moves(
     offsets = {one.tp: _offsets_of(one, logs, source) for one in here}
     # A replay leaves new partitions to the next run. An unfinished batch may have begun with them.
     moving = {one.tp for one in here if verb is Verb.RESET or not one.new} & {*chosen}
-    moves = tuple(partition_move(verb, target, at) for tp, at in offsets.items() if tp in moving)
+    moves = tuple(
+        partition_move(verb, target, at, margin_percent)
+        for tp, at in offsets.items()
+        if tp in moving
+    )
     after = {move.tp: move.after for move in moves}
     ranges = (_reading(at, after.get(tp), planned_ends.get(tp)) for tp, at in offsets.items())
     return _SourceMoves(
@@ -244,10 +279,10 @@ def _end(
     }
     names = {tp.topic for tp in retained | moved}
     ids = {**(start.topic_ids if start else {}), **_ids(source, moved)}
-    return Offsets(
-        positions=retained | moved,
-        topic_ids={name: id_ for name, id_ in ids.items() if name in names},
-    )
+    ids = {name: id_ for name, id_ in ids.items() if name in names}
+    last = {tp: start.positions[tp] for tp in gone} if start else {}
+    left = start.left_after(last, retained | moved, ids, int(time.time())) if start else {}
+    return Offsets(positions=retained | moved, topic_ids=ids, left=left)
 
 
 def _ids(source: SourceReport, moved: Collection[TopicPartition]) -> dict[str, UUID]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from kfetch.model import TopicPartition
+from kfetch_jobs.util.times import utc
 
 __all__ = [
     "Earliest",
@@ -73,7 +74,7 @@ class Timed:
         return offsets.log_end if offsets.timed is None else offsets.timed
 
     def __str__(self) -> str:
-        return f"the first record at {self.at.isoformat(sep=' ', timespec='seconds')} or later"
+        return f"the first record at {utc(self.at.timestamp())} or later"
 
 
 @dataclass(frozen=True, slots=True)

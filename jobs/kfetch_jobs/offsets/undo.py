@@ -20,7 +20,9 @@ from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import checkpoint_log
-from kfetch_jobs.offsets.moves import Verb
+from kfetch_jobs.offsets.execution import Report, silent
+from kfetch_jobs.offsets.moves import MARGIN_PERCENT, Verb
+from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, appended_tables, open_rows
 from kfetch_jobs.progress.progress_file import append_undone, progress_path
@@ -58,6 +60,17 @@ class UndoPlan:
         return bool(self.backup.tables or self.since)
 
     @property
+    def again(self) -> list[OffsetRange]:
+        """Offsets whose rows the tables lose, and which the job must read again from Kafka."""
+        if self.exact or not self.rewrites:
+            return []
+        return [
+            one
+            for n, start in enumerate(self.sources)
+            for one in _ranges(_positions(start), self._ends(n))
+        ]
+
+    @property
     def unended(self) -> list[OffsetRange]:
         """The micro-batch without a commit before the move: a restored table may have its rows."""
         if self.exact or not self.before.pending:
@@ -81,10 +94,14 @@ class UndoPlan:
         self, source: int, moved: Mapping[TopicPartition, OffsetRange]
     ) -> Iterator[OffsetRange]:
         begins = _positions(self.before.start(source))
-        ends, now = _positions(self.before.end(source)), _positions(self.now.end(source))
-        ends = {tp: max(ends.get(tp, 0), now.get(tp, 0)) for tp in ends | now}
+        ends = self._ends(source)
         begins |= {tp: moved[tp].begin for tp in ends.keys() & moved.keys()}
         return _ranges(begins, ends)
+
+    def _ends(self, source: int) -> dict[TopicPartition, int]:
+        """The offsets up to which the job may have written, before the move or since."""
+        ends, now = _positions(self.before.end(source)), _positions(self.now.end(source))
+        return {tp: max(ends.get(tp, 0), now.get(tp, 0)) for tp in ends | now}
 
 
 def _ranges(
@@ -153,15 +170,31 @@ def _with(
     return replace(then, positions={**then.positions, **grown}, topic_ids={**then.topic_ids, **ids})
 
 
-def undo(project: Project, job: Job, plan: UndoPlan) -> None:
-    """Carry out the plan, within ``jobs_at_rest``."""
+def undo(
+    project: Project,
+    job: Job,
+    plan: UndoPlan,
+    *,
+    margin_percent: int = MARGIN_PERCENT,
+    report: Report = silent,
+) -> None:
+    """Carry out the plan, within ``jobs_at_rest``. ``report`` gets the steps.
+
+    Raises JobsError, and changes nothing, if tables would lose rows that Kafka may not keep until a
+    run reads them again. ``margin_percent`` is the margin at the log starts.
+    """
     others = jobs_on_same_tables(project, job)
     check_no_writes_since(job, plan.backup, others)
     _check_ended(job, plan)
     if plan.rewrites and (plan.backup.tables or appended_tables(job)):
         read = _topics(plan.before) | _topics(plan.now)
+        report("starting Spark, for the tables")
         with open_rows(job, len(read) > 1 or bool(others)) as rows:
-            _restore_tables(rows, plan)
+            if plan.again and plan.backup.stage is not Stage.UNDOING:
+                report("asking Kafka for the log starts")
+                check_readable(job, plan.again, margin_percent)
+            _restore_tables(rows, plan, report)
+    report("restoring the checkpoint")
     backup = plan.backup.record_stage(Stage.UNDOING)
     if plan.exact:
         checkpoint_log.remove_batch(plan.now.path, backup.batch)
@@ -194,7 +227,7 @@ def _topics(checkpoint: Checkpoint) -> set[str]:
     return topics_of(at for n in count for at in (checkpoint.start(n), checkpoint.end(n)))
 
 
-def _restore_tables(rows: AppendedRows, plan: UndoPlan) -> None:
+def _restore_tables(rows: AppendedRows, plan: UndoPlan, report: Report) -> None:
     """Restore the tables that lost rows; delete the rows since the move from the others."""
     restored = rows.names & {table.name for table in plan.backup.tables}
     others = rows.names - restored
@@ -202,6 +235,7 @@ def _restore_tables(rows: AppendedRows, plan: UndoPlan) -> None:
     versions = [rows.version(table) for table in plan.backup.tables]
     plan.backup.record_stage(Stage.UNDOING)
     for number, table in enumerate(plan.backup.tables):
+        report(f"restoring {table.name} to version {table.version}")
         try:
             rows.restore(table, _way_out(plan.backup, number))
         except Exception:
@@ -210,8 +244,10 @@ def _restore_tables(rows: AppendedRows, plan: UndoPlan) -> None:
                     plan.backup.stage
                 )  # nothing has changed, so the job may run
             raise
-    rows.delete(plan.unended, restored)
-    rows.delete(plan.since, others)
+    for ranges, names in ((plan.unended, restored), (plan.since, others)):
+        for name in sorted(names if ranges else ()):
+            report(f"deleting rows that come again from {name}")
+            rows.delete(ranges, [name])
 
 
 def _way_out(backup: Backup, restored: int) -> str:

@@ -3,13 +3,17 @@
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
 dataframes.py      from a job's description to a DataFrame: sources, decoding, transform
+stateless.py       finds an operator that needs more than one micro-batch
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports in files
+task_progress.py   whether tasks of Spark finish
 pulse.py           pulse.json: the query's last report
+unreachable.py     brokers/*.json: the brokers that the sources cannot reach
 partition_lags.py  partitions.json: the lag of each partition
 exit_report.py     the report about a run's end, for the supervisor
 exit_kind.py       the ways in which a run ends: pure
+outages.py         an outage of another system, by the innermost cause: pure
 spark_errors.py    kfetch's errors from Spark's exceptions
 """
 

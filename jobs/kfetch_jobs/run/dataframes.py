@@ -6,7 +6,6 @@ Spark checks names and types here, before it reads anything.
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -14,9 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
+from kfetch_jobs.run.stateless import stateful_operator
+from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,6 +32,7 @@ ERROR = "_error"
 """The column with the reason why a record's value can't be decoded; null for a valid value."""
 
 _CORRUPT = "_corrupt"
+_BROKER_REPORT = "kfetch.brokerReport"
 
 
 def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
@@ -41,7 +44,9 @@ def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
     for view, source in job.file.views().items():
         at = ("source",) if job.file.source else ("sources", view)
         with user_mistakes(job, *at):
-            frame = spark.readStream.format("kfetch").options(**job.source_options(view)).load()
+            report = str(broker_report_path(job.directory, view))
+            options = {_BROKER_REPORT: report} | job.source_options(view)
+            frame = spark.readStream.format("kfetch").options(**options).load()
             if source.decode:
                 fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
                 frame = _decoded(frame, source.decode, fields, mark=job.dead_letters is not None)
@@ -135,17 +140,23 @@ def _call_function(job: Job, name: str, frames: Mapping[str, DataFrame]) -> Data
 def user_mistakes(job: Job, *at: str) -> Iterator[None]:
     """Turn errors of Spark's analysis and of the project's code into ConfigError, with a line.
 
-    Other errors, such as an unreachable file system, pass: the next run may succeed.
+    An outage of another system becomes SparkError, because the next run may succeed. Other errors
+    pass.
     """
     try:
         yield
     except ConfigError:
         raise
     except Exception as cause:
+        line = job.document.file_line(at)
+        if unavailable := outage(cause):
+            raise SparkError(
+                f"{line}: {_raised_at(job, cause)}{job.redacted(unavailable)}",
+                action="another system is away: the next run tries it again",
+            ) from cause
         if not _is_mistake(cause, at):
             raise
         reason = job.redacted(cause_of(cause))
-        line = job.document.file_line(at)
         raise ConfigError(f"{line}: {_raised_at(job, cause)}{reason}") from cause
 
 
@@ -169,22 +180,16 @@ def _raised_at(job: Job, cause: BaseException) -> str:
     return lines[-1] if lines else ""
 
 
-_STATEFUL = re.compile(
-    r"^[\s:+|~-]*(Aggregate|Deduplicate\w*|EventTimeWatermark|Join|GlobalLimit|Distinct"
-    r"|FlatMapGroups\w*|TransformWithState\w*|Window)\b",
-    re.MULTILINE,
-)
-
-
 def check_stateless(job: Job, frame: DataFrame) -> None:
     """Raise ConfigError for a transform with state.
 
-    With dead letters, the transform sees one micro-batch at a time.
+    With dead letters, the transform sees one micro-batch at a time. A join with a static table
+    needs no more.
     """
-    operator = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
+    operator = stateful_operator(frame._jdf.queryExecution().analyzed())
     if operator:
         raise ConfigError(
             f"{job.document.file_line(('sink', 'deadLetters'))}: with deadLetters the transform "
-            f"sees one micro-batch at a time, and this one needs more ({operator[1]}): write the "
+            f"sees one micro-batch at a time, and this one needs more ({operator}): write the "
             "decoded records to a table first, or leave deadLetters out"
         )

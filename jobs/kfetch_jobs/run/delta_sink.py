@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.yamlfile import suggestion
@@ -28,10 +26,10 @@ from kfetch_jobs.run.dataframes import (
     user_mistakes,
 )
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.merging import check_table, merge, order_columns
 
 if TYPE_CHECKING:
-    from delta.tables import DeltaTable
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -39,8 +37,6 @@ __all__ = ["start"]
 
 log = logging.getLogger("kfetch_jobs.run")
 
-_APP_ID = "spark.databricks.delta.write.txnAppId"
-_VERSION = "spark.databricks.delta.write.txnVersion"
 _START_S = 600
 """A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
 
@@ -56,6 +52,8 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     if job.dead_letters is not None:
         check_stateless(job, result)
     _check_columns(job, result.columns)
+    if job.file.sink.mode == "merge":
+        check_table(spark, job)
     if job.file.sink.deleteWhen is not None:
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
@@ -101,19 +99,14 @@ def _is_set(spark: SparkSession, catalog: str) -> bool:
 def _check_columns(job: Job, columns: Sequence[str]) -> None:
     sink = job.file.sink
     known = {name.lower() for name in columns}
+    named = {"keys": sink.keys, "latestBy": order_columns(job), "partitionBy": sink.partitionBy}
     wrong = [
         f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform "
         f"does not give: {suggestion(name, columns)}"
-        for key in ("keys", "latestBy", "partitionBy")
-        for name in getattr(sink, key)
+        for key, names in named.items()
+        for name in names
         if name.lower() not in known
     ]
-    if sink.mode == "merge" and not sink.latestBy and "offset" not in known:
-        wrong.append(
-            f"{job.document.file_line(('sink', 'keys'))}: of two rows with one key the latest "
-            "counts, and nothing tells which that is: let the transform keep offset, or name "
-            "latestBy"
-        )
     if wrong:
         raise ConfigError(*wrong)
 
@@ -212,91 +205,3 @@ def append(
         writer.saveAsTable(target.table)
     else:
         writer.save(target.path)
-
-
-def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
-    """Merge a micro-batch by the job's keys. Delta skips a batch that the table has already."""
-    sink = job.file.sink
-    spark = rows.sparkSession
-    table = _table(spark, job, rows)
-    same = reduce(lambda left, right: left & right, (_same(name) for name in sink.keys))
-    merging = table.alias("t").merge(_latest(job, rows).alias("s"), same)
-    if sink.options.get("mergeSchema") == "true":
-        merging = merging.withSchemaEvolution()
-    if sink.deleteWhen is None:
-        merging = merging.whenMatchedUpdateAll().whenNotMatchedInsertAll()
-    else:
-        merging = _with_deletes(merging, rows.columns)
-    with _transaction_settings(spark, query, number):
-        merging.execute()
-
-
-_RANK = "_kfetch_rank"
-_GONE = "_kfetch_gone"
-
-
-def _with_deletes(merging: Any, columns: Sequence[str]) -> Any:
-    # By name: the column _GONE must not get into the table.
-    values = {_quoted(name): _quoted("s", name) for name in columns}
-    gone = _quoted("s", _GONE)
-    return (
-        merging.whenMatchedDelete(gone)
-        .whenMatchedUpdate(set=values)
-        .whenNotMatchedInsert(condition=f"NOT {gone}", values=values)
-    )
-
-
-def _same(name: str) -> Column:
-    from pyspark.sql import functions as f
-
-    # Null-safe: else a null key would match nothing, and every batch would insert it again.
-    return f.col(_quoted("t", name)).eqNullSafe(f.col(_quoted("s", name)))
-
-
-def _quoted(*names: str) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
-
-
-def _latest(job: Job, rows: DataFrame) -> DataFrame:
-    """The row of each key that is greatest by ``latestBy``: Delta refuses two rows for one key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    sink = job.file.sink
-    order = [f.col(_quoted(name)).desc() for name in sink.latestBy or ["offset"]]
-    window = Window.partitionBy(*(_quoted(name) for name in sink.keys)).orderBy(*order)
-    latest = rows.withColumn(_RANK, f.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
-    if sink.deleteWhen is None:
-        return latest
-    # NULL is not true: such a row stays.
-    return latest.withColumn(_GONE, f.coalesce(f.expr(sink.deleteWhen), f.lit(False)))
-
-
-def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
-    """The table. Creates it with the rows' columns if it does not exist."""
-    from delta.tables import DeltaTable
-
-    builder = DeltaTable.createIfNotExists(spark)
-    if job.target.table:
-        builder = builder.tableName(job.target.table)
-    else:
-        builder = builder.location(str(job.target.path))
-    builder = builder.addColumns(rows.schema)
-    if job.file.sink.partitionBy:
-        builder = builder.partitionedBy(*job.file.sink.partitionBy)
-    return builder.execute()
-
-
-@contextmanager
-def _transaction_settings(spark: SparkSession, query: str, number: int) -> Iterator[None]:
-    """Set the batch's record for Delta's MERGE, which reads it from the session.
-
-    The session belongs to this query alone.
-    """
-    spark.conf.set(_APP_ID, query)
-    spark.conf.set(_VERSION, str(number))
-    try:
-        yield
-    finally:
-        spark.conf.unset(_APP_ID)
-        spark.conf.unset(_VERSION)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kfetch_jobs.checkpoints import checkpoint as checkpoints
+from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import try_lock
@@ -34,5 +34,5 @@ def hold_job_lock(job: Job) -> Iterator[None]:
 
 def _lock_files(job: Job) -> list[Path]:
     """The job's lock, and one beside a local checkpoint: another project may name it too."""
-    path = checkpoints.local_directory(job)
+    path = local_directory(job)
     return [job.directory / "lock", *([Path(f"{path}.lock")] if path else [])]

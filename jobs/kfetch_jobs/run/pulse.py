@@ -1,4 +1,4 @@
-"""``pulse.json``: when the query of a run last reported, and its lag. A value and its reader.
+"""``pulse.json``: the last sign of life of a run's query, and its lag. A value and its reader.
 
 The run writes the file (``query_recorder.py``). The supervisor, ``kfetch status`` and the page read
 it.
@@ -18,7 +18,7 @@ class Pulse:
     """The query's last sign of life."""
 
     at: float
-    """When the query reported: seconds since 1970."""
+    """When the query reported, or tasks of its micro-batch finished: seconds since 1970."""
     batch: int | None
     """The last micro-batch that this run committed."""
     lag: int | None = None

@@ -1,10 +1,11 @@
 """Records the reports of a running query in three files of the job's directory.
 
     progress.jsonl   a line for each micro-batch
-    pulse.json       the time of the query's last report, and its lag
+    pulse.json       the time of the query's last sign of life, and its lag
     partitions.json  the lag of each partition
 
-An idle query reports every ten seconds. So a pulse that gets older belongs to a query that hangs.
+An idle query reports every ten seconds, and finished tasks of a long micro-batch count as reports.
+So a pulse that gets older belongs to a query that hangs.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ class QueryRecorder:
         self._partitions_path = partition_lags.partitions_path(job.directory)
         self._report = report
         self._lag_history = LagHistory()
+        self._lock = threading.Lock()
+        """The listener's thread and the run's own thread write the pulse."""
         self._pulse_written = 0.0
+        self._reported_s = 0.0
+        """When the query last reported."""
         self._last_batch: Batch | None = None
         self._idle_since: float | None = None
         self._query = ""
@@ -77,7 +82,8 @@ class QueryRecorder:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             dead_letters = self.counts.take(progress["batchId"])
             self._record_batch(batch_from_spark(progress, time.time(), lag_s, dead_letters))
-        self._write_files(time.time())
+        self._reported_s = now = time.time()
+        self._write_files(now)
 
     def _record_batch(self, batch: Batch) -> None:
         append_batch(self._progress_path, batch)
@@ -92,23 +98,32 @@ class QueryRecorder:
         """Record that the query has nothing to read."""
         now = time.time()
         self._idle_since = self._idle_since or now
+        self._reported_s = now
         self._write_files(now)
 
+    def record_tasks(self) -> None:
+        """Record that tasks of the running micro-batch have finished. Any thread may call it."""
+        with self._lock:
+            self._write_pulse(time.time())
+
     def _write_files(self, now: float) -> None:
-        if abs(now - self._pulse_written) >= _PULSE_S:
-            self._pulse_written = now
-            write_json(self._pulse_path, asdict(self._pulse(now)))
+        with self._lock:
+            self._write_pulse(now)
         if self._unwritten_lags and abs(now - self._lags_written) >= _PARTITIONS_S:
             self._lags_written = now
             partition_lags.write(self._partitions_path, self._unwritten_lags, now)
             self._unwritten_lags = []
 
+    def _write_pulse(self, now: float) -> None:
+        if abs(now - self._pulse_written) >= _PULSE_S:
+            self._pulse_written = now
+            write_json(self._pulse_path, asdict(self._pulse(now)))
+
     def _pulse(self, now: float) -> Pulse:
         last = self._last_batch
         if last is not None:
-            return Pulse(
-                at=now, batch=last.batch, lag=last.lag, lag_s=last.lag_s, query=self._query
-            )
+            waited_s = last.lag_s + max(0.0, now - self._reported_s)
+            return Pulse(at=now, batch=last.batch, lag=last.lag, lag_s=waited_s, query=self._query)
         # A new query is idle too, until its source has an answer from the brokers.
         settled = self._idle_since is not None and now - self._idle_since >= _SETTLED_S
         return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)

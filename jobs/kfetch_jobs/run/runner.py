@@ -20,14 +20,20 @@ from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.check_origin import check_origin
+from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["RunResult", "run"]
+
+_TASKS_S = 2.0
+"""How often a run asks Spark for finished tasks, in seconds: a few calls of the JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,8 @@ class RunResult:
 def run(job: Job, report: ReportBatch) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
+    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster.
+
     ``report`` gets each committed micro-batch.
     """
     _make_directories(job)
@@ -55,14 +63,19 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     log = job.directory / "spark.log"
     with hold_job_lock(job), _stop_signal() as stop:
         backup.check_no_interrupted_move(job)
+        compared = check_origin(job)
+        check_replay(job)
         with session(
             job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
         ) as spark:
             recorder = QueryRecorder(job, report)
             with _query_errors(job, stop, log):
+                if not compared:
+                    check_origin(job)
                 spark.streams.addListener(query_listener(recorder))
                 query = delta_sink.start(spark, job, recorder.counts)
-                _wait(job, query, recorder, stop)
+                tasks = TaskProgress(spark.sparkContext.statusTracker())
+                _wait(job, query, recorder, stop, tasks)
         return RunResult(
             job=job.name,
             stopped=stop.is_set(),
@@ -81,9 +94,20 @@ def _make_directories(job: Job) -> None:
             Path(directory).mkdir(parents=True, exist_ok=True)
 
 
-def _wait(job: Job, query: StreamingQuery, recorder: QueryRecorder, stop: threading.Event) -> None:
+def _wait(
+    job: Job,
+    query: StreamingQuery,
+    recorder: QueryRecorder,
+    stop: threading.Event,
+    tasks: TaskProgress,
+) -> None:
+    looked = time.monotonic()
     while not stop.is_set() and query.isActive:
         recorder.ended.wait(0.25)
+        if time.monotonic() - looked >= _TASKS_S:
+            looked = time.monotonic()
+            if tasks.advanced():
+                recorder.record_tasks()
     if stop.is_set():
         _finish_batch(query, recorder, job.file.stopWithin)
         query.stop()

@@ -14,10 +14,12 @@ from kfetch import errors as source_errors
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
 from kfetch_jobs.jvm.spark import cause_of, text_of
 
-__all__ = ["UNDECODED", "is_project_code", "job_error"]
+__all__ = ["UNDECODED", "UNORDERED", "is_project_code", "job_error"]
 
 UNDECODED = "cannot decode "
 """The sentence about a value that does not fit the job's fields begins with this."""
+UNORDERED = "cannot order "
+"""The sentence about rows of a merge that have no order begins with this."""
 
 _KFETCH_JOBS = f"{Path(__file__).resolve().parents[1]}/"
 """The directory of kfetch_jobs."""
@@ -69,7 +71,8 @@ def _error(name: str, text: str, sentence: str) -> JobsError:
     source_error = getattr(source_errors, name, source_errors.KfetchError)
     # The next run could not use this checkpoint either.
     mistakes = (source_errors.OptionError, source_errors.CheckpointError)
-    if issubclass(source_error, mistakes) or f"] {UNDECODED}" in text:
+    records = any(f"] {sentence}" in text for sentence in (UNDECODED, UNORDERED))
+    if records or issubclass(source_error, mistakes):
         return ConfigError(sentence)
     condition = source_error.condition if name else ""
     return _error_class(source_error)(sentence, cause_condition=condition)

@@ -2,6 +2,7 @@
 
 state_machine.py    what a job does next: all phases and moves; pure
 rules.py            the rules for the state machine, and cron times: pure
+job_files.py        the job of an order, and of an adopted run
 job_rules.py        the rules from a job's file
 store.py            states, runs and orders, in SQLite
 database.py         opens the database: tables, journal

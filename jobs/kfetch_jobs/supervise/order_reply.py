@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.snapshot import changed_files
 from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.util.times import utc
 
 __all__ = ["OrderReply", "outdated_file_notice"]
 
@@ -38,18 +39,14 @@ class OrderReply:
 
 
 def outdated_file_notice(job: Job, state: JobState) -> str:
-    """Return a notice if the job's file has changed since its run began; else an empty text.
+    """Return a notice if the job's files have changed since they were validated; else no text.
 
-    The time of the inode's last change decides. Unlike the file's own time, it also moves when
-    somebody puts an older file in place, and nobody can set it.
+    The project's file and its environment's are files of the job too.
     """
     began_s = state.started_s
-    if state.phase is not Phase.RUNNING or began_s is None:
+    if state.phase is not Phase.RUNNING or began_s is None or not changed_files(job):
         return ""
-    if job.document.path.stat().st_ctime <= began_s:
-        return ""
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began_s))
     return (
-        f"{job.name} runs with its file of {began}, which has changed since: "
+        f"{job.name} runs with its file of {utc(began_s)}, which has changed since: "
         f"kfetch restart {job.name} takes the new one"
     )

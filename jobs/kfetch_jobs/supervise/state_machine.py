@@ -20,6 +20,7 @@ from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.rules import Rules
 
 __all__ = [
+    "SILENT_KILLS_MAX",
     "Action",
     "Facts",
     "JobState",
@@ -29,9 +30,14 @@ __all__ = [
     "after_launch",
     "apply_order",
     "initial_state",
+    "interrupt",
     "tick",
     "upstream_finished",
 ]
+
+
+SILENT_KILLS_MAX = 3
+"""The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
 
 
 class Phase(StrEnum):
@@ -95,11 +101,14 @@ class JobState:
     finished_s: float | None = None
     """When a run last read everything."""
     then: Phase | None = None
-    """The phase after STOPPING; in PAUSED the phase after ``resume``."""
+    """The phase after STOPPING; RUNNING stands for a run that the next supervisor resumes. In
+    PAUSED the phase after ``resume``."""
     asked: bool = False
     """Whether the process has got its SIGTERM."""
     queued: bool = False
     """A cron time came during the run, and one more run follows."""
+    silent_kills: int = 0
+    """How often the supervisor has killed a silent run since a micro-batch was last committed."""
     sentence: str = ""
     """The last failure; empty after a run that finished or was healthy."""
 
@@ -116,22 +125,63 @@ class Facts:
     has_file: bool = True
     """The job's file is still there."""
     silent_s: float = 0.0
-    """The query has not reported for this long, in seconds."""
+    """The query has given no sign of life for this long, in seconds."""
+    has_committed: bool = False
+    """This run has committed a micro-batch."""
 
 
-def initial_state(rules: Rules, now: float, before: JobState | None = None) -> JobState:
+def initial_state(
+    rules: Rules, now: float, before: JobState | None = None, ended_s: float | None = None
+) -> JobState:
     """Return the state at a supervisor's start.
 
-    ``before`` is the state at the end of the last supervisor. Only STOPPED and PAUSED stay.
+    ``before`` is the state at the end of the last supervisor, which was at ``ended_s``. STOPPED and
+    PAUSED stay. A run that this end has interrupted, or a back-off, goes on at once. Other jobs
+    begin anew, with the cron times that have passed since.
     """
-    if before and before.phase in (Phase.STOPPED, Phase.PAUSED):
-        return before
-    if before and before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
-        return replace(before, phase=before.then, since_s=now, then=None)
-    fresh = JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
     if before is None:
-        return fresh
-    return replace(fresh, started_s=before.started_s, finished_s=before.finished_s)
+        return JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
+    if before.phase in (Phase.STOPPED, Phase.PAUSED):
+        return before
+    if before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
+        return replace(before, phase=before.then, since_s=now, then=None)
+    forced = _was_interrupted(before)
+    return JobState(
+        phase=Phase.WAITING,
+        since_s=now,
+        due_s=now if forced else _due_after_pause(rules, before, now, ended_s),
+        forced=forced,
+        started_s=before.started_s,
+        finished_s=before.finished_s,
+        queued=before.queued,
+    )
+
+
+def _was_interrupted(before: JobState) -> bool:
+    waits_to_go_on = before.phase is Phase.WAITING and before.forced
+    return waits_to_go_on or before.phase is Phase.BACKOFF or before.phase.has_process
+
+
+def _due_after_pause(
+    rules: Rules, before: JobState, now: float, ended_s: float | None
+) -> float | None:
+    """When the next run is due after a time without a supervisor.
+
+    The job's rules may be new, so a due time of the old ones counts only if it had come already.
+    """
+    since_s = now if ended_s is None else min(now, ended_s)
+    if rules.times is None:
+        return rules.first_due(now)
+    if before.phase is Phase.WAITING and before.due_s is not None and before.due_s <= since_s:
+        return before.due_s
+    return rules.next_time(since_s)
+
+
+def interrupt(state: JobState, now: float) -> JobState:
+    """Return the state of a running job whose supervisor ends. The next supervisor resumes it."""
+    if state.phase is not Phase.RUNNING:
+        return state
+    return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
 
 
 def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
@@ -179,9 +229,8 @@ def _resumed(rules: Rules, state: JobState, now: float) -> JobState:
 
 
 def _run_now(state: JobState, now: float) -> JobState:
-    return _moved(
-        state, Phase.WAITING, now, then=None, due_s=now, forced=True, failures=0, sentence=""
-    )
+    state = _moved(state, Phase.WAITING, now, then=None, due_s=now, forced=True)
+    return replace(state, failures=0, silent_kills=0, sentence="")
 
 
 def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
@@ -220,7 +269,9 @@ def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) ->
         state = _after_finish(rules, replace(state, then=None), now)
         if then is Phase.PAUSED:
             return _moved(state, Phase.PAUSED, now, then=state.phase)
-    if then is Phase.WAITING:
+        if then is Phase.RUNNING:
+            return state
+    if then in (Phase.WAITING, Phase.RUNNING):
         return _run_now(state, now)
     assert then is not None
     return _moved(state, then, now, then=None, due_s=None, failures=0, queued=False)
@@ -228,7 +279,8 @@ def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) ->
 
 def _after_finish(rules: Rules, state: JobState, now: float) -> JobState:
     queued = state.queued
-    state = replace(state, finished_s=now, failures=0, sentence="", queued=False)
+    state = replace(state, finished_s=now, failures=0, silent_kills=0, sentence="")
+    state = replace(state, queued=False)
     if rules.times is not None:
         due_s = now if queued else rules.next_time(now)
         return _moved(state, Phase.WAITING, now, due_s=due_s)
@@ -294,13 +346,29 @@ def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState
         state = replace(state, failures=0, sentence="")
     if rules.times is not None and state.due_s is not None and state.due_s <= now:
         state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
+    if facts.has_committed and state.silent_kills:
+        state = replace(state, silent_kills=0)
     if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
-        sentence = f"it made no progress for {facts.silent_s:.0f} s"
-        hung = _moved(
-            state, Phase.STOPPING, now, then=Phase.BACKOFF, sentence=sentence, asked=False
-        )
-        return _tick_stopping(rules, hung, facts)
+        return _tick_silent(rules, state, facts)
     return state, None
+
+
+def _tick_silent(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    """End a run without progress; but not again and again at one micro-batch.
+
+    A micro-batch that takes longer than the limit each time would never end.
+    """
+    kills = state.silent_kills + 1
+    if kills > SILENT_KILLS_MAX:
+        return state, None
+    last = ": its next run is not killed" if kills == SILENT_KILLS_MAX else ""
+    sentence = (
+        f"it made no progress for {facts.silent_s:.0f} s "
+        f"(kill {kills} of {SILENT_KILLS_MAX} at this micro-batch{last})"
+    )
+    hung = _moved(state, Phase.STOPPING, facts.now, then=Phase.BACKOFF, asked=False)
+    hung = replace(hung, sentence=sentence, silent_kills=kills)
+    return _tick_stopping(rules, hung, facts)
 
 
 def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kfetch_jobs.run.unreachable import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.util.disk_space import DiskSpace
 
 __all__ = ["JobStatus", "ProjectStatus", "with_times"]
 
@@ -32,6 +34,10 @@ class JobStatus:
     target: str = ""
     dead_letter_table: str = ""
     """The table for records that cannot be decoded; empty if the job names none."""
+    checkpoint: str = ""
+    """An absolute path, or a URI."""
+    checkpoint_space: DiskSpace | None = None
+    """The space where the checkpoint lies; None for a URI."""
     after: tuple[str, ...] = ()
     mistake: str = ""
     """The mistakes in the job's file; empty if the file is valid."""
@@ -53,6 +59,8 @@ class JobStatus:
     """The next offset has waited at least this long, in seconds."""
     pulse_s: float | None = None
     """When the query last reported."""
+    unreachable: tuple[Unreachable, ...] = ()
+    """Brokers that the running query cannot reach."""
     unhealthy: tuple[str, ...] = ()
     """The reasons why the job counts as unhealthy."""
 

@@ -6,11 +6,12 @@ process. So it works with and without a supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
@@ -18,13 +19,19 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
 from kfetch_jobs.supervise.run_process import run_process
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
+
+_ELECTION_S = 2.0
+"""A broker's restart, or a new leader, is no problem within this time."""
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
@@ -124,6 +131,8 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
+    unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
+    space = _checkpoint_space(job)
     return JobStatus(
         name=job.name,
         description=job.file.description,
@@ -133,10 +142,17 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         statistics=_statistics(project, job),
         target=str(job.target),
         dead_letter_table=str(job.dead_letters or ""),
+        checkpoint=job.checkpoint,
+        checkpoint_space=space,
         after=tuple(job.file.after),
         pid=run.pid if run else None,
         last_batch=_last_batch(job),
-        unhealthy=tuple(_problems(job, recorded, pulse, now)),
+        unreachable=unreachable,
+        unhealthy=(
+            *_problems(job, recorded, pulse, now),
+            *_broker_problems(state, unreachable, now),
+            *_space_problems(job, space),
+        ),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -201,6 +217,25 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
         yield from health_problems(job.file.health, state, pulse, now)
 
 
+def _checkpoint_space(job: Job) -> DiskSpace | None:
+    directory = local_directory(job)
+    return read_disk_space(directory) if directory else None
+
+
+def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
+    """Yield that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
+    if job.file.enabled and space is not None and space.short:
+        yield f"the disk of its checkpoint {job.checkpoint} has only {space}"
+
+
+def _broker_problems(
+    state: JobState | None, unreachable: Iterable[Unreachable], now: float
+) -> Iterator[str]:
+    """Yield the brokers that the running query cannot reach. An election takes a moment."""
+    if state is not None and state.phase is Phase.RUNNING:
+        yield from (str(one) for one in unreachable if now - one.since_at >= _ELECTION_S)
+
+
 def health_problems(
     health: Health, state: JobState, pulse: Pulse | None, now: float
 ) -> Iterator[str]:
@@ -213,7 +248,13 @@ def health_problems(
         return
     silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)
     if health.noProgress is not None and silent_s > health.noProgress:
-        yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}"
+        gave_up = state.silent_kills >= SILENT_KILLS_MAX
+        yield f"no progress for {silent_s:.0f} s, more than {health.noProgress:.0f}" + (
+            f"; killed {state.silent_kills} times at this micro-batch, so the supervisor lets it "
+            "run"
+            if gave_up
+            else ""
+        )
     if pulse is None or pulse.lag is None:
         return
     if health.lagRecords is not None and pulse.lag > health.lagRecords:

@@ -262,8 +262,15 @@ def _put_start(db: sqlite3.Connection, pid: int, process_started_s: float, start
 
 
 def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
-    rows = [(name, json.dumps(asdict(state))) for name, state in states.items()]
+    rows = [(name, _text(state)) for name, state in states.items()]
     db.executemany("INSERT OR REPLACE INTO jobs (name, state) VALUES (?, ?)", rows)
+
+
+def _text(state: JobState) -> str:
+    values = asdict(state)
+    if not state.silent_kills:
+        del values["silent_kills"]  # the previous release does not know this key
+    return json.dumps(values)
 
 
 def _state(text: str) -> JobState:

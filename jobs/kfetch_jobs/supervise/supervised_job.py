@@ -9,7 +9,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport
-from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase
@@ -34,11 +34,15 @@ class SupervisedJob:
         """Whether its file is still there: nobody has renamed or deleted it."""
         return self.job.document.path.exists()
 
-    def silent_s(self, now: float) -> float:
-        """Return for how long its query has not reported, in seconds."""
+    def pulse(self) -> Pulse | None:
+        """Return the pulse of the present run; None before its first."""
         pulse = read_pulse(pulse_path(self.job.directory))
-        started_s = self.state.started_s or now
-        return now - max(started_s, pulse.at if pulse else 0.0)
+        began_s = self.state.started_s or 0.0
+        return pulse if pulse is not None and pulse.at >= began_s else None
+
+    def silent_s(self, pulse: Pulse | None, now: float) -> float:
+        """Return for how long its query has given no sign of life, in seconds."""
+        return now - (pulse.at if pulse else self.state.started_s or now)
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:

@@ -24,14 +24,17 @@ import psutil
 
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
+from kfetch_jobs.config.snapshot import snapshot_path, write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
 from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
 from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import launch
+from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
@@ -82,21 +85,19 @@ class Supervisor:
             for mistake in mistakes:
                 log.error("%s", mistake)
             supervisor = cls(project, store, command)
-            supervisor._take_over(jobs, clean=clean)
+            supervisor._take_over(jobs, last.ended_s if last else None, clean=clean)
             yield supervisor
 
-    def _take_over(self, jobs: dict[str, Job], *, clean: bool) -> None:
+    def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
         now = time.time()
         states = self._store.states()
-        for job in jobs.values():
+        mistaken = set(self._project.jobs()) - jobs.keys()
+        for job in (jobs | self._jobs_of_runs(jobs, mistaken)).values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
-                keep = not clean and before is not None
-                state = (
-                    before if keep and before else state_machine.initial_state(rules, now, before)
-                )
-                self._jobs[job.name] = SupervisedJob(job, rules, state)
-        mistaken = set(self._project.jobs()) - jobs.keys()
+                if before is None or clean:
+                    before = state_machine.initial_state(rules, now, before, ended_s)
+                self._jobs[job.name] = SupervisedJob(job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
@@ -107,6 +108,17 @@ class Supervisor:
             self._reset_without_process(supervised, now)
         self._record_start(now)
         self._save()
+
+    def _jobs_of_runs(self, jobs: dict[str, Job], mistaken: set[str]) -> dict[str, Job]:
+        """The jobs that still run, as they were validated for their runs.
+
+        Their files may have changed since, and may have mistakes now. A disabled job ends.
+        """
+        wanted = {name for name, job in jobs.items() if job.file.enabled} | mistaken
+        runs = [run for run in self._store.open_runs() if run.job in wanted]
+        living = [run for run in runs if run_process(self._project.storage, run).alive]
+        found = [job_of_run(self._project, run) for run in living]
+        return {job.name: job for job in found if job is not None}
 
     def _record_start(self, now: float) -> None:
         me = psutil.Process()
@@ -192,7 +204,7 @@ class Supervisor:
         """Carry an order out, or refuse it with a reason."""
         if order in _STARTING_ORDERS:
             try:
-                self._reread(name)
+                self._reread(name, order)
             except JobsError as error:
                 return OrderReply(message=error.message, exit_code=error.exit_code)
             except Exception as error:  # a bug that one job triggers must not stop the others
@@ -206,28 +218,27 @@ class Supervisor:
         notice = outdated_file_notice(supervised.job, supervised.state) if starting else ""
         return OrderReply(message=notice)
 
-    def _reread(self, name: str) -> None:
-        """Read the job's file again: it may have changed, or be new.
+    def _reread(self, name: str, order: Order) -> None:
+        """Read the job's files again: they may have changed, or be new.
 
-        Raises ConfigError for a mistake in it, and SupervisorError if the job may not run.
+        A job that runs on keeps the files that its run was started with. Raises ConfigError for a
+        mistake, and SupervisorError if the job may not run.
         """
-        job = self._project.job(name)
-        if not job.file.enabled:
-            raise SupervisorError(f"job {name} is disabled in its file: enabled: false")
+        job = job_now(self._project, name)
         if sentence := second_writer(job, self._jobs.values()):
             raise SupervisorError(sentence)
         rules = rules_of(job.file)
-        if name in self._jobs:
+        if name not in self._jobs:
+            self._add(job, rules, time.time())
+        elif order is Order.RESTART or self._jobs[name].state.phase is not Phase.RUNNING:
             self._jobs[name].job, self._jobs[name].rules = job, rules
-        else:
-            now = time.time()
-            before = self._store.states().get(name)
-            self._jobs[name] = SupervisedJob(
-                job, rules, state_machine.initial_state(rules, now, before)
-            )
-            for run in self._store.open_runs():
-                if run.job == name:
-                    self._recover(run, self._jobs[name], now)
+
+    def _add(self, job: Job, rules: Rules, now: float) -> None:
+        state = state_machine.initial_state(rules, now, self._store.states().get(job.name))
+        self._jobs[job.name] = SupervisedJob(job, rules, state)
+        for run in self._store.open_runs():
+            if run.job == job.name:
+                self._recover(run, self._jobs[job.name], now)
 
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
@@ -247,6 +258,8 @@ class Supervisor:
 
     def _facts(self, supervised: SupervisedJob, now: float) -> Facts:
         rules, state = supervised.rules, supervised.state
+        limited = rules.no_progress_s is not None
+        pulse = supervised.pulse() if limited else None
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.state.phase.has_process for other in self._jobs.values())
         return Facts(
@@ -254,7 +267,8 @@ class Supervisor:
             upstream_finished=state_machine.upstream_finished(rules, state, others),
             has_room=running < self._project.file.concurrency,
             has_file=supervised.has_file,
-            silent_s=supervised.silent_s(now) if rules.no_progress_s is not None else 0.0,
+            silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
+            has_committed=pulse is not None and pulse.batch is not None,
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
@@ -265,6 +279,7 @@ class Supervisor:
         report_file = self._report_file(supervised)
         report_file.unlink(missing_ok=True)
         try:
+            write_snapshot(job, run)
             supervised.process = launch(
                 self._command(job.name, report_file),
                 log=job.directory / "run.log",
@@ -327,10 +342,7 @@ class Supervisor:
         self._shutting_down = True
         now = time.time()
         for supervised in self._jobs.values():
-            if supervised.state.phase is Phase.RUNNING:
-                supervised.state = state_machine.apply_order(
-                    supervised.rules, supervised.state, Order.RESTART, now
-                )
+            supervised.state = state_machine.interrupt(supervised.state, now)
         while running := [one for one in self._jobs.values() if one.process is not None]:
             for supervised in running:
                 if hurry() and supervised.process is not None:
@@ -362,6 +374,7 @@ def _command(project: Project) -> Command:
             # -P: a package of the project must not pass for kfetch's.
             *(sys.executable, "-P", "-m", "kfetch", "run", job),
             *("--project", str(project.path), "--ending", str(report_file)),
+            *("--files", str(snapshot_path(project.storage / job))),
             *environment,
         ]
 

@@ -3,6 +3,7 @@
 files.py         locks, private files, and files that appear whole
 redact.py        output of processes without secrets
 mounts.py        the kind of file system of a path
+times.py         times for people
 cached_value.py  a slow value, computed once for many callers
 plural.py        a count with its noun
 """

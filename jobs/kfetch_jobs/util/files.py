@@ -5,13 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["owner_only", "try_lock", "wait_for_lock", "write_json"]
+from kfetch_jobs.util.disk_space import DiskSpace
+
+__all__ = ["owner_only", "read_disk_space", "try_lock", "wait_for_lock", "write_json"]
 
 
 @contextmanager
@@ -68,3 +71,16 @@ def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def read_disk_space(directory: Path) -> DiskSpace | None:
+    """Return the space where a directory lies, or will lie; None if the system does not tell."""
+    for existing in (directory, *directory.parents):
+        try:
+            usage = shutil.disk_usage(existing)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        return DiskSpace(free_bytes=usage.free, size_bytes=usage.total)
+    return None

@@ -26,8 +26,15 @@ Environment = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
-def project_of(project: Path | None, environment: str | None) -> Project:
-    """Read the named project, or the one of this directory. Raises ConfigError for its mistakes."""
-    from kfetch_jobs import config
+def project_of(
+    project: Path | None, environment: str | None, snapshot: Path | None = None
+) -> Project:
+    """Read the named project, or the one of this directory. Raises ConfigError for its mistakes.
 
-    return config.load(project or config.find(Path.cwd()), environment=environment)
+    ``snapshot``: texts that count in place of the project's files.
+    """
+    from kfetch_jobs import config
+    from kfetch_jobs.config.snapshot import read_snapshot
+
+    texts = read_snapshot(snapshot) if snapshot else {}
+    return config.load(project or config.find(Path.cwd()), environment=environment, texts=texts)

@@ -24,7 +24,16 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.offsets.plan import MovePlan
     from kfetch_jobs.offsets.target import Target
 
-__all__ = ["LINES_MAX", "AllPartitions", "Execute", "add", "show_others", "show_rest"]
+__all__ = [
+    "LINES_MAX",
+    "AllPartitions",
+    "Execute",
+    "Margin",
+    "add",
+    "report",
+    "show_others",
+    "show_rest",
+]
 
 LINES_MAX = 20
 """The number of partitions in a list. ``--partitions`` shows all of them."""
@@ -35,7 +44,7 @@ Time = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Move to the first record at this time or later (ISO 8601, by default in local time).",
+        help="Move to the first record at this time or later (ISO 8601, by default in UTC).",
     ),
 ]
 Ago = Annotated[
@@ -66,6 +75,21 @@ AllPartitions = Annotated[
 Execute = Annotated[
     bool, typer.Option("--execute", help="Do it. By default the command shows the plan only.")
 ]
+Margin = Annotated[
+    int,
+    typer.Option(
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="How far to stay away from the start of a log that retention shortens, in % of the "
+        "log. 0 takes the risk.",
+    ),
+]
+
+
+def report(step: str) -> None:
+    """Print the step that begins, to stderr."""
+    typer.echo(f"kfetch: {step} …", err=True)
 
 
 def add(app: typer.Typer) -> None:
@@ -130,6 +154,7 @@ def replay(
             help="A record may have several rows: allow more deleted rows than offsets.",
         ),
     ] = False,
+    margin: Margin = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectFile = None,
@@ -143,8 +168,12 @@ def replay(
     there are several topics. The transform must keep these columns. Other jobs that write the same
     table must be stopped, and must not read the same topic. A merge replaces its rows by itself.
     With --execute kfetch starts Spark for the deletion; without it, it shows the plan only.
-    Records that Kafka has already deleted (retention, compaction) do not come again. kfetch copies
-    the checkpoint, so offsets undo can restore it.
+
+    Rows of records that retention has deleted stay in the table. So do those of the first records
+    of a log that retention shortens, because they may be gone soon (--margin). kfetch asks Kafka
+    again right before it deletes rows, and refuses if records are gone by then. Records that
+    compaction has deleted do not come again. Streaming readers of the Delta table see deletes.
+    kfetch copies the checkpoint, so offsets undo can restore it.
 
     \b
     Example: replay after you have corrected the transform
@@ -156,7 +185,7 @@ def replay(
 
     target = _target(to_earliest, False, to_datetime, by_duration, shift_by, from_file)
     request = _MoveRequest(
-        job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows
+        job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows, margin=margin
     )
     _move(request, project, environment, partitions, as_json)
 
@@ -172,6 +201,8 @@ class _MoveRequest:
     execute: bool
     give_up_batch: bool = False
     several_rows: bool = False
+    margin: int = 0
+    """The margin of a replay at the log starts, in percent of a log."""
 
 
 def _target(
@@ -218,7 +249,7 @@ def _move(
     done: MoveResult | None = None
     others = jobs_on_same_tables(loaded, job) if request.verb is Verb.REPLAY else []
     with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext():
-        plan = plan_move(job, request.verb, request.target, choices)
+        plan = plan_move(job, request.verb, request.target, choices, request.margin)
         if not as_json:
             _show(plan, all_partitions)
             show_others(others)
@@ -229,6 +260,7 @@ def _move(
                 plan,
                 give_up_batch=request.give_up_batch,
                 several_rows=request.several_rows,
+                report=report,
             )
     if as_json:
         typer.echo(json.dumps(_json(plan, done, others)))
@@ -246,7 +278,7 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
         number = plan.checkpoint.planned.number
         typer.echo(f"  micro-batch {number} is planned and not committed: the move gives it up")
     for tp in plan.dropped:
-        typer.echo(f"  {tp} no longer exists: the checkpoint forgets it")
+        typer.echo(f"  {tp} no longer exists: the job goes on without it")
     moving = [move for move in plan.moves if move.moves]
     _table(moving if all_partitions else sorted(moving, key=_size)[:LINES_MAX])
     show_rest(0 if all_partitions else len(moving) - LINES_MAX)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs import moves, undo
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import offset, table
@@ -55,7 +55,7 @@ def _show_checkpoint(job: str, checkpoint: Checkpoint) -> None:
         typer.echo("Spark has planned no micro-batch yet")
         return
     when = checkpoint.planned.planned_s
-    at = time.strftime(" at %Y-%m-%d %H:%M:%S", time.localtime(when)) if when else ""
+    at = f" at {utc(when)}" if when else ""
     committed = "none" if checkpoint.committed is None else str(checkpoint.committed)
     typer.echo(f"last planned: {checkpoint.planned.number}{at}; last committed: {committed}")
     for source in _checkpoint_json(job, checkpoint)["sources"]:

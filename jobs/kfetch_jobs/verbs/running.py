@@ -27,6 +27,7 @@ def run(
     environment: Environment = None,
     as_json: Json = False,
     ending: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    files: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one job in this process, until it ends or you stop it with Ctrl-C or SIGTERM.
 
@@ -43,7 +44,7 @@ def run(
 
     redacted: Callable[[str], str] = str
     try:
-        whole = project_of(project, environment)
+        whole = project_of(project, environment, files)
         if ending:  # the supervisor has directed the output to this file
             RunLog(whole.storage / job / "run.log").install()
         loaded = whole.job(job)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import console, duration, number, table
 
@@ -125,7 +126,7 @@ def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str
         _phase(job),
         duration(now - job.since_s) if job.since_s is not None else "",
         number(job.batch if job.batch is not None else job.last_batch),
-        number(job.lag) or _unknown(job),
+        _behind(job),
         duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
         _about(job, now, supervisor),
@@ -138,9 +139,11 @@ def _phase(job: JobStatus) -> str:
     return str(job.phase or ("-" if job.enabled else "disabled"))
 
 
-def _unknown(job: JobStatus) -> str:
-    """Returns ``?`` for a figure that a running query has not reported yet."""
-    return "?" if job.pulse_s is not None else ""
+def _behind(job: JobStatus) -> str:
+    """Returns ``?`` for a lag that nobody knows: not yet, or while a broker is away."""
+    if job.lag is None or (job.lag == 0 and job.unreachable):
+        return "?" if job.pulse_s is not None else ""
+    return number(job.lag)
 
 
 def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
@@ -200,7 +203,7 @@ def history(
     rows = [
         (
             run.job,
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_s)),
+            utc(run.started_s),
             duration((run.ended_s or time.time()) - run.started_s),
             str(run.kind or "running"),
             f"{run.batches:,}" if run.ended_s else "",

@@ -69,7 +69,7 @@ def up(
 
     On this machine a page is at http://127.0.0.1:4747, with Prometheus metrics at /metrics. For
     any other address, set KFETCH_TOKEN to a token. People log in with it, and other clients send
-    it as Authorization: Bearer.
+    it as Authorization: Bearer. The token of KFETCH_METRICS_TOKEN opens /metrics alone.
 
     \b
     Example: run in the background, for production
@@ -90,11 +90,11 @@ def up(
         _log(loaded, as_json, quiet),
         _signals() as (stop, hurry),
         hold_supervisor_lock(loaded.storage),  # before the address: a running supervisor has both
-        listening(listen) as (listener, token, closed),
+        listening(listen) as (listener, logins, closed),
         Supervisor.start(loaded) as supervisor,
-        serving(loaded, listener, token, lambda: supervisor.last_tick_s) as address,
+        serving(loaded, listener, logins, lambda: supervisor.last_tick_s) as address,
     ):
-        write_address(loaded.storage, address, token=bool(token), closed=closed)
+        write_address(loaded.storage, address, token=bool(logins.token), closed=closed)
         supervisor.run(stop, hurry)
 
 

@@ -20,7 +20,7 @@ __all__ = ["of_duration", "of_file", "of_time"]
 
 
 def of_time(text: str) -> Timed:
-    """Parse an ISO 8601 date or time. Without a zone, this machine's zone counts.
+    """Parse an ISO 8601 date or time. Without a zone, UTC counts.
 
     Raises ConfigError.
     """
@@ -31,7 +31,7 @@ def of_time(text: str) -> Timed:
             f"--to-datetime {text} is no time: write it as in 2026-11-21T18:30 or "
             "2026-11-21T18:30:00+01:00"
         ) from None
-    return Timed(at.astimezone())
+    return Timed(at.replace(tzinfo=at.tzinfo or UTC))
 
 
 _SECONDS = TypeAdapter[float](Duration)
@@ -41,7 +41,7 @@ def of_duration(text: str, now_s: float) -> Timed:
     """Parse a duration before ``now_s``, in seconds since 1970. Raises ConfigError."""
     try:
         seconds = _SECONDS.validate_python(text)
-        return Timed(datetime.fromtimestamp(now_s - seconds, UTC).astimezone())
+        return Timed(datetime.fromtimestamp(now_s - seconds, UTC))
     except (ValidationError, OverflowError, OSError, ValueError):
         raise ConfigError(
             f"--by-duration {text} is no duration: a number and a unit, as in 2h or 30 minutes"

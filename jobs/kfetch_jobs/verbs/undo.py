@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
-from kfetch_jobs.verbs.moves import LINES_MAX, AllPartitions, Execute, show_others, show_rest
+from kfetch_jobs.verbs.moves import (
+    LINES_MAX,
+    AllPartitions,
+    Execute,
+    Margin,
+    report,
+    show_others,
+    show_rest,
+)
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
@@ -28,6 +36,7 @@ def add(app: typer.Typer) -> None:
 
 def undo(
     job: JobName,
+    margin: Margin = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectFile = None,
@@ -41,6 +50,10 @@ def undo(
     to their versions from before; every later write to them is lost. From the other tables of a
     replay it deletes the job's rows since then; after a reset they keep their rows. Other jobs that
     write these tables must be stopped. Without --execute nothing changes.
+
+    If the job has run since a replay, it reads records again from Kafka. kfetch asks Kafka for the
+    log starts right before it changes a table, and refuses if retention has deleted such records,
+    or may do so soon (--margin). Streaming readers of a Delta table see that rows are deleted.
 
     \b
     Example: undo a replay of one job
@@ -61,7 +74,7 @@ def undo(
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(loaded_project, loaded, plan)
+            undoing.undo(loaded_project, loaded, plan, margin_percent=margin, report=report)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
@@ -69,7 +82,7 @@ def undo(
 
 
 def _show_undoing(plan: UndoPlan, all_partitions: bool) -> None:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan.backup.at_s))
+    at = utc(plan.backup.at_s)
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
     if not plan.exact:
         typer.echo("  the job has run since: it goes on at the offsets from before the move")

@@ -14,10 +14,20 @@ from urllib.parse import urlsplit
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.web.login import Logins
 
-__all__ = ["DEFAULT", "TOKEN_VARIABLE", "Address", "refusal"]
+__all__ = [
+    "DEFAULT",
+    "METRICS_PATH",
+    "METRICS_TOKEN_VARIABLE",
+    "TOKEN_VARIABLE",
+    "Address",
+    "check_tokens",
+    "refusal",
+]
 
 DEFAULT = "127.0.0.1:4747"
 TOKEN_VARIABLE = "KFETCH_TOKEN"  # noqa: S105 - the variable's name
+METRICS_TOKEN_VARIABLE = "KFETCH_METRICS_TOKEN"  # noqa: S105 - the variable's name
+METRICS_PATH = "/metrics"
 _TOKEN_LENGTH_MIN = 16
 
 
@@ -47,11 +57,7 @@ class Address:
                 f"--listen {text}: other machines can reach it, so it needs a token: set the "
                 f"environment variable {TOKEN_VARIABLE}, or listen on 127.0.0.1"
             )
-        if token and (len(token) < _TOKEN_LENGTH_MIN or not token.isascii()):
-            raise ConfigError(
-                f"{TOKEN_VARIABLE} must have at least {_TOKEN_LENGTH_MIN} characters, all ASCII: "
-                "openssl rand -hex 16 makes one"
-            )
+        _check_token(TOKEN_VARIABLE, token)
         return address
 
     @property
@@ -63,6 +69,30 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def check_tokens(logins: Logins) -> None:
+    """Raise ConfigError for a token for metrics that is too short, or not needed, or no secret."""
+    if not logins.metrics_token:
+        return
+    _check_token(METRICS_TOKEN_VARIABLE, logins.metrics_token)
+    if not logins.token:
+        raise ConfigError(
+            f"{METRICS_TOKEN_VARIABLE} has no effect without {TOKEN_VARIABLE}: set both, or none"
+        )
+    if logins.matches_token(logins.metrics_token):
+        raise ConfigError(
+            f"{METRICS_TOKEN_VARIABLE} is the token of {TOKEN_VARIABLE}, which also stops jobs: "
+            "give it a value of its own"
+        )
+
+
+def _check_token(variable: str, token: str) -> None:
+    if token and (len(token) < _TOKEN_LENGTH_MIN or not token.isascii()):
+        raise ConfigError(
+            f"{variable} must have at least {_TOKEN_LENGTH_MIN} characters, all ASCII: "
+            "openssl rand -hex 16 makes one"
+        )
+
+
 def _is_local(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -71,7 +101,7 @@ def _is_local(host: str) -> bool:
 
 
 def refusal(
-    logins: Logins, now: float, *, host: str, authorization: str, cookie: str
+    logins: Logins, now: float, *, host: str, authorization: str, cookie: str, path: str = "/"
 ) -> tuple[int, str] | None:
     """Returns status and sentence for a refused request; None if its headers are all right.
 
@@ -79,9 +109,12 @@ def refusal(
     """
     if logins.token:
         scheme, _, credentials = authorization.partition(" ")
-        bearer = scheme.lower() == "bearer" and logins.matches_token(credentials.strip())
-        if bearer or logins.valid(cookie, now):
+        token = credentials.strip() if scheme.lower() == "bearer" else ""
+        if logins.matches_token(token) or logins.valid(cookie, now):
             return None
+        if logins.matches_metrics_token(token):
+            sentence = f"the token of {METRICS_TOKEN_VARIABLE} is for {METRICS_PATH} alone"
+            return None if path == METRICS_PATH else (403, sentence)
         return (
             401,
             f"this needs the header Authorization: Bearer with the token of {TOKEN_VARIABLE}",

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.util.cached_value import CachedValue
+from kfetch_jobs.web.address import METRICS_PATH
 from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.guard import Guard
 from kfetch_jobs.web.html import page
@@ -34,7 +35,7 @@ __all__ = ["application"]
 log = logging.getLogger("kfetch_jobs.web")
 
 
-def application(project: Project, token: str, stepped_s: Callable[[], float]) -> Starlette:
+def application(project: Project, logins: Logins, stepped_s: Callable[[], float]) -> Starlette:
     """Returns the application, behind the guard.
 
     With an empty token, every user of this machine may use it. ``stepped_s`` returns the time of
@@ -42,7 +43,7 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
     """
     collector = MetricsCollector(project, stepped_s)
     newest = CachedValue(collector.collect_now, collector.collect_now(), "metrics")
-    forms = Forms(Logins(token))
+    forms = Forms(logins)
 
     def metrics(request: Request) -> Response:  # not async: it may wait for a collection
         registry = CollectorRegistry(auto_describe=False)
@@ -52,7 +53,7 @@ def application(project: Project, token: str, stepped_s: Callable[[], float]) ->
 
     return Starlette(
         routes=[
-            Route("/metrics", metrics),
+            Route(METRICS_PATH, metrics),
             *forms.routes(),
             *Pages(project, stepped_s, forms).routes(),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),

@@ -125,7 +125,7 @@ class JobCurves:
     """The newest is last."""
 
     def forget_dead_letters(self, first: int) -> None:
-        """Set the dead letters of micro-batches from ``first`` on to 0: an undo deleted them."""
+        """Set the dead letters of the micro-batches from ``first`` on to 0, after an undo."""
         for index, batch in enumerate(self.batches):
             if batch.batch >= first:
                 self.batches[index] = replace(batch, dead_letters=0)

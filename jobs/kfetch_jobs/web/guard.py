@@ -59,6 +59,7 @@ class Guard:
             self._clock(),
             host=host,
             authorization=headers.get("authorization", ""),
+            path=path,
             cookie=cookie_parser(headers.get("cookie", "")).get(cookie_name(host), ""),
         )
         if refused is not None and not (refused[0] == 401 and path.startswith(_OPEN)):

@@ -24,13 +24,20 @@ _LOCAL_PATH = re.compile(r"/(?:jobs/[A-Za-z0-9_-]+)?")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Logins:
-    """Makes and checks cookies. With an empty token nobody must log in."""
+    """Makes and checks cookies and tokens. With an empty token nobody must log in."""
 
-    token: str
+    token: str = ""
+    """For everything: pages, orders and metrics."""
+    metrics_token: str = ""
+    """For the metrics alone. It opens no page and gives no order."""
 
     def matches_token(self, text: str) -> bool:
         """Returns whether the text is the token."""
         return bool(self.token) and _same(text, self.token)
+
+    def matches_metrics_token(self, text: str) -> bool:
+        """Returns whether the text is the token for metrics."""
+        return bool(self.metrics_token) and _same(text, self.metrics_token)
 
     def cookie(self, now: float) -> str:
         """Returns a cookie for a person who knows the token. ``now``: seconds since 1970."""

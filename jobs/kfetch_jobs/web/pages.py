@@ -25,6 +25,7 @@ from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.run import partition_lags
 from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.control import give_order
+from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
@@ -158,7 +159,7 @@ class Pages:
         path = self._directory(job) / "run.log"
         try:
             # Spark's tracebacks have whole query plans, with options and their secrets.
-            redacted = self._project.job(job.name).redacted
+            redacted = project_now(self._project).job(job.name).redacted
             lines, trouble = log_tail.last_lines(path, _LOG_LINES, redacted), ""
         except ConfigError:
             lines, trouble = (

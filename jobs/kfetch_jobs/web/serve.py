@@ -15,8 +15,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.web.address import DEFAULT, TOKEN_VARIABLE, Address
+from kfetch_jobs.web.address import (
+    DEFAULT,
+    METRICS_TOKEN_VARIABLE,
+    TOKEN_VARIABLE,
+    Address,
+    check_tokens,
+)
 from kfetch_jobs.web.app import application
+from kfetch_jobs.web.login import Logins
 
 __all__ = ["listening", "serving"]
 
@@ -33,19 +40,20 @@ _SHUTDOWN_TIMEOUT_S = 5.0
 
 
 @contextmanager
-def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str, str]]:
-    """Yields a listening socket, the token of the environment, and an empty text.
+def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, Logins, str]]:
+    """Yields a listening socket, the tokens of the environment, and an empty text.
 
-    Without a socket it yields None, the token, and the reason: ``none`` was asked for, or another
-    process uses the default address. Jobs run without a page. It removes the token from the
-    environment, or every job would inherit it. Raises ConfigError for an invalid address, and
-    SupervisorError if it can't listen on an address that the user has named.
+    Without a socket it yields None, the tokens, and the reason: ``none`` was asked for, or another
+    process uses the default address. Jobs run without a page. It removes the tokens from the
+    environment, or every job would inherit them. Raises ConfigError for an invalid address or
+    token, and SupervisorError if it can't listen on an address that the user has named.
     """
-    token = os.environ.pop(TOKEN_VARIABLE, "")
+    logins = Logins(os.environ.pop(TOKEN_VARIABLE, ""), os.environ.pop(METRICS_TOKEN_VARIABLE, ""))
     if listen == NOWHERE:
-        yield None, token, "--listen none"
+        yield None, logins, "--listen none"
         return
-    address = Address.parse(listen or DEFAULT, token)
+    address = Address.parse(listen or DEFAULT, logins.token)
+    check_tokens(logins)
     try:
         listener = _bound(address)
     except OSError as cause:
@@ -53,10 +61,10 @@ def listening(listen: str | None) -> Iterator[tuple[socket.socket | None, str, s
         if listen:
             raise SupervisorError(f"{sentence}: name another with --listen") from cause
         log.warning("%s: no page and no metrics; name another address with --listen", sentence)
-        yield None, token, f"{sentence}: name another address with --listen"
+        yield None, logins, f"{sentence}: name another address with --listen"
         return
     with listener:
-        yield listener, token, ""
+        yield listener, logins, ""
 
 
 def _bound(address: Address) -> socket.socket:
@@ -107,7 +115,7 @@ class _RequestDeadline(H11Protocol):
 
 @contextmanager
 def serving(
-    project: Project, listener: socket.socket | None, token: str, stepped_s: Callable[[], float]
+    project: Project, listener: socket.socket | None, logins: Logins, stepped_s: Callable[[], float]
 ) -> Iterator[Address | None]:
     """Serve at the socket while the block runs. Yields the address.
 
@@ -118,7 +126,7 @@ def serving(
         return
     server = uvicorn.Server(
         uvicorn.Config(
-            application(project, token, stepped_s),
+            application(project, logins, stepped_s),
             loop="asyncio",
             http=_RequestDeadline,
             ws="none",
@@ -134,6 +142,11 @@ def serving(
     thread = threading.Thread(target=server.run, args=([listener],), name="web", daemon=True)
     thread.start()
     address = Address(*listener.getsockname()[:2])
+    if logins.token and not logins.metrics_token:
+        log.warning(
+            "who scrapes the metrics can stop jobs too: give Prometheus a token of its own by %s",
+            METRICS_TOKEN_VARIABLE,
+        )
     log.info("page: http://%s/, metrics: http://%s/metrics", address, address)
     try:
         yield address

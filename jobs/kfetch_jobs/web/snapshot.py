@@ -18,6 +18,7 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.batch import Batch, batches_of_line, undone_from
 from kfetch_jobs.progress.follower import Follower
+from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store
@@ -68,7 +69,7 @@ class Observer:
         """Take a snapshot. Only one thread at a time may call it."""
         now, troubles = time.time(), list[str]()
         with _part("jobs", troubles), Store.of(self._project.storage) as store:
-            self._overview = read_status(self._project, store, now)
+            self._overview = read_status(project_now(self._project), store, now)
         with _part("micro-batches", troubles):
             self._follow(now)
         with _part("agents", troubles):

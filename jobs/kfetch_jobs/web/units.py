@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from kfetch_jobs.util.times import utc
 
 __all__ = ["UNKNOWN", "ago", "clock", "count", "duration", "per_second", "plural", "size", "until"]
 
@@ -90,7 +90,7 @@ def clock(at: float | None) -> str:
     if at is None:
         return UNKNOWN
     try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return utc(at)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kfetch.wire.cluster import Cluster
     from kfetch.wire.connection import Connection
 
-__all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check"]
+__all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check", "cluster_id"]
 
 WAIT_S = 10.0
 """The limit for one request. It is short, because a user waits at the terminal."""
@@ -102,25 +102,36 @@ def check(
 
     ``kafka`` has the options ``kafka.*`` of a source. ``topics`` are names. Each request takes
     ``wait_s`` seconds at most. Raises OptionError for the options, ConnectionLost if no bootstrap
-    server answers, BrokerError for an error code, and WireError for a reply that is not Kafka's.
+    server answers, WrongListener if kfetch can read from none of them, BrokerError for an error
+    code, and WireError for a reply that is not Kafka's.
     """
     from kfetch.wire.cluster import Cluster
 
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
-    with closing(Cluster(options.bootstrap, options.network)) as cluster:
+    with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
     with closing(_first_connection(options, wait_s)) as connection:
         versions = _versions(connection, time.monotonic() + wait_s)
-        cluster_id = _cluster_id(connection, time.monotonic() + wait_s)
+        id_ = _cluster_id(connection, time.monotonic() + wait_s)
     return ClusterState(
         servers=",".join(f"{host}:{port}" for host, port in options.bootstrap),
-        cluster_id=cluster_id,
+        cluster_id=id_,
         versions=versions,
         fetch_sessions=_has_sessions(versions),
         brokers=tuple(states),
         topics={name: view.topics.get(name) for name in topics},
     )
+
+
+def cluster_id(options: SourceOptions, wait_s: float = WAIT_S) -> str:
+    """Return the id of a source's cluster; empty if its brokers have none.
+
+    Connecting and asking take ``wait_s`` seconds each at most. Raises ConnectionLost if no
+    bootstrap server answers.
+    """
+    with closing(_first_connection(options, wait_s)) as connection:
+        return _cluster_id(connection, time.monotonic() + wait_s)
 
 
 def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerState:
@@ -136,9 +147,10 @@ def _first_connection(options: SourceOptions, wait_s: float) -> Connection:
     from kfetch.wire.connection import Connection
 
     first_cause: ConnectionLost | None = None
+    share_s = wait_s / len(options.bootstrap)
     for host, port in options.bootstrap:
         try:
-            return Connection.open(host, port, options.network, time.monotonic() + wait_s)
+            return Connection.open(host, port, options.network, time.monotonic() + share_s)
         except ConnectionLost as cause:
             first_cause = first_cause or cause
     assert first_cause is not None, "options without a bootstrap server"

@@ -163,6 +163,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     view = log.view_including(start.positions)
     missing = _missing(log, view)
     subscribed = log.subscribed_partitions(view)
+    start = start.with_returned(subscribed, _ids(view))
     led = [tp for tp in subscribed if view.leader(tp) is not None]
     starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []

@@ -4,6 +4,9 @@ It fetches as long as any task has ranges at its broker and the budget has memor
 reply before it does anything else, because the reply's ranges have already moved. The next request
 leaves when every task has received its arrivals, and travels while the tasks decode. If a task does
 not take its arrivals, the thread pauses the task's ranges until it does.
+
+A thread that has had no range for the query's lease retires: it closes its session and ends. So a
+broker that moved to another address, or that leads none of the partitions any more, costs nothing.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ _MEMORY_WAIT_S = 0.2
 # How long the thread waits for a task to take its arrivals before it pauses the task's ranges.
 # A pause costs two changes of the session per partition, so a short delay must not cause one.
 _SLOW_TASK_S = 0.5
+# A thread without a range lives so long at least, however short the lease is.
+_IDLE_MIN_S = 0.05
 
 
 class BrokerThread(threading.Thread):
@@ -49,9 +54,14 @@ class BrokerThread(threading.Thread):
         options: SourceOptions,
         budget: Budget,
         on_event: events.EventHandler = events.log_event,
+        on_end: Callable[[BrokerThread], None] | None = None,
     ) -> None:
         super().__init__(name=f"{query[:8]} {broker.node_id}", daemon=True)
-        self._broker = broker
+        self.broker = broker
+        """The broker from which it fetches."""
+        self.retired = False
+        """Whether it accepts no more ranges, because it has had none for the lease."""
+        self._on_end = on_end
         self._options = options
         self._budget = budget
         self._on_event = on_event
@@ -74,9 +84,9 @@ class BrokerThread(threading.Thread):
         self._command_came = threading.Condition()
         self._closing = False
 
-    def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> None:
-        """Read ranges for a task."""
-        self._enqueue(partial(self._add, ranges, inbox))
+    def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> bool:
+        """Read ranges for a task. Returns False if the thread has retired."""
+        return self._enqueue(partial(self._add, ranges, inbox))
 
     def drop(self, progress: RangeProgress) -> None:
         """Stop reading a range."""
@@ -117,6 +127,8 @@ class BrokerThread(threading.Thread):
         self._unreserve()
         self._read_ahead.close()
         self._reader.fetcher.close()
+        if self._on_end is not None:
+            self._on_end(self)
 
     def _step(self) -> None:
         """Run commands. Then receive the reply in flight, wait for a command, or send."""
@@ -125,12 +137,23 @@ class BrokerThread(threading.Thread):
             return
         if self._reader.in_flight:
             self._receive()
+        elif not (self._inboxes or self._reader.active):
+            self._rest()
         elif (pause_s := self._pause_s()) > 0:
             self._budget.leave_queue(self)
             self._memory_wait_since = None
             self._wait_for_command(pause_s)
         else:
             self._send()
+
+    def _rest(self) -> None:
+        """Wait for a command while there is no range. Retire if none comes during the lease."""
+        self._budget.leave_queue(self)
+        self._memory_wait_since = None
+        self._wait_for_command(max(_IDLE_MIN_S, self._options.agent_lease_s))
+        with self._command_came:
+            # Under the lock: a range comes either before this, or to another thread.
+            self.retired = self._closing = not self._commands
 
     def _pause_s(self) -> float:
         """Returns for how many seconds nothing is to be sent, unless a command comes."""
@@ -168,7 +191,7 @@ class BrokerThread(threading.Thread):
         elif self._memory_wait_since is not None:
             waited_s, self._memory_wait_since = now - self._memory_wait_since, None
             self._memory_came_at = now
-            self._on_event(events.WaitedForMemory(broker=self._broker, seconds=waited_s))
+            self._on_event(events.WaitedForMemory(broker=self.broker, seconds=waited_s))
 
     def _receive(self) -> None:
         arrivals = self._reader.receive(time.monotonic() + self._options.poll_timeout_s)
@@ -197,7 +220,7 @@ class BrokerThread(threading.Thread):
 
     def _new_reader(self) -> BrokerReader:
         fetch = self._options.fetch
-        fetcher = Fetcher(self._broker, fetch, self._options.network, self._allocate)
+        fetcher = Fetcher(self.broker, fetch, self._options.network, self._allocate)
         return BrokerReader(
             fetcher,
             fetch.partition_max_bytes,
@@ -265,10 +288,12 @@ class BrokerThread(threading.Thread):
             for progress in ranges:
                 self._reader.drop(progress)
 
-    def _enqueue(self, command: Callable[[], None]) -> None:
+    def _enqueue(self, command: Callable[[], None]) -> bool:
         with self._command_came:
-            self._commands.append(command)
-            self._command_came.notify()
+            if not self.retired:
+                self._commands.append(command)
+                self._command_came.notify()
+            return not self.retired
 
     def _wait_for_command(self, timeout_s: float) -> None:
         with self._command_came:

@@ -25,8 +25,8 @@ _WORKER_CHECK_S = 0.2
 class RangeReader(Protocol):
     """The part of a BrokerThread that an inbox uses."""
 
-    def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> None:
-        """Read ranges for a task."""
+    def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> bool:
+        """Read ranges for a task. Returns False if the thread has retired."""
 
     def drop(self, progress: RangeProgress) -> None:
         """Stop reading a range."""
@@ -38,8 +38,8 @@ class RangeReader(Protocol):
 class Inbox:
     """A task's ArrivalSource.
 
-    ``reader_of`` returns a broker's thread. ``budget`` says how large a batch may be. ``next``
-    calls ``worker_has_closed`` at intervals while nothing arrives.
+    ``reader_of`` returns a broker's thread, and a new one if it has retired. ``budget`` says how
+    large a batch may be. ``next`` calls ``worker_has_closed`` at intervals while nothing arrives.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class Inbox:
         self._reader_of = reader_of
         self._budget = budget
         self._worker_has_closed = worker_has_closed
-        self._deliveries: queue.SimpleQueue[tuple[list[Arrival], Callable[[], None]]]
+        self._readers: dict[RangeProgress, RangeReader] = {}
+        """The thread that got each range. The range may have left it since."""
+        self._deliveries: queue.SimpleQueue[tuple[list[Arrival], Callable[[], object]]]
         self._deliveries = queue.SimpleQueue()
         self._failure: AgentError | None = None
         self._closed = False
@@ -64,15 +66,20 @@ class Inbox:
         for progress in ranges:
             by_leader.setdefault(progress.leader, []).append(progress)
         for leader, led in by_leader.items():
-            self._reader_of(leader).add(led, self)
+            reader = self._reader_of(leader)
+            while not reader.add(led, self):
+                reader = self._reader_of(leader)
+            self._readers.update(dict.fromkeys(led, reader))
 
     def drop(self, progress: RangeProgress) -> None:
         """See ArrivalSource."""
-        self._reader_of(progress.leader).drop(progress)
+        if reader := self._readers.pop(progress, None):
+            reader.drop(progress)
 
     def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""
-        return self._reader_of(progress.leader).requested_since(progress)
+        reader = self._readers.get(progress)
+        return reader.requested_since(progress) if reader else progress.requested_at
 
     @property
     def batch_bytes(self) -> int:
@@ -106,7 +113,7 @@ class Inbox:
         if self._worker_has_closed():
             raise ChannelClosed("the worker has closed its channel") from None
 
-    def deliver(self, arrivals: list[Arrival], on_received: Callable[[], None]) -> bool:
+    def deliver(self, arrivals: list[Arrival], on_received: Callable[[], object]) -> bool:
         """Put arrivals into the inbox. If it is closed, release their memory and return False.
 
         The inbox calls ``on_received`` when the task receives the arrivals, or when it closes.

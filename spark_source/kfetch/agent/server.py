@@ -169,7 +169,9 @@ class Server:
             inbox = stack.enter_context(
                 contextlib.closing(Inbox(query.thread_of, budget, segments.poll_worker))
             )
-            reader = SplitReader(request.ranges, options, cluster, inbox, query.count_event)
+            reader = SplitReader(
+                request.ranges, options, cluster, inbox, query.count_event, query.metadata
+            )
             deliveries = stack.enter_context(contextlib.closing(reader.deliveries()))
             for delivery in deliveries:
                 segments.send(delivery)

@@ -9,6 +9,7 @@ import time
 from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import QueryStatus, ReadRequest
+from kfetch.agent.shared_metadata import SharedMetadata
 from kfetch.fetch import events
 from kfetch.fetch.stats import FetchStats, total
 from kfetch.fetch.stats_file import write_stats
@@ -25,8 +26,14 @@ class SharedQuery:
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:
         self.name = name
         self.options = options
+        self.metadata = SharedMetadata(options)
+        """The leaders of partitions, for all tasks."""
         self._budget = budget
         self._threads: dict[Broker, BrokerThread] = {}
+        self._running: list[BrokerThread] = []
+        """These threads, and those that have retired and still close their sessions."""
+        self._ended_stats = FetchStats()
+        """Of the threads that have ended."""
         self._lock = threading.Lock()
         self._readers = 0
         self._stream = ""
@@ -37,15 +44,28 @@ class SharedQuery:
         self._stats_lock = threading.Lock()
 
     def thread_of(self, broker: Broker) -> BrokerThread:
-        """Returns the broker's thread. The first call for a broker starts it."""
+        """Returns the broker's thread. Starts one if there is none, or if it has retired."""
         with self._lock:
-            if broker not in self._threads:
-                thread = BrokerThread(
-                    self.name, broker, self.options, self._budget, self.count_event
-                )
+            thread = self._threads.get(broker)
+            if thread is None or thread.retired:
+                thread = self._new_thread(broker)
                 thread.start()  # may raise for want of threads; then the next task tries again
                 self._threads[broker] = thread
-            return self._threads[broker]
+                self._running.append(thread)
+            return thread
+
+    def _new_thread(self, broker: Broker) -> BrokerThread:
+        return BrokerThread(
+            self.name, broker, self.options, self._budget, self.count_event, self._forget
+        )
+
+    def _forget(self, thread: BrokerThread) -> None:
+        """Remove a thread that ends, and keep what its sessions have cost."""
+        with self._lock:
+            self._running.remove(thread)
+            self._ended_stats += thread.stats()
+            if self._threads.get(thread.broker) is thread:
+                del self._threads[thread.broker]
 
     def begin_read(self, request: ReadRequest) -> None:
         """Count a task that begins to read."""
@@ -79,8 +99,8 @@ class SharedQuery:
     def stats(self) -> FetchStats:
         """Returns what the query's sessions have cost in this agent."""
         with self._lock:
-            threads = list(self._threads.values())
-        return total(thread.stats() for thread in threads) + self._totals.stats()
+            threads, ended = list(self._running), self._ended_stats
+        return total(thread.stats() for thread in threads) + ended + self._totals.stats()
 
     def status(self) -> QueryStatus:
         """Returns the state of the query's sessions, and its totals."""
@@ -98,7 +118,7 @@ class SharedQuery:
     def close(self) -> None:
         """Close every session."""
         with self._lock:
-            threads = list(self._threads.values())
+            threads = list(self._running)
             self._threads.clear()
         for thread in threads:  # all at once: each may wait for its reply in flight
             thread.request_close()

@@ -3,8 +3,11 @@
 Kafka checks every v2 batch with it. The code folds a block of four vectors onto the next block: it
 multiplies them with powers of x. One block with the same remainder is left. The CPU's own CRC
 instruction does that block and the rest (Gopal et al., Fast CRC Computation Using PCLMULQDQ, Intel
-2009). Both instructions exist on x86 only. Elsewhere the package crc32c checks batches, before the
-loops run.
+2009). Both instructions exist on x86 only.
+
+Elsewhere the code looks up eight bytes at once in tables (Kounavis and Berry, A Systematic Approach
+to Building High Performance Software-based CRC Generators, Intel 2005). It takes 0.6 ns for a byte.
+So there ``table`` lets the package crc32c check large batches.
 """
 
 from __future__ import annotations
@@ -151,12 +154,55 @@ def _more(state: Any, data: Any, at: int, end: int) -> Any:
     return _plain(state, data, at, end)
 
 
+def tables(count: int = 8) -> list[int]:
+    """Returns tables of 256 numbers: the state after a byte and n zeros, in the n-th table."""
+    numbers = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        numbers.append(byte)
+    for _ in range(count - 1):
+        numbers += [state >> 8 ^ numbers[state & 0xFF] for state in numbers[-256:]]
+    return numbers
+
+
+@intrinsic
+def _looked_up(typing: Any, table: Any, byte: Any) -> Any:
+    """Returns a number of a table."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        numbers, word = tables(), ir.IntType(32)
+        kind = ir.ArrayType(word, len(numbers))
+        name = "kfetch.crc32c.tables"
+        constant = builder.module.globals.get(name) or cgutils.global_constant(
+            builder.module, name, ir.Constant(kind, numbers), linkage="linkonce_odr"
+        )
+        table, byte = args
+        at = builder.add(builder.mul(table, ir.Constant(table.type, 256)), byte)
+        pointer = builder.gep(constant, [ir.Constant(at.type, 0), at])
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 @njit
-def _unsupported(state: Any, data: Any, at: int, end: int) -> Any:
+def _by_tables(state: Any, data: Any, at: int, end: int) -> Any:
+    low = np.uint64(0xFF)
+    while at + 8 <= end:
+        word = state ^ _word(data, at)
+        state = np.uint64(0)
+        for i in range(8):
+            byte = word >> np.uint64(8 * i) & low
+            state ^= _looked_up(np.uint64(7 - i), byte)
+        at += 8
+    while at < end:
+        byte = (state ^ np.uint64(data[at])) & low
+        state = state >> np.uint64(8) ^ _looked_up(np.uint64(0), byte)
+        at += 1
     return state
 
 
-more = _more if _LANES else _unsupported  # without lanes the loops check no CRC
+more = _more if _LANES else _by_tables
 
 
 @njit

@@ -18,6 +18,7 @@ from kfetch.model import TopicPartition
 from kfetch.records.arrow import empty_array
 from kfetch.records.batch import Slice
 from kfetch.records.codecs import address_of
+from kfetch.records.format import CRC_FROM, HEADER_BYTES
 from kfetch.records.memory import Part
 from kfetch.records.sections import Section, SectionReader
 
@@ -26,7 +27,9 @@ __all__ = ["SectionTable", "table_of_sections", "table_of_slices"]
 Array = np.ndarray[Any, Any]
 
 LOOPS = native.load()
-_CHECKS_CRCS = cpu.crc_lanes() > 0
+_FAST_CRCS = cpu.crc_lanes() > 0
+_LARGE_BYTES = 1024  # the loops' tables take as long for them as Python takes for a call
+_CRC_BYTES_BEFORE = HEADER_BYTES - CRC_FROM  # the CRC covers so many bytes before the records
 
 
 class SectionTable(NamedTuple):
@@ -121,25 +124,34 @@ class _GrowingTable:
 
         Returns False, and adds none, if ``records.sections`` must read the slice.
         """
-        if slice_.aborted or (self._check_crcs and not _CHECKS_CRCS):
+        if slice_.aborted:
             return False
         if not slice_.data:
             return True
+        data = pa.py_buffer(slice_.data)
+        if self._list(slice_, number, data) != layout.LISTED_ALL:
+            return False
+        row_count = self._cursor[layout.ROWS_LISTED]
+        if self._check_crcs and not _FAST_CRCS:
+            rows = self._table[self._row_count : row_count]
+            if not _large_batches_match(rows, slice_.data, data.address):
+                return False
+        self._row_count = row_count
+        return True
+
+    def _list(self, slice_: Slice, number: int, data: pa.Buffer) -> int:
+        """Writes rows behind those that count already. Returns the result of ``list_batches``."""
         cursor = self._cursor
         cursor[layout.NEXT_AT], cursor[layout.LAST_OFFSET] = 0, -1
         cursor[layout.ROWS_LISTED] = self._row_count
-        data = pa.py_buffer(slice_.data)
         range_ = data.address, data.size, slice_.start, slice_.end, number, self._check_crcs
         cursor_address = cursor.buffer_info()[0]
         while True:
             table = address_of(self._table), len(self._table)
             result = LOOPS.list_batches(*range_, cursor_address, *table)
             if result != layout.TABLE_FULL:
-                break
+                return result
             self._grow(cursor[layout.ROWS_LISTED], 2 * len(self._table))
-        if result == layout.LISTED_ALL:
-            self._row_count = cursor[layout.ROWS_LISTED]
-        return result == layout.LISTED_ALL
 
     def add_rows(self, rows: Array) -> None:
         """Adds the rows of sections."""
@@ -153,6 +165,24 @@ class _GrowingTable:
         larger = _empty_table(capacity)
         larger[:row_count] = self._table[:row_count]
         self._table = larger
+
+
+def _large_batches_match(rows: Array, data: memoryview, address: int) -> bool:
+    """Returns whether the CRCs of large batches match, where the loops have only tables for them.
+
+    The package crc32c asks the CPU for its instructions at run time; code for all CPUs has none.
+    ``fill_rows`` does not check these batches again.
+    """
+    # Imported here: it takes 15 ms of an agent's start, and most CPUs don't need it.
+    import crc32c
+
+    large = np.flatnonzero(rows[:, layout.SIZE] > _LARGE_BYTES)
+    for at, size, expected in rows[large][:, [layout.ADDRESS, layout.SIZE, layout.CRC]].tolist():
+        start = at - address
+        if expected != crc32c.crc32c(data[start - _CRC_BYTES_BEFORE : start + size]):
+            return False
+    rows[large, layout.CRC] = layout.CHECKED
+    return True
 
 
 def _empty_table(capacity: int) -> Array:

@@ -45,6 +45,8 @@ class Arrival:
     """Why the broker can't be asked. The range has left the BrokerReader."""
     release: Callable[[], None] = _release_nothing
     """Returns the memory of ``records`` to the budget. Further calls do nothing."""
+    arrived_at: float = field(default_factory=time.monotonic)
+    """Monotonic time. A task may handle an arrival long after it."""
 
     @property
     def advanced(self) -> bool:

@@ -59,6 +59,9 @@ class Query:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
+        """In the order of their first use."""
+        self._ended_stats = FetchStats()
+        """Of fetchers that are closed."""
         self._source = InlineSource(
             self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
         )
@@ -66,6 +69,7 @@ class Query:
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yields the records of ranges; see ``inline.read``."""
+        self._close_former_addresses()
         reader = SplitReader(ranges, self._options, self._cluster, self._source, self._totals.add)
         try:
             for delivery in reader.deliveries():
@@ -78,10 +82,19 @@ class Query:
             self._fetchers[broker] = Fetcher(broker, self._options.fetch, self._options.network)
         return self._fetchers[broker]
 
+    def _close_former_addresses(self) -> None:
+        """Close the fetchers of brokers that have moved to another address since the last read."""
+        last_address = {broker.node_id: broker for broker in self._fetchers}
+        for broker in [b for b in self._fetchers if b is not last_address[b.node_id]]:
+            self._source.forget(broker)
+            fetcher = self._fetchers.pop(broker)
+            fetcher.close()
+            self._ended_stats += fetcher.stats()
+
     def stats(self) -> FetchStats:
         """Returns what the query's sessions have cost in this process."""
         fetchers = total(fetcher.stats() for fetcher in self._fetchers.values())
-        return fetchers + self._totals.stats()
+        return fetchers + self._ended_stats + self._totals.stats()
 
     def close(self) -> None:
         """Close every session and connection."""
@@ -123,6 +136,10 @@ class InlineSource:
                     skip_corrupt=self._skip_corrupt,
                 )
             self._readers[broker].add(progress)
+
+    def forget(self, broker: Broker) -> None:
+        """Forget a broker that nobody reads from."""
+        self._readers.pop(broker, None)
 
     def requested_since(self, progress: RangeProgress) -> float:
         """See ArrivalSource."""

@@ -31,8 +31,8 @@ class RangeProgress:
     """Monotonic time when the range became the first in its partition's queue."""
     unknown_epochs: int = 0
     """How many times a leader did not know ``last_fetched_epoch``."""
-    missing: int = 0
-    """How many times in a row the metadata did not have the partition."""
+    missing_since: float | None = None
+    """Monotonic time since when no broker's metadata has had the partition."""
 
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> RangeProgress:

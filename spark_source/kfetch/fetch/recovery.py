@@ -23,22 +23,22 @@ from kfetch.wire.cluster import Cluster
 log = logging.getLogger(__name__)
 
 _UNKNOWN_EPOCHS_MAX = 3  # leaders that know no such epoch, before the range gives the epoch up
-_MISSING_MAX = 3  # looks at the metadata that find no such partition, before it is gone
 
 
-def relocate(progress: RangeProgress, view: ClusterView, *, fail: bool) -> bool:
+def relocate(progress: RangeProgress, view: ClusterView, *, now: float, fail: bool) -> bool:
     """Point a range to its partition's leader of now; False while there is none.
 
-    Raises PartitionGone or TopicRecreated; with ``fail=False`` such a range is over instead.
+    ``now``: monotonic seconds. A partition that no broker names may be hidden for a moment. So it
+    is gone only after ``losses.GONE_AFTER_S``. Raises PartitionGone or TopicRecreated; with
+    ``fail=False`` such a range is over instead.
     """
     topic = view.topics.get(progress.tp.topic)
     if topic is None or progress.tp.partition not in topic.leaders:
-        # A broker that has just started may not know the partition yet: ask again after a pause.
-        progress.missing += 1
-        if progress.missing < _MISSING_MAX:
+        progress.missing_since = now if progress.missing_since is None else progress.missing_since
+        if now - progress.missing_since < losses.GONE_AFTER_S:
             return False
         return _end_if_lost(progress, LogAnswer(exists=False), fail=fail)
-    progress.missing = 0
+    progress.missing_since = None
     if _end_if_lost(progress, LogAnswer(topic_id=topic.topic_id), fail=fail):
         return True
     leader = topic.leaders[progress.tp.partition]

@@ -22,13 +22,14 @@ from kfetch.decoding import decode_part
 from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
+from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
-from kfetch.model import OffsetRange
+from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
 from kfetch.records import Columns, Memory, Slice
 from kfetch.wire.cluster import Cluster
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import RetryPauses, clearer, may_retry
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class SplitReader:
         cluster: Cluster,
         source: ArrivalSource,
         on_event: events.EventHandler = events.log_event,
+        leaders: LeaderMetadata | None = None,
     ) -> None:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
@@ -100,6 +102,7 @@ class SplitReader:
             serialized_sizes=options.include_serialized_sizes,
         )
         self._cluster = cluster
+        self._leaders = leaders or FreshMetadata(cluster)
         self._source = source
         self._on_event = on_event
         self._unfinished = {
@@ -107,6 +110,8 @@ class SplitReader:
         }
         self._leaderless: dict[int, RangeProgress] = {}
         """Unfinished ranges that wait for metadata to name a leader."""
+        self._leaderless_since = 0.0
+        """Monotonic time since when these ranges need metadata. Older metadata can't help."""
         self._failing: set[int] = set()
         """Unfinished ranges that have failed since their last progress."""
         self._lookup_at = float("inf")
@@ -145,7 +150,7 @@ class SplitReader:
     def _handle_errors(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
             if arrival.broker_error is not None:
-                self._await_leader(arrival.progress, arrival.broker_error)
+                self._await_leader(arrival, arrival.broker_error)
             elif arrival.partition_error is not None:
                 self._recover(arrival)
 
@@ -227,12 +232,12 @@ class SplitReader:
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
             cause = recovery.refused(progress, partition.error)
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
-                self._await_leader(progress, cause)
+                self._await_leader(arrival, cause)
                 return
         elif not codes.retriable(partition.error, Api.FETCH):
             raise recovery.refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
-            self._await_leader(progress, recovery.refused(progress, partition.error))
+            self._await_leader(arrival, recovery.refused(progress, partition.error))
             return
         self._resume(progress)
 
@@ -242,10 +247,13 @@ class SplitReader:
         elif progress.index in self._unfinished:
             self._source.add([progress])
 
-    def _await_leader(self, progress: RangeProgress, cause: KfetchError) -> None:
+    def _await_leader(self, arrival: Arrival, cause: KfetchError) -> None:
         """Look for the partition's leader after a back-off: this broker can't be asked for it."""
+        progress = arrival.progress
+        self._leaders.announce(progress.tp.topic)
+        self._leaderless_since = max(self._leaderless_since, arrival.arrived_at)
         log.info("%s at %s: %s", progress.tp, progress.leader, cause.message)
-        self._first_cause = self._first_cause or cause
+        self._first_cause = clearer(self._first_cause, cause)
         if not self._leaderless:
             self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         self._leaderless[progress.index] = progress
@@ -255,15 +263,22 @@ class SplitReader:
         """Once the back-off is over, ask the cluster for the leaders of leaderless ranges."""
         if not self._leaderless or time.monotonic() < self._lookup_at:
             return
-        topics = {progress.tp.topic for progress in self._leaderless.values()}
-        view = self._ask_cluster(None, lambda: self._cluster.view(topics, self._deadline))
+        view = self._ask_cluster(None, self._leaders_view)
+        now = self._leaderless_since = time.monotonic()
         for index, progress in list(self._leaderless.items()):
-            if recovery.relocate(progress, view, fail=self._fail_on_data_loss):
+            if recovery.relocate(progress, view, now=now, fail=self._fail_on_data_loss):
                 del self._leaderless[index]
                 self._resume(progress)
         self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
         if not self._leaderless:
             self._lookup_at = float("inf")
+
+    def _leaders_view(self) -> ClusterView:
+        ranges = [progress.range for progress in self._leaderless.values()]
+        topic_ids = {item.tp.topic: item.topic_id for item in ranges}
+        view = self._leaders.view(topic_ids.keys(), self._leaderless_since, self._deadline)
+        partitions = [item.tp for item in ranges]
+        return self._cluster.completed(view, partitions, topic_ids, self._deadline)
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(
@@ -279,9 +294,9 @@ class SplitReader:
         try:
             return question()
         except (ConnectionLost, BrokerError) as failure:
-            if isinstance(failure, BrokerError) and not failure.where.get("retriable"):
+            if not may_retry(failure):
                 raise
-            self._first_cause = self._first_cause or cause or failure
+            self._first_cause = clearer(self._first_cause or cause, failure)
             raise self._stalled() from None
 
     def _extend_deadline(self) -> None:

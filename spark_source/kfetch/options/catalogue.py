@@ -82,7 +82,7 @@ OPTIONS: tuple[Option, ...] = (
         (
             "kfetch.agent.lease",
             "120s",
-            "the agent closes the sessions of a query that no task has read for this time",
+            "the agent closes a session from which no task has read for this time",
         ),
         (
             "kfetch.rowsPerSplit",
@@ -98,6 +98,11 @@ OPTIONS: tuple[Option, ...] = (
             "kfetch.statsDirectory",
             "none",
             "directory to which each worker writes its fetch statistics",
+        ),
+        (
+            "kfetch.brokerReport",
+            "none",
+            "file in which the driver lists the brokers that it cannot reach now",
         ),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),

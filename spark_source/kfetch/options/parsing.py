@@ -66,6 +66,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         agent_memory_bytes=read("kfetch.agent.memory", memory, 256 << 20),
         agent_lease_s=read("kfetch.agent.lease", duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
+        broker_report=read("kfetch.brokerReport", str, ""),
         ignored=ignored,
     )
 

@@ -120,6 +120,8 @@ class SourceOptions:
     agent_lease_s: float = 120.0
     """The agent closes a query's sessions if no task has read for this time."""
     stats_directory: str = ""
+    broker_report: str = ""
+    """The path of the file that lists unreachable brokers; empty: none."""
     """The directory for files of fetch statistics, empty for none."""
     ignored: tuple[str, ...] = ()
     """Options that have no effect here. The source warns of each once."""

@@ -20,6 +20,7 @@ from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.initial_positions import initial_positions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.metadata_refresh import MetadataRefresh
@@ -53,6 +54,8 @@ class Driver:
         self._options = options
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
+        self._watch.report = BrokerReport(options.broker_report)
+        self._lookup.report_to(self._watch.report)
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
         self._check = PositionCheck(self._lookup, self._watch, fail=options.fail_on_data_loss)
         self._split_planning = SplitPlanning(
@@ -131,6 +134,7 @@ class Driver:
         if start == end:  # also the end of batch 0, whose ``from`` lies before it
             return []
         self._update_candidates(end)
+        start = start.with_returned(end.positions, end.topic_ids)
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         return self._split_planning.splits(self._query, start, end)
@@ -180,7 +184,9 @@ class Driver:
         self, start: Offsets, max_offsets: int | None, min_offsets: int | None
     ) -> Offsets | None:
         candidates = sorted(self._candidates)  # so the first partition's loss is reported first
-        valid = self._check.valid_offsets(start.restricted_to(candidates))
+        existing = [tp for tp in candidates if self._watch.exists(tp)]
+        known = start.with_returned(existing, self._watch.topic_ids)
+        valid = self._check.valid_offsets(known.restricted_to(candidates))
         ends = self._check.valid_log_ends(self._ends(candidates), valid)
         starts = self._check.batch_starts(valid, ends)
         # A start past the log end is a reported loss. Records appended at the log end are new.
@@ -228,7 +234,8 @@ class Driver:
         self, start: Offsets, ends: Positions, gone: Collection[TopicPartition]
     ) -> None:
         last = self._log_ends or start
-        self._log_ends = last.with_moved(ends, gone=gone, topic_ids=self._watch.topic_ids)
+        topic_ids = self._watch.topic_ids
+        self._log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
 
     def _is_held_back(
         self, start: Offsets, starts: Positions, ends: Positions, min_offsets: int
@@ -254,6 +261,8 @@ class Driver:
         """Return the end of a micro-batch. The end of batch 0 carries its start too."""
         is_first = self._initial is not None and self._initial == start
         known_ids = self._watch.topic_ids
+        skipped = self._split_planning.skipped
+        unread = {tp: skipped.get(tp, start.positions[tp]) for tp in gone}
         ids = dict(start.topic_ids)
         ids.update({n: known_ids[n] for n in {tp.topic for tp in positions} if n in known_ids})
         if gone:
@@ -265,6 +274,7 @@ class Driver:
             gone=gone,
             topic_ids=ids,
             first_batch={**start.positions, **starts} if is_first else None,
+            left=start.left_after(unread, positions.keys(), known_ids, int(time.time())),
         )
 
     def _write_statistics(self) -> None:

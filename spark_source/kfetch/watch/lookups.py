@@ -9,14 +9,16 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
+from uuid import UUID
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
+from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import RetryPauses, retrying
+from kfetch.wire.retry import RetryPauses, may_retry
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -38,7 +40,18 @@ class OffsetLookup:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.bootstrap, options.network)
+        self._cluster = Cluster(options.bootstrap, options.network, patient=False)
+
+    def report_to(self, report: BrokerReport) -> None:
+        """Note in a report whether any broker answers."""
+
+        def note(cause: ConnectionLost | None) -> None:
+            if cause is None:
+                report.answered(self)
+            else:
+                report.lost(self, f"every broker ({self._bootstrap()})", cause.message)
+
+        self._cluster.on_answer = note
 
     def cluster_view(self) -> ClusterView:
         """Return fresh metadata of the brokers and the subscribed topics."""
@@ -68,31 +81,36 @@ class OffsetLookup:
         A broker that has just started may not know a partition yet. A partition that stays away
         for all tries no longer exists.
         """
-        view = self.cluster_view()
+        view = self.completed(self.cluster_view(), partitions, {})
         for _ in range(_STALE_TRIES):
-            if all(view.exists(tp) for tp in partitions):
+            if all(view.exists(tp) or not self.is_subscribed(tp) for tp in partitions):
                 break
             time.sleep(_STALE_PAUSE_S)
-            view = self.cluster_view()
+            view = self.completed(self.cluster_view(), partitions, {})
         return view
 
-    def view_with_leaders(self, partitions: Collection[TopicPartition]) -> ClusterView:
-        """Return fresh metadata in which each of these partitions has a leader.
+    def completed(
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        topic_ids: Mapping[str, UUID],
+    ) -> ClusterView:
+        """Return a view with the topics of ``partitions`` that it lacks and other brokers have.
 
-        An election takes a moment. Raises BrokerError if a partition still has no leader after the
-        request timeout.
+        ``topic_ids``: the known ids. A topic of another id counts as lacking.
         """
+        missing = [
+            tp for tp in partitions if not view.has(tp, topic_ids) and self.is_subscribed(tp)
+        ]
+        deadline = time.monotonic() + self._options.network.request_timeout_s
+        return self._cluster.completed(view, missing, topic_ids, deadline)
 
-        def attempt() -> ClusterView:
-            view = self.cluster_view()
-            for tp in partitions:
-                if view.exists(tp) and view.leader(tp) is None:
-                    raise no_leader_error(tp)
-            return view
-
-        network = self._options.network
-        deadline = time.monotonic() + network.request_timeout_s
-        return retrying("planning", attempt, network, deadline)
+    def is_subscribed(self, tp: TopicPartition) -> bool:
+        """Return whether the options name the partition, whether it exists or not."""
+        subscription = self._options.subscription
+        if subscription.assigned:
+            return tp in subscription.assigned
+        return subscription.includes(tp.topic)
 
     def subscribed_partitions(self, view: ClusterView) -> list[TopicPartition]:
         """Return the existing partitions of the subscription, in order."""
@@ -232,7 +250,7 @@ class OffsetLookup:
             try:
                 return question(deadline)
             except (ConnectionLost, BrokerError) as cause:
-                if retries == 0 or not _is_retriable(cause):
+                if retries == 0 or not may_retry(cause):
                     raise
                 retries -= 1
                 log.warning("kfetch: %s (%d retries are left)", cause.message, retries + 1)
@@ -256,7 +274,3 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
 def _is_unknown(end: EpochEnd | None) -> bool:
     """Return whether the leader knows no such epoch. None is a broker that is too old to ask."""
     return end is not None and end.end_offset < 0
-
-
-def _is_retriable(cause: KfetchError) -> bool:
-    return not isinstance(cause, BrokerError) or bool(cause.where.get("retriable"))

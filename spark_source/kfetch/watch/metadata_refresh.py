@@ -16,6 +16,7 @@ from kfetch.model import ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import NetworkOptions
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.missing_partitions import MissingPartitions
 from kfetch.watch.watch import Watch
 from kfetch.wire.retry import PacedRepair
 
@@ -38,6 +39,9 @@ class MetadataRefresh:
         self._refresh_due = 0.0
         self._growth_checks = 0
         """Number of growth checks since ``_view``."""
+        self._missing = MissingPartitions(lookup)
+        self._known = Offsets(positions={})
+        """The query's offsets: their partitions should exist."""
         self._leader_repair = PacedRepair(network)
         self._range_repair = PacedRepair(network)
         self.initialized = False
@@ -50,23 +54,33 @@ class MetadataRefresh:
         was due.
         """
         now = time.monotonic()
-        needed = self._watch.needs_metadata
+        self._known = known
+        needed = self._watch.needs_metadata or bool(self._missing.hidden)
         repair_due = self._leader_repair.is_due(now, ["leaders"] if needed else [])
         due = repair_due or now >= self._refresh_due
         if due and not needed and self._growth_check_suffices():
             self._growth_checks += 1
             self._refresh_due = now + self._network.metadata_max_age_s
         elif due:
-            self._refresh_metadata(known)
+            self._refresh_metadata()
         partitions = self._watch.out_of_range
         if self._range_repair.is_due(now, partitions):
             self.refresh_log_ends(partitions)
         return due
 
     def apply(self, view: ClusterView) -> None:
-        """Give metadata to the watch, and look up the log ends of new partitions."""
+        """Give metadata to the watch, and look up the log ends of new partitions.
+
+        A partition that the watch has not seen yet may be hidden, as after a restart. Then this
+        method waits until it shows or is gone.
+        """
+        watched = set(self._watch.partitions)
+        view = self._look(view, watched)
+        while not self._missing.hidden <= watched:
+            self._missing.pause()
+            view = self._look(self._lookup.cluster_view(), watched)
         subscribed = self._lookup.subscribed_partitions(view)
-        new = self._watch.update_metadata(view, subscribed)
+        new = self._watch.update_metadata(view, subscribed, self._missing.hidden)
         if self.initialized:  # a new partition without a leader must not delay the others
             new = [tp for tp in new if view.leader(tp) is not None]
         self._watch_from_log_ends(new, {tp: view.leader(tp) for tp in new})
@@ -86,9 +100,14 @@ class MetadataRefresh:
             return False
         return not self._lookup.may_have_changed(self._view)
 
-    def _refresh_metadata(self, known: Offsets) -> None:
-        view = self._lookup.view_including(known.positions)
-        self.apply(view)
+    def _look(self, view: ClusterView, watched: set[TopicPartition]) -> ClusterView:
+        expected = watched.union(self._known.positions)
+        return self._missing.look(
+            view, expected, {**self._known.topic_ids, **self._watch.topic_ids}
+        )
+
+    def _refresh_metadata(self) -> None:
+        self.apply(self._lookup.cluster_view())
         self._refresh_due = time.monotonic() + self._network.metadata_max_age_s
 
     def _watch_from_log_ends(

@@ -21,7 +21,7 @@ from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.watch.poll_pause import LONG_POLL_MS, REST_S, poll_pause_s
-from kfetch.wire.retry import RetryPauses
+from kfetch.wire.retry import RetryPauses, clearer
 
 __all__ = ["PartitionRegistry", "Poller"]
 
@@ -62,9 +62,12 @@ class Poller:
         self._backoff = RetryPauses(self._network)
         self._refusals = 0
         """Number of refused requests since the last accepted reply."""
-        self._failing = False
+        self._failure: KfetchError | None = None
+        """The clearest cause since requests began to fail."""
         self._moved = False
         """Whether the last reply moved a partition."""
+        self.asked_at: float | None = None
+        """When the request left that has no reply yet: monotonic seconds."""
         self.resting = False
         """Whether the session rests until ``wake``, while its broker may have new records."""
         self._wake = threading.Event()
@@ -127,11 +130,13 @@ class Poller:
             return None
         for tp, position in changes.items():
             self._fetcher.set_position(tp, position)
-        began = time.monotonic()
+        self.asked_at = began = time.monotonic()
         try:
             accepted = self._exchange(began + self._network.request_timeout_s)
         except (ConnectionLost, WireError, BrokerError) as cause:
             return self._handle_failure(cause)
+        finally:
+            self.asked_at = None
         if accepted is None:
             return self._handle_refusal()
         return self._handle_reply(accepted, time.monotonic() - began)
@@ -141,8 +146,8 @@ class Poller:
         return self._fetcher.receive(deadline + LONG_POLL_MS / 1000)
 
     def _handle_reply(self, accepted: AcceptedReply, took_s: float) -> float:
-        if self._failing:
-            self._backoff, self._failing = RetryPauses(self._network), False
+        if self._failure is not None:
+            self._backoff, self._failure = RetryPauses(self._network), None
             self._registry.report_recovery(self.broker)
         self._refusals = 0
         moved = self._registry.accept_reply(self.broker, accepted)
@@ -165,8 +170,9 @@ class Poller:
         )
 
     def _handle_failure(self, cause: KfetchError) -> float:
-        if not self._failing:
+        if clearer(self._failure, cause) is cause:
             log.warning("kfetch: watching %s: %s (kfetch retries)", self.broker, cause.message)
-        self._failing, self._moved = True, False
+            self._failure = cause
+        self._moved = False
         self._registry.report_failure(self.broker, cause)
         return self._backoff.next_pause_s()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 
 from kfetch.model import NO_TOPIC_ID, Leader, OffsetRange, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
@@ -12,6 +13,7 @@ from kfetch.watch.lookups import OffsetLookup, no_leader_error
 from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
+from kfetch.wire.retry import retrying
 
 __all__ = ["SplitPlanning"]
 
@@ -32,6 +34,10 @@ class SplitPlanning:
         self._watch = watch
         self._refresh = refresh
         self._check = check
+        self.skipped: dict[TopicPartition, Position] = {}
+        """The starts of ranges that no task read, because their partition was gone.
+
+        A partition that returns continues there, although the micro-batch counts as read."""
 
     def splits(self, query: str, start: Offsets, end: Offsets) -> list[Split]:
         """Return the splits between two offsets.
@@ -42,6 +48,7 @@ class SplitPlanning:
         changed = _changed_partitions(start, end)
         leaders = self._leaders(changed)
         start, end = start.restricted_to(changed), end.restricted_to(changed)
+        self._note_skipped(start)
         valid = self._check.valid_offsets(start)
         ends = self._readable_ends(start, valid, end)
         starts = self._check.batch_starts(valid, ends)
@@ -58,18 +65,39 @@ class SplitPlanning:
         )
         return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
 
-    def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Leader]:
+    def _note_skipped(self, start: Offsets) -> None:
+        for tp, position in start.positions.items():
+            if self._watch.exists(tp):
+                self.skipped.pop(tp, None)
+            else:
+                self.skipped[tp] = position
+
+    def _leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
         """Return the leaders of the partitions that exist; wait for a running election.
 
-        A leader may resign afterwards. Then the tasks look for its successor.
+        Raises BrokerError for a partition without a leader after the request timeout. A leader may
+        resign afterwards. Then the tasks look for its successor.
         """
-        existing = [tp for tp in partitions if self._watch.exists(tp)]
-        leaders = {tp: self._watch.leader(tp) for tp in existing}
+        leaders = self._watched_leaders(partitions)
         if None in leaders.values():
-            view = self._lookup.view_with_leaders(existing)
-            self._refresh.apply(view)
-            leaders = {tp: view.leader(tp) for tp in existing}
+            network = self._options.network
+            deadline = time.monotonic() + network.request_timeout_s
+
+            def attempt() -> dict[TopicPartition, Leader | None]:
+                self._refresh.apply(self._lookup.cluster_view())
+                refreshed = self._watched_leaders(partitions)
+                leaderless = [tp for tp, leader in refreshed.items() if leader is None]
+                if leaderless:
+                    raise no_leader_error(leaderless[0])
+                return refreshed
+
+            leaders = retrying("planning", attempt, network, deadline)
         return {tp: leader for tp, leader in leaders.items() if leader is not None}
+
+    def _watched_leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Leader | None]:
+        return {tp: self._watch.leader(tp) for tp in partitions if self._watch.exists(tp)}
 
     def _readable_ends(
         self, start: Offsets, valid: Offsets, end: Offsets

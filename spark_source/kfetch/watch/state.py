@@ -18,7 +18,7 @@ lock.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -122,17 +122,25 @@ class WatchState:
         return self._position_changes.pop(broker, {})
 
     def update_metadata(
-        self, view: ClusterView, partitions: Iterable[TopicPartition]
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        hidden: Collection[TopicPartition] = (),
     ) -> list[TopicPartition]:
         """Apply fresh metadata of the subscribed ``partitions``.
+
+        ``hidden``: partitions that metadata does not name and that may exist. They stay as they
+        are: their leader's session tells more.
 
         Returns the partitions without a known log end: new ones, and those of a topic that was
         created again. The caller looks up their log ends and calls ``watch_from``.
         """
         subscribed = dict.fromkeys(partitions)
-        for tp in [tp for tp in self._watched if tp not in subscribed]:
+        for tp in [tp for tp in self._watched if tp not in subscribed and tp not in hidden]:
             self._remove(tp)
-        self._topic_ids = {
+        hidden_topics = {tp.topic for tp in hidden}
+        hidden_ids = {name: i for name, i in self._topic_ids.items() if name in hidden_topics}
+        self._topic_ids = hidden_ids | {
             name: view.topics[name].topic_id
             for name in dict.fromkeys(tp.topic for tp in subscribed)
             if view.topics[name].topic_id != NO_TOPIC_ID

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kfetch.errors import (
@@ -25,13 +25,17 @@ from kfetch.fetch.stats import FetchStats
 from kfetch.model import Broker, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import SourceOptions
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.poller import Poller
 from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
+from kfetch.wire.retry import clearer
 
 __all__ = ["Watch"]
 
 log = logging.getLogger(__name__)
 
+_SILENT_S = 5.0
+"""A broker answers a long poll within half a second. A pause of this length is worth a report."""
 CLOSE_S = 1.0
 """How long closing may take: a long poll in flight, and the request that closes the session."""
 
@@ -46,24 +50,38 @@ class Watch:
         """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}
         self._failures: dict[Broker, tuple[float, KfetchError]] = {}
-        """When requests to a broker began to fail (monotonic seconds), and the first cause."""
+        """When requests to a broker began to fail (monotonic seconds), and the clearest cause."""
         self._broker_failed = False
         """Whether requests to a broker failed since the last metadata."""
         self._reply_counts: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
+        self.report = BrokerReport()
+        """Lists brokers that do not answer, for monitoring."""
         self._ended_stats = FetchStats()
         """The cost of the sessions that have ended."""
 
     def update_metadata(
-        self, view: ClusterView, partitions: Iterable[TopicPartition]
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        hidden: Collection[TopicPartition] = (),
     ) -> list[TopicPartition]:
         """Apply fresh metadata. Returns the partitions whose log ends ``watch_from`` needs."""
         with self._condition:
             self._broker_failed = False
-            without_log_end = self._state.update_metadata(view, partitions)
+            without_log_end = self._state.update_metadata(view, partitions, hidden)
             self._start_missing_pollers()
-            return without_log_end
+            leaderless = sorted(self._state.leaderless)
+        self._report_leaders(leaderless)
+        return without_log_end
+
+    def _report_leaders(self, leaderless: Sequence[TopicPartition]) -> None:
+        if not leaderless:
+            self.report.answered(self)
+            return
+        others = f" and of {len(leaderless) - 1} more partitions" if leaderless[1:] else ""
+        self.report.lost(self, f"the leader of {leaderless[0]}{others}", "metadata names none")
 
     def watch_from(
         self,
@@ -83,12 +101,23 @@ class Watch:
 
         Raises an error that no retry removes, or that has lasted too long.
         """
+        self._report_silence()
         with self._condition:
             if self._state.permanent_error is not None:
                 raise self._state.permanent_error
             self._raise_lasting_failure()
             changed, self._state.changed = self._state.changed, set()
             return changed
+
+    def _report_silence(self) -> None:
+        """Report brokers that do not answer a request. The deadline comes much later."""
+        with self._condition:
+            pollers = list(self._pollers.values())
+        for poller in pollers:
+            asked_at = poller.asked_at
+            if asked_at is not None and time.monotonic() - asked_at > _SILENT_S:
+                cause = f"no answer for {_SILENT_S:.0f} s"
+                self.report.lost(poller.broker, str(poller.broker), cause)
 
     def poll_resting(self, timeout_s: float) -> None:
         """Wake the resting sessions, and wait for their replies at most ``timeout_s`` seconds.
@@ -184,6 +213,7 @@ class Watch:
             changes = self._state.take_position_changes(broker)
             if self._state.partition_count(broker):
                 return changes
+            self.report.answered(broker)
             poller = self._pollers.pop(broker, None)
             if poller is not None:
                 self._ended_stats += poller.stats()
@@ -192,6 +222,7 @@ class Watch:
 
     def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
         """See PartitionRegistry."""
+        self.report.answered(broker)
         with self._condition:
             endpoints = accepted.reply.endpoints
             moved = self._state.accept_reply(broker, accepted.partitions, endpoints)
@@ -207,9 +238,12 @@ class Watch:
 
     def report_failure(self, broker: Broker, cause: KfetchError) -> None:
         """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
+        if isinstance(cause, ConnectionLost):
+            self.report.lost(broker, str(broker), cause.message)
         with self._condition:
             self._broker_failed = True
-            self._failures.setdefault(broker, (time.monotonic(), cause))
+            since, first_cause = self._failures.get(broker, (time.monotonic(), None))
+            self._failures[broker] = since, clearer(first_cause, cause)
             self._condition.notify_all()
 
     def report_recovery(self, broker: Broker) -> None:

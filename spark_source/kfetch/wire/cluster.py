@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from kfetch import codes
-from kfetch.errors import BrokerError, ConnectionLost, WireError
+from kfetch.errors import BrokerError, ConnectionLost, WireError, WrongListener
 from kfetch.model import (
     NO_EPOCH,
     READ_UNCOMMITTED,
@@ -37,6 +38,9 @@ LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
 
+_SHARE_MIN_S = 5.0
+"""The least time for one of many servers, or half of what is left. The metadata of a large cluster
+takes seconds."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. A black hole must not hold it up.
 _VIEW_S = 2.0
@@ -45,14 +49,28 @@ _VIEW_S = 2.0
 class Cluster:
     """Metadata, offsets and epochs of a cluster, each from a broker that has them."""
 
-    def __init__(self, bootstrap: tuple[tuple[str, int], ...], options: NetworkOptions) -> None:
+    def __init__(
+        self,
+        bootstrap: tuple[tuple[str, int], ...],
+        options: NetworkOptions,
+        *,
+        patient: bool = True,
+    ) -> None:
+        """``patient``: whether to retry although all bootstrap servers are wrong listeners.
+
+        Without patience the first question fails at once. A later one retries, because the cluster
+        has answered before.
+        """
         self._bootstrap = bootstrap
         self._options = options
+        self._patient = patient
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
+        self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
+        """Gets None when a broker has answered, and the cause when no broker can be reached."""
 
     def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
         """Returns fresh metadata of these topics (None: all topics). Retries up to the deadline."""
@@ -67,6 +85,7 @@ class Cluster:
         action = "asking for metadata"
         view = retrying(action, attempt, self._options, deadline, self.give_up_at)
         self._brokers = view.brokers
+        self._close_former_addresses()
         return view
 
     def views(self, topics: Iterable[str], deadline: float) -> Iterator[ClusterView]:
@@ -81,6 +100,29 @@ class Cluster:
                 yield messages.metadata(self._connect(address, until), names, until)
             except (ConnectionLost, BrokerError, WireError) as cause:
                 log.debug("asking a further broker for metadata: %s", cause.message)
+
+    def completed(
+        self,
+        view: ClusterView,
+        partitions: Iterable[TopicPartition],
+        topic_ids: Mapping[str, UUID],
+        deadline: float,
+    ) -> ClusterView:
+        """Returns a view with the topics of ``partitions`` that it lacks and another broker has.
+
+        ``topic_ids``: the known ids. A topic of another id counts as lacking.
+        """
+        missing = [tp for tp in partitions if not view.has(tp, topic_ids)]
+        for other in self.views({tp.topic for tp in missing}, deadline) if missing else ():
+            topics = {
+                tp.topic: other.topics[tp.topic] for tp in missing if other.has(tp, topic_ids)
+            }
+            brokers = {**other.brokers, **view.brokers}
+            view = ClusterView(brokers=brokers, topics={**view.topics, **topics})
+            missing = [tp for tp in missing if not view.has(tp, topic_ids)]
+            if not missing:
+                break
+        return view
 
     def may_have_changed(self, topic: Topic, deadline: float) -> bool:
         """Returns whether a topic may have changed: a broker says so, or no broker can answer.
@@ -143,6 +185,11 @@ class Cluster:
         while self._connections:
             self._connections.popitem()[1].close()
 
+    def _forget_brokers(self) -> None:
+        """Start again at the bootstrap servers: the known brokers are to be left (KIP-1102)."""
+        self.close()
+        self._brokers = {}
+
     def _of_leaders(
         self,
         action: str,
@@ -172,23 +219,71 @@ class Cluster:
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Connected brokers take turns, because one with old metadata must not answer every time.
+        Brokers take turns, because one with old metadata must not answer every time. The
+        servers share the time: one that accepts connections and never answers costs its share.
         """
-        first_cause: ConnectionLost | None = None
-        for address in self._addresses():
-            until = min(deadline, time.monotonic() + self._options.request_timeout_s)
+        try:
+            answer = self._first_answer(question, deadline)
+        except ConnectionLost as cause:
+            self.on_answer(cause)
+            raise
+        self.on_answer(None)
+        return answer
+
+    def _first_answer(self, question: Callable[[Connection, float], T], deadline: float) -> T:
+        causes: list[ConnectionLost | BrokerError] = []
+        addresses = self._addresses()
+        while addresses:
+            until = self._share_end(deadline, servers=len(addresses))
             try:
-                return question(self._connect(address, until), until)
+                return question(self._connect(addresses.pop(0), until), until)
             except ConnectionLost as cause:
-                first_cause = first_cause or cause
-        raise first_cause or ConnectionLost("no broker is known")
+                causes.append(cause)
+            except BrokerError as cause:
+                if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
+                    raise
+                causes.append(cause)
+                self._forget_brokers()
+                addresses = [key for key in addresses if key in self._bootstrap]
+        raise self._no_answer(causes)
+
+    def _share_end(self, deadline: float, servers: int) -> float:
+        """Returns when to give up one server, if ``servers`` share the time up to the deadline."""
+        now = time.monotonic()
+        left_s = deadline - now
+        share_s = left_s if servers == 1 else max(left_s / servers, min(_SHARE_MIN_S, left_s / 2))
+        return min(deadline, now + min(share_s, self._options.request_timeout_s))
+
+    def _no_answer(
+        self, causes: list[ConnectionLost | BrokerError]
+    ) -> ConnectionLost | BrokerError:
+        """Returns the error for a question that no server answers: the clearest of its causes."""
+        if not causes:
+            return ConnectionLost("no broker is known")
+        wrong = [cause for cause in causes if isinstance(cause, WrongListener)]
+        if not wrong:
+            return causes[0]
+        if self._patient or self._brokers or len(wrong) < len(causes):
+            return wrong[0]
+        return WrongListener(
+            wrong[0].what, action=wrong[0].action, **wrong[0].where, retriable=False
+        )
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
-        first = self._rotation % max(1, len(connected))
-        connected = connected[first:] + connected[:first]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        return list(dict.fromkeys([*connected, *known, *self._bootstrap]))
+        turns = [*self._rotated(connected), *self._rotated(known)]
+        return list(dict.fromkeys([*turns, *self._bootstrap]))
+
+    def _rotated(self, addresses: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        first = self._rotation % max(1, len(addresses))
+        return addresses[first:] + addresses[:first]
+
+    def _close_former_addresses(self) -> None:
+        """Close connections to addresses that no broker has any more."""
+        current = {(broker.host, broker.port) for broker in self._brokers.values()}
+        for address in self._connections.keys() - current - {*self._bootstrap}:
+            self._connections.pop(address).close()
 
     def _connect(self, address: tuple[str, int], deadline: float) -> Connection:
         connection = self._connections.get(address)

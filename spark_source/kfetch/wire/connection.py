@@ -4,11 +4,15 @@ The broker answers requests in order. ``send`` and ``receive`` are separate, so 
 in flight while the caller decodes the last reply. Every wait has a deadline of ``time.monotonic``.
 A connection that failed once stays dead: a late reply would otherwise pass for the answer to the
 next request. Every later call raises its *first* cause.
+
+Before the first replies nothing proves that a Kafka broker listens there, without TLS and SASL. If
+such a connection fails, ``probes`` ask the address. The error then says what listens there.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import socket
 import struct
 import time
@@ -23,12 +27,24 @@ from kfetch._version import __version__
 from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
+from kfetch.wire import diagnosis, probes
 from kfetch.wire.transport import open_stream
+
+log = logging.getLogger(__name__)
 
 Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
+_NO_REPLY = "no reply within the deadline"
+_FIRST_FRAME_BYTES_MAX = 1 << 20
+"""The limit until ApiVersions is answered. A TLS alert reads as a frame of 352,518,912 bytes."""
+_PROBE_AFTER_S = 2.0
+"""How long a peer may say nothing at all before probes ask what it is."""
+_SILENT_S = 5.0
+"""How long a peer may say nothing at all before a warning names it."""
+_SILENT_MIN_S = 1.0
+"""A shorter silence up to the deadline says nothing about the peer."""
 
 
 class ReplyBuffer:
@@ -49,8 +65,11 @@ class ReplyBuffer:
 class Connection:
     """A connection with negotiated versions. ``sent_bytes``, ``received_bytes`` count frames."""
 
-    def __init__(self, stream: socket.socket, peer: str, options: NetworkOptions) -> None:
-        self.peer = peer
+    def __init__(
+        self, stream: socket.socket, address: tuple[str, int], options: NetworkOptions
+    ) -> None:
+        self.peer = f"{address[0]}:{address[1]}"
+        self._address = address
         self.sent_bytes = 0
         self.received_bytes = 0
         self._stream = stream
@@ -59,15 +78,19 @@ class Connection:
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
         self._failure: ConnectionLost | None = None
+        self._frame_bytes_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
+        self._probe: probes.Probe | None = probes.greeting
+        """Asks what listens there if this connection fails. None after the first proper reply."""
 
     @classmethod
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
         """Connects and negotiates versions.
 
         Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
-        this broker, and never the caller's other brokers.
+        this broker, and never the caller's other brokers. Raises WrongListener if a probe finds
+        TLS, HTTP or a controller.
         """
-        connection = cls(open_stream(host, port, options, deadline), f"{host}:{port}", options)
+        connection = cls(open_stream(host, port, options, deadline), (host, port), options)
         try:
             connection._negotiate(deadline)
         except BaseException:
@@ -111,11 +134,12 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
         frame = request.encode(header=True, framed=True)
+        deadline = time.monotonic() + self._options.request_timeout_s
         try:
             self._stream.settimeout(self._options.request_timeout_s)
             self._stream.sendall(frame)
         except OSError as cause:
-            raise self._fail(f"sending {request.name} failed: {cause}") from None
+            raise self._fail(f"sending {request.name} failed: {cause}", deadline) from None
         self._in_flight.append((self._correlation_id, request.header))
         self.sent_bytes += len(frame)
         return len(frame)
@@ -134,7 +158,10 @@ class Connection:
         self.received_bytes += _LENGTH.size + size
         correlation_id, header = self._in_flight.popleft()
         if _CORRELATION.unpack_from(frame)[0] != correlation_id:
-            raise self._fail("a reply does not belong to the request that was sent first")
+            cause = "a reply does not belong to the request that was sent first"
+            raise self._fail(cause, deadline)
+        if self._probe is not probes.greeting:
+            self._probe = None
         return header, frame
 
     @property
@@ -150,7 +177,7 @@ class Connection:
     def close(self) -> None:
         """Closes the socket. Every later call raises ConnectionLost: it was closed."""
         if self._failure is None:
-            self._fail("it was closed")
+            self._bury(self._lost("it was closed"))
 
     def __repr__(self) -> str:
         state = "alive" if self._failure is None else f"dead: {self._failure.cause}"
@@ -161,22 +188,26 @@ class Connection:
         request = ApiVersionsRequest[3](
             client_software_name="kfetch", client_software_version=__version__
         )
-        error, versions = self._ask_versions(request, deadline)
+        self.send(request)
+        self._await_first_byte(deadline)
+        error, versions = self._read_versions(deadline)
         if error and reaction(Api.API_VERSIONS, error) is Reaction.OLDER_VERSION:
-            error, versions = self._ask_versions(ApiVersionsRequest[0](), deadline)
+            self.send(ApiVersionsRequest[0]())
+            error, versions = self._read_versions(deadline)
         if error:
-            raise self._fail(f"it answered ApiVersions with {codes.name(error)}")
+            raise self._bury(self._lost(f"it answered ApiVersions with {codes.name(error)}"))
+        if verdict := diagnosis.of_api_keys(versions):
+            raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
         self._versions = versions
+        self._frame_bytes_max = self._options.frame_bytes_max
+        self._probe = probes.login
 
-    def _ask_versions(
-        self, request: Any, deadline: float
-    ) -> tuple[int, dict[int, tuple[int, int]]]:
+    def _read_versions(self, deadline: float) -> tuple[int, dict[int, tuple[int, int]]]:
         """Returns the error code and, without an error, the broker's versions by API key.
 
         Nothing behind an error code is read: brokers write it in the form of version 0, and
         librdkafka's mock cluster in the form of the request's version.
         """
-        self.send(request)
         header, frame = self.receive(deadline)
         error: int = _ERROR.unpack(frame[4:6])[0] if len(frame) >= 6 else codes.NONE
         if error != codes.NONE:
@@ -184,8 +215,39 @@ class Connection:
         try:
             reply = self._decode(header, frame)
         except WireError as cause:
-            raise self._fail(cause.message) from None
+            raise self._fail(cause.message, deadline) from None
         return error, {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}
+
+    def _await_first_byte(self, deadline: float) -> None:
+        """Wait for the first reply. If the peer says nothing, ask probes what it is, then warn.
+
+        A slow broker has until the deadline all the same.
+        """
+        began = time.monotonic()
+        if self._is_readable(min(deadline, began + _PROBE_AFTER_S)):
+            return
+        if verdict := probes.greeting(self._address, self._options, deadline):
+            raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
+        if self._is_readable(min(deadline, began + _SILENT_S)):
+            return
+        if time.monotonic() < deadline:
+            log.warning("kfetch: %s", diagnosis.silent(*self._address, _SILENT_S).message)
+            if self._is_readable(deadline):
+                return
+        if (waited_s := time.monotonic() - began) < _SILENT_MIN_S:
+            raise self._bury(self._lost(_NO_REPLY))
+        raise self._bury(diagnosis.silent(*self._address, waited_s))
+
+    def _is_readable(self, until: float) -> bool:
+        """Returns whether the peer sends a byte or closes before ``until``."""
+        try:
+            self._stream.settimeout(max(0.001, until - time.monotonic()))
+            self._stream.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return False
+        except OSError:
+            pass  # the next receive reports it
+        return True
 
     def _decode(self, header: Any, frame: memoryview) -> Any:
         response_type = header.get_response_class()
@@ -205,11 +267,12 @@ class Connection:
         prefix = memoryview(bytearray(_LENGTH.size))
         self._fill(prefix, deadline)
         size: int = _LENGTH.unpack(prefix)[0]
-        if not _CORRELATION.size <= size <= self._options.frame_bytes_max:
+        if not _CORRELATION.size <= size <= self._frame_bytes_max:
             raise self._fail(
                 f"a reply claims {size} bytes, where {_CORRELATION.size} to "
-                f"{self._options.frame_bytes_max} are possible: is a Kafka broker listening there "
-                "without TLS?"
+                f"{self._frame_bytes_max} are possible: is a Kafka broker listening there "
+                "without TLS?",
+                deadline,
             )
         return size
 
@@ -218,25 +281,35 @@ class Connection:
         while filled < len(target):
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise self._fail("no reply within the deadline")
+                raise self._bury(self._lost(_NO_REPLY))
             try:
                 self._stream.settimeout(remaining_s)
                 received = self._stream.recv_into(target[filled:])
             except TimeoutError:
-                raise self._fail("no reply within the deadline") from None
+                raise self._bury(self._lost(_NO_REPLY)) from None
             except OSError as cause:
-                raise self._fail(f"receiving failed: {cause}") from None
+                raise self._fail(f"receiving failed: {cause}", deadline) from None
             if received == 0:
-                raise self._fail("the broker closed it")
+                raise self._fail("the broker closed it", deadline)
             filled += received
 
     def _check_alive(self) -> None:
-        if self._failure is not None:
-            raise ConnectionLost(self._failure.what, **self._failure.where)
+        if (failure := self._failure) is not None:
+            raise type(failure)(failure.what, action=failure.action, **failure.where)
 
-    def _fail(self, cause: str) -> ConnectionLost:
-        self._failure = ConnectionLost(
-            f"the connection to {self.peer} is lost: {cause}", peer=self.peer, cause=cause
-        )
+    def _fail(self, cause: str, deadline: float) -> ConnectionLost:
+        """Close the connection. Returns the cause, or what a probe finds if nothing is proven."""
+        failure = self._bury(self._lost(cause))
+        if self._probe and (verdict := self._probe(self._address, self._options, deadline)):
+            failure = self._bury(diagnosis.wrong_listener(verdict, *self._address))
+        return failure
+
+    def _lost(self, cause: str) -> ConnectionLost:
+        what = f"the connection to {self.peer} is lost: {cause}"
+        return ConnectionLost(what, peer=self.peer, cause=cause)
+
+    def _bury(self, failure: ConnectionLost) -> ConnectionLost:
+        """Close the socket, and raise this failure from now on."""
+        self._failure = failure
         self._stream.close()
-        return self._failure
+        return failure

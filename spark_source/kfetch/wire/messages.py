@@ -23,10 +23,12 @@ from kfetch.model import (
     Topic,
     TopicPartition,
 )
+from kfetch.reactions import Api
 from kfetch.wire.connection import Connection
 
 V = TypeVar("V")
 
+_ERROR_IN_METADATA = 13  # KIP-1102
 _EPOCHS_IN_METADATA = 9  # below it, a broker may send outdated epochs (KAFKA-9212)
 
 
@@ -51,13 +53,15 @@ class EpochEnd(NamedTuple):
 def metadata(connection: Connection, topics: Iterable[str] | None, deadline: float) -> ClusterView:
     """Returns the brokers, and the topics of these names that exist (None: all topics).
 
-    Raises BrokerError if the broker answers for a topic with any other error.
+    Raises BrokerError if the broker answers for all or for a topic with any other error.
     """
     version = connection.version(MetadataRequest, lowest=4)
     names = None if topics is None else [_metadata_topic(name, version) for name in topics]
     reply = connection.call(
         MetadataRequest[version](topics=names, allow_auto_topic_creation=False), deadline
     )
+    if version >= _ERROR_IN_METADATA and reply.error_code != codes.NONE:
+        raise codes.error(reply.error_code, "asking for metadata", api=Api.METADATA)
     brokers = {
         b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
         for b in reply.brokers
@@ -94,7 +98,8 @@ def _exists(entry: Any) -> bool:
         return False
     if entry.error_code != codes.NONE:
         # A retriable one too: a topic without partitions would look like a deleted one.
-        raise codes.error(entry.error_code, f"asking for topic {entry.name}", topic=entry.name)
+        action, name = f"asking for topic {entry.name}", entry.name
+        raise codes.error(entry.error_code, action, api=Api.METADATA, topic=name)
     return True
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WrongListener
 from kfetch.options import NetworkOptions
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,18 @@ class PacedRepair:
         return True
 
 
+def may_retry(cause: KfetchError) -> bool:
+    """Returns whether the same request may succeed later: the error says so, or is no broker's."""
+    return bool(cause.where.get("retriable", not isinstance(cause, BrokerError)))
+
+
+def clearer(first: KfetchError | None, cause: KfetchError) -> KfetchError:
+    """Returns the first cause, or ``cause`` if there was none or if it alone names the listener."""
+    if first is None or (isinstance(cause, WrongListener) and not isinstance(first, WrongListener)):
+        return cause
+    return first
+
+
 def retrying(
     action: str,
     attempt: Callable[[], T],
@@ -91,7 +103,8 @@ def retrying(
     ``action``: the words for the attempt in the error.
     ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
 
-    Raises the first cause if no attempt works.
+    Raises the first cause if no attempt works. A later cause that names a wrong listener replaces
+    it.
     """
     pauses = RetryPauses(options)
     first_cause: KfetchError | None = None
@@ -99,13 +112,13 @@ def retrying(
         try:
             return attempt()
         except (ConnectionLost, BrokerError) as cause:
-            if isinstance(cause, BrokerError) and not cause.where.get("retriable"):
+            if not may_retry(cause):
                 raise
-            if first_cause is None:
+            if clearer(first_cause, cause) is cause:
                 first_cause = cause
                 _warn(cause, max(deadline, give_up_at or 0.0) - time.monotonic())
             if not pauses.wait(deadline):
-                raise _with_tries(action, pauses.tries, first_cause) from None
+                raise _with_tries(action, pauses.tries, clearer(first_cause, cause)) from None
 
 
 def _warn(cause: KfetchError, remaining_s: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import decoder_loading
 from kfetch import options as parsing
@@ -320,3 +321,34 @@ def test_sessions_close_together(kafka: LittleKafka, agent: Agent) -> None:
     agent.queries.close()
 
     assert [] == [t for t in threading.enumerate() if t.name == "q 1"]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["leaders move", "a broker dies"])
+def test_a_failover_costs_one_metadata_request(tmp_path: Path, dies: bool) -> None:
+    """If 16 tasks lose their leader at once, one task asks for metadata, and all read on."""
+    partitions = [TopicPartition("t", number) for number in range(16)]
+    with LittleKafka(2) as kafka, closing(Agent(tmp_path / "s", 64 << 20)) as agent:
+        kafka.hints = False
+        for log in kafka.create("t", 16):
+            log.leader = 1
+            log.append(b"first")
+        slow_retry = options(kafka, kafka__retry__backoff__ms="100")
+        items = [part(kafka, tp, 0, 2) for tp in partitions]
+        with ThreadPoolExecutor(16) as pool:
+            reads = [pool.submit(agent.rows, slow_retry, item) for item in items]
+            assert wait_until(lambda: _records(agent) == 16)
+            assert not kafka.asked(MetadataRequest)
+            with kafka.lock:
+                for tp in partitions:
+                    kafka.elect(tp, 2)
+                    kafka.log(tp).append(b"second")
+            if dies:
+                kafka.nodes[1].stop()
+
+            for read, tp in zip(reads, partitions, strict=True):
+                assert [(tp.partition, 0, b"first"), (tp.partition, 1, b"second")] == read.result()
+        assert 1 == len(kafka.asked(MetadataRequest))
+
+
+def _records(agent: Agent) -> int:
+    return sum(status.totals.records for status in agent.queries.status())

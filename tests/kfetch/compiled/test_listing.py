@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
+import crc32c
 import pytest
 
-from kfetch.compiled import kernel
-from kfetch.compiled.cpu import crc_lanes
+from kfetch.compiled import crc, kernel, table
 from kfetch.decoding import decode
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
@@ -15,8 +18,12 @@ from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.records.sections import SectionReader
 from tests.kfetch.records.batch_builder import batch, make_slice, record
 
-# Where the CPU can't, batches go through ``sections``, and its tests say what happens then.
-pytestmark = pytest.mark.skipif(not crc_lanes(), reason="no carry-less multiplication here")
+
+@pytest.fixture(params=["loops", "loops and package"], autouse=True)
+def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops check all CRCs; or the package crc32c those of large batches, on other CPUs."""
+    if request.param == "loops and package":
+        monkeypatch.setattr(table, "_FAST_CRCS", False)
 
 
 @pytest.mark.parametrize("at_once", [1, 7])
@@ -31,8 +38,20 @@ def test_crc_of_any_length(at_once: int) -> None:
         )
         damaged = bytearray(data)
         damaged[-(size // 2) - 1] ^= 1 << (size % 8)
-        with pytest.raises(UnexplainedFault):
+        with pytest.raises((CorruptBatch, UnexplainedFault)):
             kernel.decode_slices([make_slice(bytes(damaged))], columns=Columns(), check_crcs=True)
+
+
+def test_tables_of_the_crc() -> None:
+    """The tables that CPUs without special instructions use give the CRC of RFC 3720."""
+    numbers, state = crc.tables(), 0xFFFFFFFF
+    for byte in b"123456789":
+        state = numbers[(state ^ byte) & 0xFF] ^ state >> 8
+
+    assert 0xE3069283 == state ^ 0xFFFFFFFF
+    word = int.from_bytes(b"abcdefgh", "little") ^ 0xFFFFFFFF
+    looked_up = [numbers[(7 - i) * 256 + (word >> 8 * i & 0xFF)] for i in range(8)]
+    assert crc32c.crc32c(b"abcdefgh") == functools.reduce(operator.xor, looked_up) ^ 0xFFFFFFFF
 
 
 def test_plain_batches_need_no_sections(monkeypatch: pytest.MonkeyPatch) -> None:

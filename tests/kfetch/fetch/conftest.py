@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kfetch import losses
 from tests.kfetch.fetch.helpers import T0, T1, opened
 from tests.kfetch.wire.little import LittleKafka
 
@@ -20,6 +21,12 @@ def kafka() -> Iterator[LittleKafka]:
                 name = f"{tp} {n}"
                 running.log(tp).append(f"{name}a".encode(), f"{name}b".encode())
         yield running
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that no broker names is gone at once."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from kfetch import losses
 from kfetch.errors import (
     DataLoss,
     LogTruncated,
@@ -64,7 +65,7 @@ def test_relocate(topic_id: UUID) -> None:
     """A range follows its partition to the leader and epoch of now."""
     moved = progress()
 
-    assert recovery.relocate(moved, view(topic_id, NEW), fail=True)
+    assert recovery.relocate(moved, view(topic_id, NEW), now=0.0, fail=True)
     assert (THERE, 4, 5, 9) == (moved.leader, moved.leader_epoch, moved.offset, moved.end)
 
 
@@ -72,18 +73,24 @@ def test_older_metadata_moves_no_range() -> None:
     """A range waits while metadata names an older leader than its own. Epoch -1 tells no age."""
     moved = progress()
 
-    assert not recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=2)), fail=True)
+    assert not recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=2)), now=0.0, fail=True)
     assert (HERE, 3) == (moved.leader, moved.leader_epoch)
-    assert recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=3)), fail=True)
-    assert recovery.relocate(moved, view(ID, Leader(broker=THERE)), fail=True)
+    assert recovery.relocate(moved, view(ID, Leader(broker=THERE, epoch=3)), now=0.0, fail=True)
+    assert recovery.relocate(moved, view(ID, Leader(broker=THERE)), now=0.0, fail=True)
 
 
 def test_relocate_without_a_leader() -> None:
     """While there is no leader the range stays where it is, and is not over."""
     moved = progress()
 
-    assert not recovery.relocate(moved, view(), fail=True)
+    assert not recovery.relocate(moved, view(), now=0.0, fail=True)
     assert (HERE, 3, False) == (moved.leader, moved.leader_epoch, moved.done)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition is gone after ten seconds, as for users."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
 
 
 GONE = [
@@ -122,21 +129,26 @@ def test_relocate_to_nothing_going_on(
 
 
 def look_until_settled(lost: RangeProgress, now: ClusterView, *, fail: bool) -> None:
-    """Look at the same metadata as often as it takes."""
-    for _ in range(3):
-        if recovery.relocate(lost, now, fail=fail):
+    """Look at the same metadata for ten seconds."""
+    for seconds in range(11):
+        if recovery.relocate(lost, now, now=100.0 + seconds, fail=fail):
             return
     pytest.fail("never settled")
 
 
-def test_one_look_without_the_partition_proves_nothing() -> None:
-    """A broker that lags behind may not know the partition yet: it is looked up again."""
-    lost = progress()
-
-    assert not recovery.relocate(lost, ClusterView(brokers={}, topics={}), fail=True)
-    assert recovery.relocate(lost, view(ID, NEW), fail=True)
-    assert not recovery.relocate(lost, ClusterView(brokers={}, topics={}), fail=True)
+@pytest.mark.usefixtures("patient")
+def test_ten_seconds_without_the_partition() -> None:
+    """A range waits ten seconds for a partition that metadata hides. Each answer that names the
+    partition begins the time anew."""
+    lost, nothing = progress(), ClusterView(brokers={}, topics={})
+    for seconds in (0.0, 9.9):
+        assert not recovery.relocate(lost, nothing, now=100.0 + seconds, fail=True)
+    assert recovery.relocate(lost, view(ID, NEW), now=111.0, fail=True)
+    for seconds in (12.0, 21.9):
+        assert not recovery.relocate(lost, nothing, now=100.0 + seconds, fail=True)
     assert not lost.done
+    with pytest.raises(PartitionGone):
+        recovery.relocate(lost, nothing, now=122.0, fail=True)
 
 
 @pytest.fixture

@@ -126,6 +126,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kfetch.agent.lease", "agent_lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
     ("kfetch.rowsPerSplit", "rows_per_split", 100_000, [("0", 0), ("7", 7)]),
     ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
+    ("kfetch.brokerReport", "broker_report", "", [("brokers.json", "brokers.json")]),
     ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),
     ("kafka.fetch.max.bytes", "fetch.max_bytes", 52_428_800, [("1", 1)]),
     ("kafka.max.partition.fetch.bytes", "fetch.partition_max_bytes", 4_194_304, [("1", 1)]),

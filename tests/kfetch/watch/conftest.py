@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kfetch import losses
 from kfetch.watch import lookups, position_check
 from kfetch.watch.driver import Driver
 from tests.kfetch.watch.damage import Reader
@@ -18,6 +19,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses between look-ups."""
     monkeypatch.setattr(position_check, "_STALE_PAUSE_S", 0.0)
     monkeypatch.setattr(lookups, "_STALE_PAUSE_S", 0.0)
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,10 @@ class Clock:
         """Return the clock's time in seconds."""
         return self.now
 
+    def time(self) -> float:
+        """Return the time of day, in seconds since 1970."""
+        return 1_700_000_000 + self.now
+
     def sleep(self, seconds: float) -> None:
         """Advance the clock."""
         self.now += seconds

@@ -8,9 +8,10 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from kfetch import losses
 from kfetch.offsets import Offsets, Position
 from tests.kfetch.watch.damage import Reader
-from tests.kfetch.watch.helpers import T0, T1, at, fill, logged, query, read
+from tests.kfetch.watch.helpers import ALWAYS, T0, T1, at, fill, logged, query, read
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -81,9 +82,12 @@ def test_positions_of_an_old_broker() -> None:
         assert {T0: (3, 4)} == read(driver, start, logged(driver.next_end(start, None)))
 
 
-def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
+def test_metadata_without_a_topic_is_asked_again(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One metadata reply without the topic, from a broker that lags behind, is no loss."""
-    driver = query(kafka)
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
+    driver = query(kafka, **ALWAYS)
     start = logged(driver.next_end(logged(driver.initial_offsets()), None))
     topic = kafka.topics.pop("t")
 
@@ -95,6 +99,8 @@ def test_metadata_without_a_topic_is_asked_again(kafka: LittleKafka) -> None:
     kafka.nodes[1].answer(MetadataRequest, back)
 
     assert driver.next_end(start, None) is None
+    kafka.log(T0).append(b"d")
+    assert {T0: 4, T1: 1} == at(driver.next_end(start, None))
 
 
 def deposed(kafka: LittleKafka) -> Offsets:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch import options as parsing
 from kfetch.errors import BrokerError, ConnectionLost
@@ -18,6 +19,7 @@ from kfetch.watch import poller
 from kfetch.watch import watch as watching
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
+from kfetch.wire import probes
 from tests.kfetch.watch.helpers import T0, T1
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, Silence
@@ -340,3 +342,24 @@ def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
     asked = [r for r in kafka.nodes[1].asked(FetchRequest)[before:] if r.isolation_level == 1]
     assert {2} == {p.fetch_offset for r in asked for t in r.topics for p in t.partitions}
     assert Position(2, 0) == committed.log_end(T0)
+
+
+def test_a_later_hint_replaces_the_first_cause(
+    kafka: LittleKafka, watched: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that comes back as a SASL listener: the watch retries, and says what it found."""
+    query = watched()
+    query.until(lambda: kafka.sessions(1))
+    kafka.nodes[1].always(FetchRequest, Close())
+    query.until(lambda: "the broker closed it" in caplog.text)
+    kafka.nodes[1].always(
+        SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+    )
+    probes.login._verdicts.clear()  # the first probe has found nothing
+    query.until(lambda: "expects a log-in by SASL (PLAIN)" in caplog.text)
+
+    causes = [cause for _, cause in query.watch._failures.values()]
+    assert ["SASL"] == [cause.where.get("listener") for cause in causes]
+    kafka.nodes[1].always(FetchRequest, kafka._of_node(1, kafka._fetch))
+    kafka.log(T0).append(b"after")
+    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))

@@ -60,6 +60,7 @@ class LittleKafka:
         self.errors: dict[TopicPartition, list[int]] = defaultdict(list)
         """Errors to answer to the next fetches of a partition, before anything else."""
         self.hints = True
+        self.cluster_id = "little"
         self.lock = threading.RLock()
         self._ids = count(1)
         self._sessions: dict[int, dict[int, _Session]] = {}
@@ -153,7 +154,7 @@ class LittleKafka:
                     )
                     for n, b in self.nodes.items()
                 ],
-                cluster_id="little",
+                cluster_id=self.cluster_id,
                 controller_id=1,
                 topics=[self._metadata_topic(name, version) for name in names],
             )

@@ -23,11 +23,13 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch.model import Broker
 
 PATIENCE_S = 10.0
-UNSUPPORTED_VERSION = 35
+REQUEST_BYTES_MAX = 100 << 20  # Kafka's default for socket.request.max.bytes
+ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 34, 35
 
 REQUESTS = (
     FetchRequest,
@@ -36,6 +38,7 @@ REQUESTS = (
     MetadataRequest,
     ApiVersionsRequest,
     DescribeTopicPartitionsRequest,
+    SaslHandshakeRequest,
 )
 _BY_KEY = {message.API_KEY: message for message in REQUESTS}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}
@@ -92,7 +95,13 @@ class ScriptedBroker:
         self.frames: list[bytes] = []
         self.connections = 0
         self._queued: dict[Any, deque[Any]] = defaultdict(deque)
-        self._always: dict[Any, Any] = {ApiVersionsRequest: self._api_versions}
+        self._always: dict[Any, Any] = {
+            ApiVersionsRequest: self._api_versions,
+            # As every listener without SASL does.
+            SaslHandshakeRequest: SaslHandshakeResponse(
+                error_code=ILLEGAL_SASL_STATE, mechanisms=[]
+            ),
+        }
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._streams: set[socket.socket] = set()
@@ -247,7 +256,9 @@ def encode_reply(response: Any, request: Any) -> bytes:
 
 def _frame(stream: socket.socket) -> bytes | None:
     prefix = _exactly(stream, 4)
-    return None if prefix is None else _exactly(stream, struct.unpack(">i", prefix)[0])
+    if prefix is None or (size := struct.unpack(">i", prefix)[0]) > REQUEST_BYTES_MAX:
+        return None
+    return _exactly(stream, size)
 
 
 def _exactly(stream: socket.socket, size: int) -> bytes | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError, WrongListener
 from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions, parse
+from kfetch.wire import cluster as wire_cluster
 from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd, ListedOffset
@@ -32,6 +35,29 @@ LEADER_NOT_AVAILABLE, NOT_LEADER, UNAUTHORIZED = 5, 6, 29
 def soon(seconds: float = 10.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the retries."""
+    made = Clock()
+    monkeypatch.setattr(retry, "time", made)
+    return made
 
 
 @pytest.fixture
@@ -68,6 +94,27 @@ def test_connections_are_kept(kafka: LittleKafka, cluster: Cluster) -> None:
         cluster.offsets({T0: -1, T1: -1}, soon())
 
     assert [1, 1] == [node.connections for node in kafka.nodes.values()]
+
+
+def test_known_brokers_take_turns(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A cluster without a connection asks another known broker each time."""
+    for _ in range(4):
+        cluster.view(["t"], soon())
+        cluster.close()
+
+    assert all(node.asked(MetadataRequest) for node in kafka.nodes.values())
+
+
+def test_connections_to_former_addresses_are_closed(kafka: LittleKafka, cluster: Cluster) -> None:
+    """A broker that moves to another address again and again leaves no connections behind."""
+    node = kafka.nodes[2]
+    for _ in range(6):
+        cluster.offsets({T1: -1}, soon())
+        node.stop()
+        node.port = 0
+        node.start()
+
+    assert len(cluster._connections) <= 3
 
 
 def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
@@ -113,7 +160,7 @@ def test_topic_missing(kafka: LittleKafka, cluster: Cluster) -> None:
         match=r"^listing offsets: no success in \d+ tries; the first cause: listing offsets: "
         r"gone-3 has no leader that answers \[BROKER_ERROR\]$",
     ) as caught:
-        cluster.offsets({gone: -1}, soon(SHORT_S))
+        cluster.offsets({gone: -1}, soon(0.4))
 
     assert ("gone", 3) == (caught.value.topic, caught.value.partition)
 
@@ -201,6 +248,138 @@ def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
     cluster.close()
 
 
+def test_a_new_start_at_the_bootstrap_servers(kafka: LittleKafka) -> None:
+    """After REBOOTSTRAP_REQUIRED the known brokers are left, and the bootstrap servers asked."""
+    with LittleKafka() as other:
+        other.create("elsewhere")
+        addresses = (("127.0.0.1", kafka.nodes[1].port), ("127.0.0.1", other.nodes[1].port))
+        cluster = Cluster(addresses, OPTIONS)
+        assert cluster.view(None, soon()).exists(T0)
+        for node in kafka.nodes.values():
+            node.always(MetadataRequest, _rebootstrap)
+        before = len(kafka.nodes[2].asked(MetadataRequest))
+
+        assert ["elsewhere"] == list(cluster.view(None, soon()).topics)
+        assert before == len(kafka.nodes[2].asked(MetadataRequest))
+        cluster.close()
+
+
+def test_no_broker_but_a_new_start(kafka: LittleKafka, cluster: Cluster) -> None:
+    """If every bootstrap server answers so, the error names it after the deadline."""
+    for node in kafka.nodes.values():
+        node.always(MetadataRequest, _rebootstrap)
+    with pytest.raises(BrokerError, match=r"answered REBOOTSTRAP_REQUIRED \(129\): it asks for a"):
+        cluster.view(None, soon(SHORT_S))
+
+
+def _rebootstrap(request: Any) -> MetadataResponse:
+    return MetadataResponse(
+        version=request.API_VERSION,
+        error_code=129,
+        brokers=[],
+        cluster_id=None,
+        controller_id=-1,
+        topics=[],
+    )
+
+
+def test_silent_bootstrap_broker_costs_its_share(kafka: LittleKafka) -> None:
+    """A server that accepts and never answers leaves the others their share of the deadline."""
+    with ScriptedBroker() as mute:
+        mute.always(ApiVersionsRequest, Silence())
+        addresses = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
+        cluster = Cluster(addresses, replace(OPTIONS, request_timeout_s=30.0))
+        began = time.monotonic()
+        view = cluster.view(["t"], began + 0.6)
+        took_s = time.monotonic() - began
+        cluster.close()
+
+    assert view.exists(T0)
+    assert took_s < 0.6
+
+
+def test_shares_of_many_servers(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers share the time evenly. Of many servers, one gets 5 s, or half of a shorter time."""
+    monkeypatch.setattr(wire_cluster, "time", clock)
+    cluster = Cluster((), replace(OPTIONS, request_timeout_s=20.0))
+
+    assert [10, 15, 20] == [cluster._share_end(130.0, n) - clock.now for n in (3, 2, 1)]
+    assert 5 == cluster._share_end(130.0, 1000) - clock.now
+    assert [2, 1] == [cluster._share_end(until, 1000) - clock.now for until in (104.0, 102.0)]
+
+
+@pytest.fixture
+def wrong() -> Iterator[ScriptedBroker]:
+    """A listener that wants a log-in."""
+    with ScriptedBroker() as listener:
+        listener.always(
+            SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+        )
+        yield listener
+
+
+def address(broker: ScriptedBroker) -> tuple[str, int]:
+    return "127.0.0.1", broker.port
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_first_question_to_a_wrong_listener(
+    wrong: ScriptedBroker, patient: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An impatient cluster fails at once. A patient one warns with the hint, and retries."""
+    cluster = Cluster((address(wrong),), OPTIONS, patient=patient)
+    with pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)") as caught:
+        cluster.view(["t"], soon(0.4))
+
+    assert patient == (len(wrong.asked(MetadataRequest)) > 1)
+    assert patient == ("no success in" in caught.value.message)
+    assert patient == any("expects a log-in by SASL" in text for text in caplog.messages)
+
+
+def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) -> None:
+    """While a server may be starting, kfetch retries. The error names the wrong listener."""
+    with ScriptedBroker() as dead:
+        pass
+    cluster = Cluster((address(dead), address(wrong)), OPTIONS, patient=False)
+    with pytest.raises(WrongListener, match="no success in"):
+        cluster.view(["t"], soon(0.4))
+
+
+def test_a_wrong_listener_beside_a_good_one(wrong: ScriptedBroker, kafka: LittleKafka) -> None:
+    """The other bootstrap servers answer."""
+    cluster = Cluster((address(wrong), address(kafka.nodes[1])), OPTIONS, patient=False)
+
+    assert cluster.view(["t"], soon()).exists(T0)
+    cluster.close()
+
+
+def test_a_running_query_keeps_retrying(
+    kafka: LittleKafka, wrong: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once the cluster has answered, a wrong listener is retried, and the warning has the hint."""
+    cluster = Cluster((address(kafka.nodes[1]), address(wrong)), OPTIONS, patient=False)
+    cluster.view(["t"], soon())
+    for node in kafka.nodes.values():
+        node.stop()
+    with pytest.raises(WrongListener, match="no success in"):
+        cluster.view(["t"], soon(0.4))
+
+    assert any("expects a log-in by SASL" in text for text in caplog.messages)
+    cluster.close()
+
+
+def test_a_later_hint_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong listener that shows after other causes gets its own warning, once, and the error."""
+    hints = [WrongListener("h:1 expects TLS"), WrongListener("h:1 expects TLS")]
+    causes = [ConnectionLost("refused"), *hints, *[ConnectionLost("closed")] * 10_000]
+    with pytest.raises(WrongListener, match="the first cause: h:1 expects TLS"):
+        retrying("asking", failing(*causes), OPTIONS, clock.now + 5)
+
+    assert ["kfetch: refused", "kfetch: h:1 expects TLS"] == [
+        text.partition(";")[0] for text in caplog.messages
+    ]
+
+
 def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
     """A connection that the broker closed is opened again, and the question asked again."""
     cluster.offsets({T0: -1}, soon())
@@ -214,7 +393,7 @@ def test_restart(kafka: LittleKafka, cluster: Cluster) -> None:
     cluster.offsets({T0: -1}, soon())
     kafka.nodes[1].stop()
     with pytest.raises(ConnectionLost, match="listing offsets: no success"):
-        cluster.offsets({T0: -1}, soon(SHORT_S))
+        cluster.offsets({T0: -1}, soon(0.4))
     kafka.nodes[1].start()
 
     assert 1 == cluster.offsets({T0: -1}, soon())[T0].offset
@@ -293,29 +472,6 @@ def test_epoch_ends_of_an_old_broker() -> None:
 
         assert {T0: None} == cluster.epoch_ends({T0: 0}, soon())
         cluster.close()
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.slept: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the retries."""
-    made = Clock()
-    monkeypatch.setattr(retry, "time", made)
-    return made
 
 
 def test_pauses_double(clock: Clock) -> None:

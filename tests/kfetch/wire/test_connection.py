@@ -16,8 +16,9 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
+from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError, WrongListener
 from kfetch.options import NetworkOptions
 from kfetch.wire.connection import Connection, ReplyBuffer
 from tests.kfetch.wire.scripted import Close, Mangled, Raw, ScriptedBroker, Silence, half, wrong_id
@@ -152,6 +153,84 @@ def test_unreadable_versions(body: str) -> None:
         broker.always(ApiVersionsRequest, _api_versions_reply(1, body))
         with pytest.raises(ConnectionLost, match="can't be decoded as ApiVersionsResponse"):
             Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+
+
+def test_the_first_frame_is_small() -> None:
+    """Until ApiVersions is answered, a frame has at most 1 MiB, whatever the options allow."""
+    options = replace(OPTIONS, frame_bytes_max=1 << 30)
+    with ScriptedBroker() as broker:
+        broker.answer(ApiVersionsRequest, Raw(struct.pack(">i", (1 << 20) + 1)))
+        with pytest.raises(ConnectionLost, match="claims 1048577 bytes, where 4 to 1048576 are"):
+            Connection.open("127.0.0.1", broker.port, options, soon())
+
+        connection = Connection.open("127.0.0.1", broker.port, options, soon())
+        broker.answer(MetadataRequest, Raw(struct.pack(">i", (1 << 30) + 1)))
+        with pytest.raises(ConnectionLost, match="where 4 to 1073741824 are possible"):
+            connection.call(ask(), soon())
+
+
+def needs_login(_: Any) -> Any:
+    """The answer of a SASL listener to a mechanism that it does not have."""
+    return SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "GSSAPI"])
+
+
+def test_a_log_in_is_wanted(broker: ScriptedBroker, connection: Connection) -> None:
+    """A SASL listener answers ApiVersions and closes after the next request. The error says so."""
+    broker.always(SaslHandshakeRequest, needs_login)
+    broker.answer(MetadataRequest, Close())
+    with pytest.raises(WrongListener, match=r"expects a log-in by SASL \(PLAIN, GSSAPI\)") as first:
+        connection.call(ask(), soon())
+
+    with pytest.raises(WrongListener) as again:
+        connection.call(ask(), soon())
+    assert str(first.value) == str(again.value)
+    assert 1 == len(broker.asked(SaslHandshakeRequest))
+
+
+def test_a_proven_connection_is_not_probed(broker: ScriptedBroker, connection: Connection) -> None:
+    """After the first reply beside ApiVersions, a lost connection needs no probe."""
+    connection.call(ask(), soon())
+    broker.answer(MetadataRequest, Close())
+    with pytest.raises(ConnectionLost, match="the broker closed it"):
+        connection.call(ask(), soon())
+
+    assert [] == broker.asked(SaslHandshakeRequest)
+
+
+def test_closing_here_is_not_probed(broker: ScriptedBroker, connection: Connection) -> None:
+    """A new connection that this side closes needs no probe."""
+    connection.close()
+
+    assert 1 == broker.connections
+
+
+def test_a_controller_is_named() -> None:
+    """A listener that registers brokers and has no Metadata is a KRaft controller's."""
+    with ScriptedBroker() as controller:
+        keys = [
+            ApiVersionsResponse.ApiVersion(version=3, api_key=key, min_version=0, max_version=1)
+            for key in (1, 18, 52, 62)
+        ]
+        controller.always(ApiVersionsRequest, ApiVersionsResponse[3](error_code=0, api_keys=keys))
+        with pytest.raises(WrongListener, match="is the listener of a KRaft controller"):
+            Connection.open("127.0.0.1", controller.port, OPTIONS, soon())
+
+
+def test_a_slow_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that answers after the probes and the warning is as good as any."""
+    monkeypatch.setattr("kfetch.wire.connection._PROBE_AFTER_S", 0.02)
+    monkeypatch.setattr("kfetch.wire.connection._SILENT_S", 0.1)
+    monkeypatch.setattr("kfetch.wire.probes._PROBE_S", 0.02)
+    with ScriptedBroker() as broker:
+
+        def slowly(request: Any) -> Any:
+            time.sleep(0.2)
+            return broker._api_versions(request)
+
+        broker.always(ApiVersionsRequest, slowly)
+        connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+        assert 18 == connection.version(FetchRequest)
+        connection.close()
 
 
 def test_nobody_listens() -> None:

@@ -52,6 +52,11 @@ IN_JOB = [
     ("  path:", "  keys: id\n  path:", "9: sink: keys belongs to mode: merge"),
     ("  path:", "  latestBy: ts\n  path:", "9: sink: latestBy belongs to mode: merge"),
     ("  path:", "  deleteWhen: gone\n  path:", "9: sink: deleteWhen belongs to mode: merge"),
+    (
+        "  path:",
+        "  mode: merge\n  keys: id\n  path:",
+        "11: sink.latestBy is missing: its default, offset, orders the rows of one partition only",
+    ),
     ("  path:", "  partitionBy: [a, a]\n  path:", "9: sink: partitionBy names a column twice"),
     (
         "  path:",

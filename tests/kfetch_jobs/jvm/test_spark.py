@@ -63,6 +63,12 @@ Caused by: {cause}
             "partition 3 of clicks",
         ),
         ("x.PythonException: Traceback (most\nRuntimeError: a bad mood", "a bad mood"),
+        (
+            "x.Y: Traceback\npy4j.protocol.Py4JJavaError: An error occurred while calling o9."
+            "\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed"
+            "\nCaused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] a reason",
+            "a reason",
+        ),
     ],
 )
 def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:

@@ -7,10 +7,12 @@ import resource
 from pathlib import Path
 
 import pytest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch_jobs.looks import doctor
 from kfetch_jobs.looks.doctor import Finding, State
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import ScriptedBroker
 from tests.kfetch_jobs.commands import Command
 
 OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
@@ -66,6 +68,20 @@ def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPa
     assert [OK, FAIL] == [finding.state for finding in found]
     assert "broker 2 (127.0.0.1:" in found[1].text
     assert "advertised.listeners" in found[1].advice
+
+
+def test_a_listener_that_wants_a_log_in() -> None:
+    """The text says what listens there, and the advice which option to set, at once."""
+    with ScriptedBroker() as listener:
+        listener.always(
+            SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+        )
+        servers = f"127.0.0.1:{listener.port}"
+        (found,) = doctor.cluster("main", {"bootstrap.servers": servers})
+
+    assert FAIL is found.state
+    assert found.text.startswith(f"{servers} expects a log-in by SASL (PLAIN): it needs kafka.sec")
+    assert found.advice.startswith("Name a PLAINTEXT listener")
 
 
 def test_properties_that_are_wrong() -> None:

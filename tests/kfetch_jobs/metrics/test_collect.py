@@ -21,6 +21,7 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.cli.test_text import QUERY, STATUS
@@ -90,6 +91,10 @@ def test_every_metric_is_told(
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
+    report = broker_report_path(loaded.storage / "clicks", "source")
+    report.parent.mkdir()
+    entry = {"name": "broker 1 (h:9092)", "since": 1.0, "cause": "refused"}
+    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
     told = scraped(look.collect_now())
 
     names = {name for entry in METRICS.values() for name in entry.samples}
@@ -105,6 +110,8 @@ def test_every_metric_is_told(
         ("kfetch_job_state", {"state": "running"}, 1),
         ("kfetch_job_state", {"state": "failed"}, 0),
         ("kfetch_job_consecutive_failures", {}, 2),
+        ("kfetch_job_unreachable_brokers", {}, 1),
+        ("kfetch_job_healthy", {}, 0),
         ("kfetch_job_rows_total", {}, 10),
         ("kfetch_job_fetch_records_total", {"reader": "executor"}, 7),
         ("kfetch_job_fetch_response_bytes_total", {"reader": "executor"}, 99),

@@ -49,7 +49,9 @@ FILE = {"clicks": {"1": 3}}
         ("reset", ["--to-datetime", "2023-11-14T23:13:20.008+01:00"], [(6, 8), (4, 4)], 0, 2),
         ("reset", ["--by-duration", "1 second"], [(6, 10), (4, 4)], 0, 4),
         ("reset", ["--to-earliest", "--topic", "clicks:1"], [(4, 0)], 4, 0),
-        ("replay", ["--to-earliest"], [(6, 1), (4, 0)], 9, 0),
+        ("replay", ["--to-earliest"], [(6, 2), (4, 0)], 8, 0),
+        ("replay", ["--to-earliest", "--margin", "0"], [(6, 1), (4, 0)], 9, 0),
+        ("replay", ["--to-earliest", "--margin", "100"], [(6, 6), (4, 0)], 4, 0),
         ("replay", ["--shift-by", "2"], [(6, 6), (4, 4)], 0, 0),
         ("replay", ["--to-datetime", "2023-11-14T22:13:20.008+00:00"], [(6, 6), (4, 4)], 0, 0),
         ("replay", ["--shift-by=-1", "--topic", "clicks:0"], [(6, 5)], 1, 0),
@@ -172,6 +174,19 @@ def test_past_a_loss(kafka: LittleKafka, asked: Ask, kfetch: Command) -> None:
     assert [{"topic": "clicks", "partition": 1}] == told["dropped"]
     assert {TopicPartition("clicks", 0): (3, 0)} == stands()
     assert 0 == kfetch("plan", "clicks")[0]
+
+
+def test_a_partition_that_is_away(kafka: LittleKafka, asked: Ask) -> None:
+    """A reset keeps the position of a partition that is away, for the day when it returns."""
+    kafka.topics["clicks"].logs.pop()
+    told = asked("reset", "--to-latest", "--execute")
+    end = checkpoint.read_checkpoint(CHECKPOINT).end(0)
+
+    assert [{"topic": "clicks", "partition": 1}] == told["dropped"]
+    assert end is not None
+    assert {TopicPartition("clicks", 1): (4, 0)} == {
+        tp: last.position for tp, last in end.left.items()
+    }
 
 
 def test_a_new_partition(kafka: LittleKafka, asked: Ask) -> None:

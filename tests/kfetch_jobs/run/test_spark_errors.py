@@ -31,6 +31,7 @@ kfetch.errors.{name}: what happened
         (TRACE.format(name="ConnectionLost"), ExitKind.FAILED),
         (TRACE.format(name="NoSuchError"), ExitKind.FAILED),
         ("[USER_RAISED_EXCEPTION] cannot decode t-0, offset 1: value is not JSON", ExitKind.CONFIG),
+        ("[USER_RAISED_EXCEPTION] cannot order the rows of a key by offset: t", ExitKind.CONFIG),
         ("java.lang.OutOfMemoryError: Java heap space", ExitKind.FAILED),
         ("", ExitKind.FAILED),
     ],

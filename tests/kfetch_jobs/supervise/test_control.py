@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.util.times import utc
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
@@ -44,15 +44,13 @@ class Ordered:
 def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) -> None:
     """``start`` says that the process goes on with the file that it began with, and what to do."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    stage.ahead_s = 10
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a")
+        stage.job("a", CONTINUOUS, UNTIL_TERM)
         assert (0, "a: running\n", "") == ordered(supervisor, "start", "a")
 
-        stage.ahead_s = -10
-        stage.ask("a", Order.RESTART)
-        stage.until(supervisor, lambda: len(stage.runs("a")) == 2)
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stage.runs("a")[1].started_s))
+        stage.job("a", CONTINUOUS + "stopWithin: 90 s\n", UNTIL_TERM)
+        began = utc(stage.runs("a")[0].started_s)
         note = (
             f"a runs with its file of {began}, which has changed since: kfetch restart a takes the "
             "new one"

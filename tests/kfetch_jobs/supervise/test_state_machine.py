@@ -20,6 +20,7 @@ from kfetch_jobs.supervise.state_machine import (
     after_launch,
     apply_order,
     initial_state,
+    interrupt,
     tick,
     upstream_finished,
 )
@@ -170,7 +171,7 @@ def test_a_hung_query_is_ended_and_tried_again() -> None:
     state = after_exit(rules, state, ExitKind.STOPPED, "", NOW, 0.0)
 
     assert (None, Action.END, B, 1) == (none, action, state.phase, state.failures)
-    assert "it made no progress for 61 s" == state.sentence
+    assert "it made no progress for 61 s (kill 1 of 3 at this micro-batch)" == state.sentence
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,102 @@ def test_what_a_new_start_remembers(before: Phase | None, phase: Phase) -> None:
 
     assert phase is state.phase
     assert 7.0 == state.finished_s if before else state.finished_s is None
+
+
+LIMITED = replace(FOREVER, no_progress_s=60.0)
+
+
+def killed_for_silence(state: JobState, *, committed: bool) -> tuple[JobState, bool]:
+    """The state after a run that is silent for longer than the limit, and whether it was killed."""
+    state = after_launch(LIMITED, state, NOW)
+    facts = Facts(now=NOW, silent_s=0, has_committed=committed)
+    state, _ = tick(LIMITED, state, facts)
+    state, action = tick(LIMITED, state, replace(facts, silent_s=61))
+    if action is not None:
+        state = after_exit(LIMITED, state, ExitKind.KILLED, "", NOW, 0.0)
+    return state, action is Action.END
+
+
+def test_three_kills_at_one_micro_batch_are_enough() -> None:
+    """A micro-batch that takes longer than the limit each time would never end otherwise. The
+    first run has committed one before it went silent. The fourth runs on, until one commits."""
+    state, sentences = at(W), []
+    for committed in (True, False, False):
+        state, killed = killed_for_silence(state, committed=committed)
+        sentences.append(state.sentence)
+        assert (True, B) == (killed, state.phase)
+    state, killed = killed_for_silence(state, committed=False)
+
+    assert "it made no progress for 61 s (kill 2 of 3 at this micro-batch)" == sentences[1]
+    assert sentences[2].endswith("(kill 3 of 3 at this micro-batch: its next run is not killed)")
+    assert (False, R, 3) == (killed, state.phase, state.silent_kills)
+    state, action = tick(LIMITED, state, Facts(now=NOW, silent_s=61, has_committed=True))
+    assert (Action.END, 1) == (action, state.silent_kills)
+
+
+def test_a_commit_forgets_kills() -> None:
+    """Kills at different micro-batches do not add up. Nor do those before somebody's order."""
+    state = at(W)
+    for _ in range(5):
+        state, killed = killed_for_silence(state, committed=True)
+        assert killed
+    assert 0 == apply_order(LIMITED, state, Order.START, NOW).silent_kills
+
+
+LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back
+
+
+@pytest.mark.parametrize(
+    ("rules", "before", "due_s", "forced"),
+    [
+        (HOURLY, at(W, due_s=NEXT_HOUR), NEXT_HOUR, False),  # the time passed without a supervisor
+        (HOURLY, at(W, due_s=NOW - 60), NOW - 60, False),  # it waited for room when that one ended
+        (HOURLY, at(F), NEXT_HOUR, False),
+        (HOURLY, at(W, due_s=NOW, forced=True), LATE, True),  # its run was interrupted
+        (HOURLY, at(R, due_s=NEXT_HOUR), LATE, True),
+        (HOURLY, at(G, then=W), LATE, True),
+        (HOURLY, at(B, due_s=NOW + 5), LATE, True),
+        (CHAINED, at(R), LATE, True),
+        (CHAINED, at(B, due_s=NOW + 5), LATE, True),
+        (CHAINED, at(W), None, False),
+        (ONCE, at(F), LATE, False),
+    ],
+)
+def test_what_a_clean_end_leaves_to_do(
+    rules: Rules, before: JobState, due_s: float | None, forced: bool
+) -> None:
+    """A cron time that passed meanwhile is due, and an interrupted run goes on at once, as after a
+    SIGKILL. Other cron jobs and chained jobs wait on."""
+    state = initial_state(rules, LATE, replace(before, queued=True), ended_s=NOW)
+
+    assert (W, due_s, forced, True) == (state.phase, state.due_s, state.forced, state.queued)
+
+
+def test_no_time_passed_meanwhile() -> None:
+    """A cron job whose times were not missed waits for the next one; a new cron job too."""
+    waiting = at(W, due_s=NEXT_HOUR)
+
+    assert NEXT_HOUR == initial_state(HOURLY, NOW + 60, waiting, ended_s=NOW).due_s
+    assert NEXT_HOUR + 3600 == initial_state(HOURLY, LATE, ended_s=NOW).due_s
+    # Somebody has set the clock back.
+    assert NEXT_HOUR == initial_state(HOURLY, NOW, waiting, ended_s=LATE + 9999).due_s
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "due_s", "forced"),
+    [(ExitKind.STOPPED, W, NOW, True), (ExitKind.KILLED, W, NOW, True),
+     (ExitKind.FINISHED, W, NEXT_HOUR, False)],
+)  # fmt: skip
+def test_the_end_of_a_supervisor_interrupts(
+    kind: ExitKind, phase: Phase, due_s: float, forced: bool
+) -> None:
+    """A run that the end has interrupted goes on under the next supervisor. A run that has read
+    everything before it heard of the end does not come again."""
+    state = interrupt(at(R, started_s=NOW, due_s=NEXT_HOUR), NOW)
+    state, action = tick(HOURLY, state, Facts(now=NOW))
+    state = after_exit(HOURLY, state, kind, "", NOW, 0.0)
+
+    assert (Action.END, phase, due_s, forced) == (action, state.phase, state.due_s, state.forced)
 
 
 def test_times_follow_the_clocks_of_their_zone() -> None:

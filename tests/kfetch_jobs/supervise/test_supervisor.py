@@ -184,6 +184,25 @@ def test_the_end_ends_all(stage: Stage) -> None:
     assert [ExitKind.STOPPED, ExitKind.KILLED] == [run.kind for run in stage.runs("b")]
 
 
+def test_a_graceful_restart_loses_no_run(stage: Stage) -> None:
+    """A cron job runs after it, if its time passed meanwhile; one whose run ``down`` has
+    interrupted goes on, and so does a job that waits for others."""
+    hourly = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
+    stage.job("first", ONCE, SAY.format(kind="finished"))
+    stage.job("chained", ONCE + "after: first\n", UNTIL_TERM)
+    stage.job("cut", hourly, UNTIL_TERM)
+    stage.job("missed", hourly, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.ask("cut", Order.START)
+        stage.until_runs(supervisor, "cut", "chained")
+        supervisor.run(stop=lambda: True, hurry=lambda: False)
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET ended_s = ended_s - 3600")
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "missed")
+        stage.until(supervisor, lambda: len(stage.runs("cut")) == len(stage.runs("chained")) == 2)
+
+
 def test_the_second_signal_hurries() -> None:
     """Signals are counted, whatever they interrupt: one to end, one more not to wait."""
     seen = []
@@ -286,6 +305,33 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         }
 
 
+def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
+    """Then it runs on, and ``status`` says so, until a micro-batch ends."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        for run in range(1, 4):
+            stage.until(supervisor, lambda run=run: len(stage.runs("a")) == run)
+            stage.until_runs(supervisor, "a")
+            (stage.place / "a.on").unlink()
+            stage.ahead_s += 100
+            stage.until_phase(supervisor, "a", Phase.BACKOFF)
+            stage.ahead_s += 400
+        stage.until_runs(supervisor, "a")
+        stage.ahead_s += 100
+        supervisor.tick(stage.now)
+        (shown,) = read_status(stage.project, store, stage.now).jobs
+
+        assert Phase.RUNNING is shown.phase
+        assert ("no progress for 100 s, more than 60; killed 3 times at this micro-batch, so the "
+                "supervisor lets it run") == shown.unhealthy[0]  # fmt: skip
+        assert [ExitKind.HUNG] * 3 == [run.kind for run in stage.runs("a")[:3]]
+        pulse = {"at": stage.now, "batch": 4, "lag": 0}
+        (stage.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
+        supervisor.tick(stage.now)
+        stage.ahead_s += 100
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+
 def test_what_is_shown(stage: Stage) -> None:
     """The overview tells phases and why jobs are unhealthy; with a job given up all is not well."""
     stage.job("a", CONTINUOUS + "health: {lagRecords: 10, lagSeconds: 60}\n", UNTIL_TERM)
@@ -293,10 +339,11 @@ def test_what_is_shown(stage: Stage) -> None:
     stage.job("c", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
         stage.until_phase(supervisor, "b", Phase.FAILED)
-        pulse = {"at": stage.now - 5, "batch": 4, "lag": 11, "lag_s": 56}
+        now = stage.now
+        pulse = {"at": now - 5, "batch": 4, "lag": 11, "lag_s": 56}
         (stage.project.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
         store._db.execute("UPDATE runs SET started_s = started_s - 10")
-        found = read_status(stage.project, store, stage.now)
+        found = read_status(stage.project, store, now)
         a, b, c = found.jobs
 
         assert (os.getpid(), False) == (found.supervisor, found.healthy)

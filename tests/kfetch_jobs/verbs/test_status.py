@@ -14,9 +14,11 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path
-from kfetch_jobs.supervise import log_tail
+from kfetch_jobs.run.unreachable import broker_report_path
+from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
@@ -62,7 +64,8 @@ def _status_of(
     with Store.of(shop / ".kfetch" / "storage") as store:
         state = JobState(phase=Phase.RUNNING, since_s=50.0, started_s=50.0)
         store.begin("clicks", state, 50.0)
-    cells = kfetch("status")[1].splitlines()[-1].split("  ")
+    rows = kfetch("status")[1].splitlines()
+    cells = next(row for row in rows if row.startswith("clicks")).split("  ")
     (job,) = json.loads(kfetch("status", "--json")[1])["jobs"]
     return [cell.strip() for cell in cells if cell.strip()], job
 
@@ -86,6 +89,54 @@ def test_an_idle_job_after_its_resume(kfetch: Command, shop: Path) -> None:
 
     assert ["clicks", "running", "41", "?"] == [*cells[:2], *cells[3:5]]
     assert not job["starting"]
+
+
+def test_a_broker_that_is_away(kfetch: Command, shop: Path) -> None:
+    """Status names it with its time, and calls no lag known that nobody knows."""
+    entry = {"name": "broker 1 (h:9092)", "since": 70.0, "cause": "connection refused"}
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"at": 71.0, "unreachable": [entry]}))
+    cells, job = _status_of(kfetch, shop, Pulse(at=80.0, batch=41, lag=0))
+
+    sentence = "broker 1 (h:9092) unreachable since 1970-01-01 00:01:10 UTC: connection refused"
+    assert "?" == cells[4]
+    assert sentence in job["unhealthy"]
+    assert [{"name": "broker 1 (h:9092)", "since_at": 70.0, "cause": "connection refused"}] == job[
+        "unreachable"
+    ]
+    assert 0 == job["lag"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"at": 49.0, "unreachable": [{"name": "b", "since": 49.0, "cause": "c"}]}',
+        '{"at": 71.0, "unreachable": [1]}',
+        "{",
+    ],
+)
+def test_reports_of_brokers_that_do_not_count(kfetch: Command, shop: Path, text: str) -> None:
+    """A report of an earlier run, or a damaged one, says nothing of this run."""
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    report.write_text(text)
+
+    assert [] == _status_of(kfetch, shop, None)[1]["unreachable"]
+
+
+def test_a_disk_that_is_almost_full(
+    kfetch: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status names the checkpoint and its disk, before Spark fails to commit."""
+    space = DiskSpace(free_bytes=1 << 30, size_bytes=100 << 30)
+    monkeypatch.setattr(status_reader, "read_disk_space", lambda directory: space)
+    _, job = _status_of(kfetch, shop, Pulse(at=80.0, batch=41, lag=0))
+
+    checkpoint = shop / ".kfetch" / "storage" / "clicks" / "checkpoint"
+    sentence = f"the disk of its checkpoint {checkpoint} has only 1.0 GiB free of 100.0 GiB"
+    assert sentence in job["unhealthy"]
+    assert {"free_bytes": 1 << 30, "size_bytes": 100 << 30} == job["checkpoint_space"]
 
 
 def test_moments_have_a_suffix_of_their_own(kfetch: Command, shop: Path) -> None:

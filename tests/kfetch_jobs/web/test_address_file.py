@@ -47,7 +47,7 @@ def test_a_page_that_answers(
         listening("127.0.0.1:0") as (bound, given, closed),
         serving(loaded(project), bound, given, time.time) as address,
     ):
-        address_file.write(storage, address, token=bool(given), closed=closed)
+        address_file.write(storage, address, token=bool(given.token), closed=closed)
         assert address is not None
         assert f"page: http://127.0.0.1:{address.port}/{hint}" == address_file.wait_for_page(
             storage, ME, alive

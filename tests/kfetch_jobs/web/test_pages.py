@@ -16,8 +16,10 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import partition_lags
 from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web import pages
 from kfetch_jobs.web.snapshot import Snapshot
@@ -135,6 +137,33 @@ def test_dead_letters_are_seen(shop: Project) -> None:
         for page in pages:
             text = Html(client.get(page).text).text
             assert "dead letter" not in text.lower().replace("dead letters /dead", "")
+
+
+def test_a_broker_that_is_away(shop: Project) -> None:
+    """Both pages name it and its time. They do not say that the job has read all."""
+    pulse = {"at": time.time(), "batch": 1, "lag": 0, "lag_s": 0.0, "query": "q"}
+    (shop.storage / "clicks" / "pulse.json").write_text(json.dumps(pulse))
+    report = broker_report_path(shop.storage / "clicks", "source")
+    report.parent.mkdir()
+    entry = {"name": "broker 1 (h:9092)", "since": time.time() - 20, "cause": "refused"}
+    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
+    with browser(shop) as client:
+        for page in ("/", "/jobs/clicks"):
+            shown = Html(client.get(page).text).text
+            assert "broker 1 (h:9092) unreachable since 2" in shown
+            assert "not known: a broker is away" in shown
+            assert "has read all" not in shown
+
+
+def test_the_space_for_its_checkpoint(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's page shows the free space, and calls for attention before the disk is full."""
+    space = DiskSpace(free_bytes=1 << 30, size_bytes=100 << 30)
+    monkeypatch.setattr("kfetch_jobs.supervise.status_reader.read_disk_space", lambda _: space)
+    with browser(shop) as client:
+        assert "1 of 1 job needs attention" in Html(client.get("/").text).text
+        shown = Html(client.get("/jobs/clicks").text).text
+    assert "checkpoint: 1.00 GiB free of 100 GiB" in shown
+    assert "degraded" in shown
 
 
 def test_figures_for_plots(shop: Project) -> None:

@@ -16,10 +16,12 @@ from urllib.error import HTTPError
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
+from kfetch_jobs.web.login import Logins
 from kfetch_jobs.web.serve import listening, serving
+from tests.kfetch_jobs.pages import browser
 from tests.kfetch_jobs.projects import ENVIRON
 
 TOKEN = "0123456789abcdef"
@@ -68,6 +70,51 @@ def test_a_token_is_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert 200 == _get(address, Authorization=f"Bearer {TOKEN}")[0]
 
 
+def test_the_token_for_metrics(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who scrapes the metrics sees no page and stops no job."""
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with (
+        listening("127.0.0.1:0") as (bound, logins, _),
+        serving(loaded, bound, logins, time.time),
+    ):
+        assert "give Prometheus a token of its own by KFETCH_METRICS_TOKEN" in caplog.text
+
+    scraper = {"Authorization": f"Bearer {TOKEN[::-1]}"}
+    with browser(loaded, TOKEN, metrics_token=TOKEN[::-1]) as client:
+        assert 200 == client.get("/metrics", headers=scraper).status_code
+        assert (
+            200 == client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code
+        )
+        for path in ("/", "/jobs/clicks", "/jobs/clicks/log", "/metrics/", "/login"):
+            assert 403 == client.get(path, headers=scraper).status_code, path
+        refused = client.post("/jobs/clicks/stop", headers=scraper)
+        assert (403, True) == (refused.status_code, "for /metrics alone" in refused.text)
+        assert 403 == client.post("/login", data={"token": TOKEN[::-1]}).status_code
+
+
+@pytest.mark.parametrize(
+    ("token", "metrics_token", "sentence"),
+    [
+        (TOKEN, "short", "KFETCH_METRICS_TOKEN must have at least 16 characters"),
+        (TOKEN, TOKEN, "KFETCH_METRICS_TOKEN is the token of KFETCH_TOKEN, which also stops jobs"),
+        ("", TOKEN, "KFETCH_METRICS_TOKEN has no effect without KFETCH_TOKEN"),
+    ],
+)
+def test_tokens_for_metrics_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, token: str, metrics_token: str, sentence: str
+) -> None:
+    """Each mistake has its own sentence. None shows a token, and no job inherits one."""
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    monkeypatch.setenv("KFETCH_METRICS_TOKEN", metrics_token)
+    with pytest.raises(ConfigError, match=sentence) as raised, listening("127.0.0.1:0"):
+        pass
+    assert metrics_token not in str(raised.value)
+    assert "KFETCH_METRICS_TOKEN" not in os.environ
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -86,7 +133,7 @@ def test_who_sends_no_whole_request_is_left(
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         socket.create_server(("127.0.0.1", 0)) as bound,
-        serving(loaded, bound, TOKEN, time.time) as address,
+        serving(loaded, bound, Logins(TOKEN), time.time) as address,
         socket.create_connection(bound.getsockname()) as slow,
     ):
         slow.sendall(sent)
@@ -112,7 +159,7 @@ def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch)
     with (
         ExitStack() as opened,
         socket.create_server(("127.0.0.1", 0)) as bound,
-        serving(loaded, bound, "", time.time) as address,
+        serving(loaded, bound, Logins(), time.time) as address,
     ):
         kept = [
             opened.enter_context(socket.create_connection(bound.getsockname())) for _ in range(3)

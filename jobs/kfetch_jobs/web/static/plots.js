@@ -47,7 +47,7 @@
         setCursor: [(u) => {
           const at = u.cursor.idx;
           const value = at === null || at === undefined ? null : u.data[1][at];
-          output.textContent = at === null || at === undefined ? "" : `${figure(value)} at ${new Date(u.data[0][at] * 1e3).toISOString().slice(11, 19)}`;
+          output.textContent = at === null || at === undefined ? "" : `${figure(value)} at ${new Date(u.data[0][at] * 1e3).toISOString().slice(11, 19)} UTC`;
         }],
       },
     };

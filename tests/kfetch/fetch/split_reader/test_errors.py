@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch.errors import (
     BrokerError,
     KfetchError,
+    ReadStalled,
     WireError,
 )
+from kfetch.wire import probes
 from kfetch.wire.retry import RetryPauses
 from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch.wire.scripted import Silence
+from tests.kfetch.wire.scripted import ILLEGAL_SASL_STATE, Close, Mangled, Silence
 
 RETRIABLE = [-1, 3, 5, 6, 9, 13, 56, 74, 75, 78, 100, 103]
 FINAL = [2, 17, 29, 35]
@@ -145,6 +148,26 @@ def test_silent_broker(kafka: LittleKafka) -> None:
     inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="200")
     with pytest.raises(KfetchError, match="no reply within the deadline"):
         rows(inline_query.read([item]))
+
+
+def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
+    """A task retries at a listener that wants a log-in. Its error names that, no earlier cause."""
+    item = part(kafka, T0, 0, 6)
+    node = kafka.nodes[1]
+    node.answer(FetchRequest, Mangled(kafka._of_node(1, kafka._fetch), lambda frame: b"\0\0\0\0"))
+    node.always(FetchRequest, Close())
+    answers = iter([ILLEGAL_SASL_STATE])
+    node.always(
+        SaslHandshakeRequest,
+        lambda _: SaslHandshakeResponse(error_code=next(answers, 33), mechanisms=["PLAIN"]),
+    )
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="300")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probes, "_DOUBT_VALID_S", 0.0)
+        with pytest.raises(ReadStalled, match=r"the first cause: .* expects a log-in by SASL"):
+            rows(inline_query.read([item]))
+
+    assert 2 < len(kafka.asked(FetchRequest))
 
 
 def test_corrupt_records(kafka: LittleKafka) -> None:

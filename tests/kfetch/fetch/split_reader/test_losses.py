@@ -6,7 +6,9 @@ import time
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
+from kfetch import losses
 from kfetch.errors import (
     DataLoss,
     LogTruncated,
@@ -105,5 +107,33 @@ def test_epoch_without_records(kafka: LittleKafka) -> None:
     kafka.elect(T0, 1)
     kafka.log(T0).append(b"f")
     item = part(kafka, T0, 0, 8)
+
+    assert expected(kafka, item) == rows(query(kafka).read([item]))
+
+
+def test_one_broker_with_the_deleted_topic(kafka: LittleKafka) -> None:
+    """A task asks several brokers before a topic counts as created again."""
+    old = kafka.topics["t"]
+    kafka.create("t", 2)
+    for n in range(3):
+        kafka.log(T0).append(b"%d" % n)
+    item = part(kafka, T0, 0, 3)
+    kafka.elect(T0, 2)
+    kafka.hints = False
+    kafka.nodes[1].always(
+        MetadataRequest, lambda r: kafka._answer_with({"t": old}, kafka._metadata, r)
+    )
+
+    assert expected(kafka, item) == rows(query(kafka, failOnDataLoss="false").read([item]))
+
+
+def test_one_broker_that_hides_the_topic(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task whose only connected broker no longer knows the topic asks another broker."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
+    item = part(kafka, T0, 0, 6)
+    kafka.isolate(1, without="t")
+    kafka.elect(T0, 2)
 
     assert expected(kafka, item) == rows(query(kafka).read([item]))

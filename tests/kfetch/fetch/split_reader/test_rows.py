@@ -161,3 +161,17 @@ def test_metadata_columns(kafka: LittleKafka) -> None:
     assert [None, None] == batch.column("serializedKeySize").to_pylist()
     values = batch.column("value").to_pylist()
     assert [len(value) for value in values] == batch.column("serializedValueSize").to_pylist()
+
+
+def test_a_broker_that_moves_leaves_no_fetcher(kafka: LittleKafka) -> None:
+    """A worker without an agent keeps one connection per broker, however often brokers move, and
+    the totals of all of them."""
+    inline_query, node = query(kafka), kafka.nodes[1]
+    for moves in range(3):
+        item = part(kafka, T0, 0, 6)
+        assert expected(kafka, item) == rows(inline_query.read([item]))
+        assert moves + 1 == inline_query.stats().sessions_opened
+        assert len(inline_query._fetchers) <= 2
+        node.stop()
+        node.port = 0
+        node.start()

@@ -1,0 +1,144 @@
+"""The origin of a checkpoint: the environment and the Kafka clusters of the runs that wrote it.
+
+Each run notes them beside the checkpoint, in ``<checkpoint>.origin.json``. Later runs and commands
+compare. An offset means nothing in another cluster, and a command without ``--env`` may see one. A
+checkpoint without a note gets it from its next run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kfetch.admin.brokers import WAIT_S, cluster_id
+from kfetch.admin.values import parse_options
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.util.files import write_json
+
+__all__ = ["Origin", "check_cluster", "check_environment", "cluster_ids", "note_origin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The note about a checkpoint."""
+
+    checkpoint: str
+    """Its path or URI."""
+    environment: str | None
+    """The environment of its runs; None without one."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the Kafka clusters, by the names of the sources' views."""
+
+
+def check_environment(job: Job) -> None:
+    """Raise ConfigError if the checkpoint's runs had another environment than the job has now."""
+    origin = _read(job)
+    if origin is None or origin.environment == job.environment:
+        return
+    if origin.environment is None:
+        way_out = "leave out --env and KFETCH_ENV"
+    else:
+        way_out = f"add --env {origin.environment}"
+    raise ConfigError(
+        f"job {job.name} has run with {_described(origin.environment)}, and this is "
+        f"{_described(job.environment)}: {way_out}; if the job belongs here from now on, remove "
+        f"{_note_path(job)}"
+    )
+
+
+def _described(environment: str | None) -> str:
+    return "no environment" if environment is None else f"the environment {environment}"
+
+
+def check_cluster(job: Job, view: str, wait_s: float = WAIT_S) -> None:
+    """Raise ConfigError if a source's offsets in the checkpoint belong to another Kafka cluster.
+
+    It asks the brokers, if there is a note: ``wait_s`` is the limit. Raises KfetchError if they do
+    not answer.
+    """
+    origin = _read(job)
+    if origin is not None and origin.clusters.get(view):
+        _compare(job, origin, {view: cluster_id(parse_options(job.source_options(view)), wait_s)})
+
+
+def cluster_ids(job: Job, wait_s: float = WAIT_S) -> dict[str, str]:
+    """Ask for the id of each source's Kafka cluster, by view. An id may be empty.
+
+    ``wait_s`` is the limit for each cluster. Raises KfetchError if no broker answers.
+    """
+    options = {view: parse_options(job.source_options(view)) for view in job.file.views()}
+    by_servers = {one.bootstrap: one for one in options.values()}
+    ids = {servers: cluster_id(one, wait_s) for servers, one in by_servers.items()}
+    return {view: ids[one.bootstrap] for view, one in options.items()}
+
+
+def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
+    """Compare the clusters with the note, and write the note. Raises ConfigError for others."""
+    origin = _read(job)
+    if origin is not None:
+        _compare(job, origin, clusters)
+    before = origin.clusters if origin else {}
+    known = {view: id_ for view, id_ in clusters.items() if id_}
+    path = _note_path(job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(
+        path,
+        {
+            "version": 1,
+            "checkpoint": job.checkpoint,
+            "environment": job.environment,
+            "clusters": {**before, **known},
+        },
+    )
+
+
+def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
+    for view, id_ in clusters.items():
+        before = origin.clusters.get(view)
+        if before and id_ and before != id_:
+            servers = job.source_options(view)["kafka.bootstrap.servers"]
+            raise ConfigError(
+                f"job {job.name}, source {view}: its checkpoint has offsets of the Kafka cluster "
+                f"{before}, and {servers} is the cluster {id_}: check --env and bootstrap.servers, "
+                "or give the job a new checkpoint; if the offsets are right in this cluster, "
+                f"remove {_note_path(job)}"
+            )
+
+
+def _note_path(job: Job) -> Path:
+    local = local_directory(job)
+    return Path(f"{local}.origin.json") if local else job.directory / "checkpoint.origin.json"
+
+
+def _read(job: Job) -> Origin | None:
+    """The note; None without one, or if it is about a checkpoint that is no more."""
+    path, local = _note_path(job), local_directory(job)
+    if local is not None and not _has_offsets(local):
+        return None
+    try:
+        note = json.loads(path.read_text())
+        origin = Origin(
+            checkpoint=note["checkpoint"],
+            environment=note["environment"],
+            clusters={str(view): str(id_) for view, id_ in note["clusters"].items()},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as cause:
+        raise JobsError(
+            f"{path} can't be used ({cause}): remove it, and the job's next run writes it again"
+        ) from None
+    # A local directory may have been moved with its note. Remote ones differ by their URIs.
+    return origin if local is not None or origin.checkpoint == job.checkpoint else None
+
+
+def _has_offsets(checkpoint: Path) -> bool:
+    try:
+        return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
+    except OSError:
+        return False

@@ -1,0 +1,66 @@
+"""Gives Spark its settings in a file, because every user of a machine sees a process's arguments.
+
+PySpark would pass each setting to ``spark-submit`` as ``--conf NAME=VALUE``, and so to the JVM. The
+file is its owner's alone (0600), and exists only while Spark starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kfetch_jobs.util.files import owner_only
+
+__all__ = ["SUBMITTED", "properties_text", "settings_file"]
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""``spark-submit`` sets this variable for a program that it starts. Its JVM runs already."""
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_SHELL = "pyspark-shell"
+_SPECIAL = re.compile(r"[\\=:#! \t]")
+_BREAKS = {"\n": "\\n", "\r": "\\r", "\f": "\\f"}
+
+
+@contextmanager
+def settings_file(path: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let a Spark that starts in the block take its settings from the file ``path``.
+
+    Spark's own ``spark-defaults.conf`` still counts, and ``settings`` override it.
+    """
+    path.unlink(missing_ok=True)  # a killed run may have left its own
+    with open(owner_only(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
+        file.write(properties_text(settings))
+    before = os.environ.get(_ARGUMENTS)
+    ours = f"--properties-file {shlex.quote(os.fspath(path))} --load-spark-defaults"
+    os.environ[_ARGUMENTS] = f"{ours} {before or _SHELL}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_ARGUMENTS]
+        else:
+            os.environ[_ARGUMENTS] = before
+        with suppress(OSError):
+            path.unlink()
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Return settings as a file of Java's ``Properties.load``."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    text = _SPECIAL.sub(r"\\\g<0>", text)
+    return "".join(_BREAKS.get(one) or _ascii(one) for one in text)
+
+
+def _ascii(character: str) -> str:
+    """UTF-16 code units, as Java escapes them. Spark reads the file in an encoding of its own."""
+    if character.isascii():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

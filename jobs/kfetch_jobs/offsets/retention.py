@@ -1,0 +1,37 @@
+"""Refuses to delete rows whose records may not come again.
+
+Retention also moves log starts between a plan and the deletion of rows. So ``replay`` and ``undo``
+ask for the log starts again, right before they change a table. A log that has lost records before
+may lose more. So a replay stays away from its start by a margin, and half of it must be left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfetch_jobs.checkpoints.backup import OffsetRange
+from kfetch_jobs.checkpoints.log_starts import unreadable
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.offsets.moves import margin
+
+__all__ = ["check_readable"]
+
+
+def check_readable(job: Job, ranges: Sequence[OffsetRange], margin_percent: int) -> None:
+    """Raise JobsError if Kafka may not keep all records of these offsets until a run reads them.
+
+    It asks the brokers for the log starts. ``margin_percent`` is the margin of the plan. Raises
+    ConfigError if the brokers are of another cluster.
+    """
+
+    def half_margin(log_start: int, log_end: int) -> int:
+        return margin(log_start, log_end, margin_percent) // 2
+
+    gaps = unreadable(job, [*job.file.views()], ranges, half_margin)
+    if gaps:
+        more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
+        raise JobsError(
+            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: move to a later offset, or "
+            "keep the topic's records for longer (retention.ms)"
+        )

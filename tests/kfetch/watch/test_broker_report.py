@@ -1,0 +1,113 @@
+"""The file of ``kfetch.brokerReport``: a broker that is away is there within a moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+
+from kfetch.errors import ConnectionLost
+from kfetch.watch import watch
+from kfetch.watch.broker_report import BrokerReport
+from tests.kfetch.watch.helpers import T0, query
+from tests.kfetch.watch.test_watch import Query, watched  # noqa: F401 - a fixture
+from tests.kfetch.wire.little import LittleKafka
+
+
+def names(path: Path) -> list[str]:
+    """The unreachable ones."""
+    return [one["name"] for one in json.loads(path.read_text())["unreachable"]]
+
+
+def test_the_file(tmp_path: Path) -> None:
+    """The driver's start clears an older report. The first cause and its time stay."""
+    path, at = tmp_path / "new" / "brokers.json", iter(range(10, 99))
+    path.parent.mkdir()
+    path.write_text("{}")
+    report = BrokerReport(str(path), lambda: float(next(at)))
+    assert {"at": 10.0, "unreachable": []} == json.loads(path.read_text())
+
+    report.lost(1, "broker 1", "refused")
+    report.lost(1, "broker 1", "timed out")
+    entry = {"name": "broker 1", "since": 11.0, "cause": "refused"}
+    assert {"at": 12.0, "unreachable": [entry]} == json.loads(path.read_text())
+
+    report.answered(1)
+    report.answered(1)
+    assert {"at": 13.0, "unreachable": []} == json.loads(path.read_text())
+    assert ["brokers.json"] == [one.name for one in path.parent.iterdir()]
+
+
+def test_no_broker_at_the_start(tmp_path: Path, kafka: LittleKafka) -> None:
+    """While the driver still tries, the report says that no broker answers."""
+    path = tmp_path / "brokers.json"
+    driver = query(kafka, kfetch__brokerReport=str(path), kafka__request__timeout__ms="50")
+    for node in kafka.nodes.values():
+        node.stop()
+    with pytest.raises(ConnectionLost):
+        driver.initial_offsets()
+    assert [f"every broker ({kafka.bootstrap})"] == names(path)
+
+    for node in kafka.nodes.values():
+        node.start()
+    driver.initial_offsets()
+    assert [] == names(path)
+
+
+def test_a_broker_that_goes_away(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:  # noqa: F811
+    """The report names it at once, and until its return."""
+    path = tmp_path / "brokers.json"
+    query: Query = watched()
+    query.watch.report = BrokerReport(str(path))
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    kafka.nodes[1].stop()
+    query.until(lambda: names(path))
+    assert [f"broker 1 (127.0.0.1:{kafka.nodes[1].port})"] == names(path)
+
+    kafka.nodes[1].start()
+    query.until(lambda: not names(path))
+
+
+def test_a_broker_that_says_nothing(
+    tmp_path: Path,
+    kafka: LittleKafka,
+    watched: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A frozen broker keeps its connections. The report names it long before the deadline."""
+    path = tmp_path / "brokers.json"
+    query: Query = watched()
+    query.watch.report = BrokerReport(str(path))
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    monkeypatch.setattr(watch, "_SILENT_S", 0.05)
+    answer: Callable[[Any], Any] = kafka.nodes[1]._always[FetchRequest]
+
+    def late(request: Any) -> Any:
+        time.sleep(0.2)
+        return answer(request)
+
+    kafka.nodes[1].always(FetchRequest, late)
+    query.until(lambda: names(path))
+    assert [f"broker 1 (127.0.0.1:{kafka.nodes[1].port})"] == names(path)
+
+    kafka.nodes[1].always(FetchRequest, answer)
+    query.until(lambda: not names(path))
+
+
+def test_a_partition_without_a_leader(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:  # noqa: F811
+    """A broker that the cluster has given up leaves partitions without a leader: they are named."""
+    path = tmp_path / "brokers.json"
+    query: Query = watched()
+    query.watch.report = BrokerReport(str(path))
+    kafka.elect(T0, None)
+    query.refresh_metadata()
+    assert ["the leader of t-0"] == names(path)
+
+    kafka.elect(T0, 2)
+    query.refresh_metadata()
+    assert [] == names(path)

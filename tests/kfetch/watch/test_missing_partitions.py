@@ -1,0 +1,296 @@
+"""Partitions that metadata does not name for a while, and partitions that leave and return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.metadata import MetadataRequest
+
+from kfetch import losses
+from kfetch.errors import PartitionGone
+from kfetch.watch import missing_partitions
+from kfetch.watch.driver import Driver
+from tests.kfetch.watch.damage import Reader
+from tests.kfetch.watch.helpers import ALWAYS, T0, T1, U0, at, fill, logged, opened, query
+from tests.kfetch.wire.little import LittleKafka, Topic
+
+UNAUTHORIZED = 29
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that decides when a missing partition is gone: after ten seconds."""
+    made = Clock()
+    monkeypatch.setattr(missing_partitions, "time", made)
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
+    return made
+
+
+def hide(kafka: LittleKafka, name: str = "t") -> Topic:
+    """Hide a topic from metadata, as an ACL does. Its leaders still know it."""
+    topic = kafka.topics[name]
+    for broker in kafka.nodes.values():
+
+        def without(request: Any, answer: Any = broker._always[MetadataRequest]) -> Any:
+            reply = answer(request)
+            for entry in reply.topics:
+                if entry.name == name:
+                    entry.error_code, entry.partitions = UNAUTHORIZED, []
+            if request.topics is None:
+                reply.topics = [entry for entry in reply.topics if entry.name != name]
+            return reply
+
+        broker.always(MetadataRequest, without)
+    return topic
+
+
+def show(kafka: LittleKafka) -> None:
+    """Let every broker tell all of its metadata again."""
+    for broker in kafka.nodes.values():
+        broker.always(MetadataRequest, kafka._metadata)
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_one_broker_without_the_topic(kafka: LittleKafka, fail: str) -> None:
+    """A topic that the only connected broker does not know is not gone while another knows it."""
+    (log,) = kafka.create("u")
+    reader = Reader(kafka, query(kafka, subscribe="u", failOnDataLoss=fail, **ALWAYS))
+    log.append(b"a")
+    reader.batch()
+    kafka.nodes[1].always(MetadataRequest, lambda request: _without_topics(kafka, request))
+    for n in range(4):
+        log.append(b"%d" % n)
+        reader.batch()
+
+    assert [b"a", b"0", b"1", b"2", b"3"] == reader.values
+    assert not reader.driver._check.loss_counts
+
+
+def _without_topics(kafka: LittleKafka, request: Any) -> Any:
+    """Return the metadata of a broker that knows all brokers and no topic."""
+    with kafka.lock:
+        topics, kafka.topics = kafka.topics, {}
+        try:
+            return kafka._metadata(request)
+        finally:
+            kafka.topics = topics
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_hidden_for_a_moment(kafka: LittleKafka, clock: Clock, fail: str) -> None:
+    """A topic of a pattern that an ACL hides for less than ten seconds is not gone."""
+    reader = Reader(kafka, query(kafka, subscribePattern="^t", failOnDataLoss=fail, **ALWAYS))
+    reader.batch()
+    for seconds in (2, 5, 9.5):
+        clock.now = 100.0
+        hide(kafka)
+        reader.batch()
+        clock.now += seconds
+        reader.batch()
+        show(kafka)
+        kafka.log(T0).append(b"after %g" % seconds)
+        reader.finish()
+
+    assert [b"after 2", b"after 5", b"after 9.5"] == reader.values[4:]
+    assert not reader.driver._check.loss_counts
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_gone_after_ten_seconds(kafka: LittleKafka, clock: Clock, restart: bool) -> None:
+    """A topic that no broker names for ten seconds is gone. A new run waits as long."""
+    reader = Reader(kafka, query(kafka, **ALWAYS))
+    reader.batch()
+    del kafka.topics["t"]
+    if restart:
+        reader.driver = query(kafka)
+    else:
+        assert reader.batch() is None
+        clock.now += 9.9
+        assert reader.batch() is None
+        clock.now += 0.1
+    with pytest.raises(PartitionGone, match="t-0 no longer exists"):
+        reader.batch()
+
+    assert 110.0 <= clock.now < 112.0
+
+
+def test_the_others_do_not_wait(kafka: LittleKafka, clock: Clock) -> None:
+    """While one topic is missing, the records of the others are read."""
+    kafka.create("u")
+    reader = Reader(kafka, query(kafka, subscribe="t,u", failOnDataLoss="false", **ALWAYS))
+    reader.batch()
+    del kafka.topics["t"]
+    kafka.log(U0).append(b"u")
+    reader.batch()
+
+    assert {U0: (0, 1)} == reader.last
+    assert T0 in reader.offsets.positions
+    assert 100.0 == clock.now
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_topic_that_returns(kafka: LittleKafka, restart: bool) -> None:
+    """A topic that comes back under its id is read on where the query left it."""
+    options = {"subscribePattern": "^[tu]", "failOnDataLoss": "false", **ALWAYS}
+    kafka.create("u")
+    reader = Reader(kafka, query(kafka, **options))
+    reader.finish()
+    topic = kafka.topics.pop("t")
+    kafka.log(U0).append(b"meanwhile")
+    reader.finish()
+    assert {U0: 1} == at(reader.offsets)
+    if restart:
+        reader.driver = query(kafka, **options)
+    kafka.topics["t"] = topic
+    reader.finish()
+    kafka.log(T0).append(b"d")
+    reader.finish()
+
+    assert [b"meanwhile", b"d"] == reader.values[4:]
+    assert {T0: 4, T1: 1, U0: 1} == at(reader.offsets)
+    assert not reader.offsets.left
+
+
+def test_another_topic_of_that_name(kafka: LittleKafka) -> None:
+    """A topic that comes back under another id is a new topic, read from its beginning."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    del kafka.topics["t"]
+    reader.finish()
+    assert {T0, T1} == set(reader.offsets.left)
+    fill(kafka)
+    reader.finish()
+
+    assert [b"a", b"b", b"c", b"x"] == reader.values[4:]
+    assert not reader.offsets.left
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_broker_with_the_deleted_topic(kafka: LittleKafka, restart: bool) -> None:
+    """A broker that still names the topic before a deleted one does not take the query back."""
+    kafka.isolate(1)
+    kafka.nodes[1].always(MetadataRequest, kafka._metadata)
+    old = kafka.topics["t"]
+    fill(kafka)
+    for log in kafka.topics["t"].logs:
+        log.leader = 2
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+
+    def outdated(request: Any) -> Any:
+        return kafka._answer_with({"t": old}, kafka._metadata, request)
+
+    kafka.nodes[1].always(MetadataRequest, outdated)
+    if restart:
+        reader.driver = _lenient(kafka)
+    for n in range(4):
+        kafka.log(T0).append(b"%d" % n)
+        reader.finish()
+
+    assert [b"0", b"1", b"2", b"3"] == reader.values[4:]
+    assert not reader.driver._check.loss_counts
+
+
+def test_a_subscription_that_narrows_and_widens(kafka: LittleKafka) -> None:
+    """A partition that the options leave out for a while is read on where the query left it."""
+    options = {"failOnDataLoss": "false", **ALWAYS}
+    reader = Reader(kafka, query(kafka, **options))
+    reader.finish()
+    reader.driver = query(kafka, assign='{"t":[0]}', **options)
+    kafka.log(T1).append(b"unseen")
+    reader.finish()
+    assert {T0: 3} == at(reader.offsets)
+    reader.driver = query(kafka, **options)
+    reader.finish()
+
+    assert [b"unseen"] == reader.values[4:]
+
+
+def test_expired_while_away(kafka: LittleKafka) -> None:
+    """Records that expired while their partition was away are a loss, and none comes twice."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    topic = kafka.topics.pop("t")
+    reader.finish()
+    topic.logs[0].append(b"d", b"e")
+    topic.logs[0].append(b"f")
+    topic.logs[0].expire(5)
+    kafka.topics["t"] = topic
+    reader.finish()
+
+    assert [b"f"] == reader.values[4:]
+    assert 1 == reader.driver._check.loss_counts["RecordsExpired"]
+
+
+def test_a_micro_batch_that_could_not_be_read(kafka: LittleKafka) -> None:
+    """If a partition leaves between planning and reading, the query returns to what it skipped."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    kafka.log(T0).append(b"d")
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    topic = kafka.topics.pop("t")
+    reader.driver = _lenient(kafka)
+    reader.take(start, end)
+    reader.offsets = end
+    reader.finish()
+    kafka.topics["t"] = topic
+    reader.finish()
+
+    assert [b"d"] == reader.values[4:]
+
+
+CHANGES = st.lists(st.sampled_from(["hide", "show", "t", "u", "batch", "restart"]), max_size=12)
+
+
+@settings(max_examples=8, deadline=None)
+@given(CHANGES)
+def test_every_record_once(changes: list[str]) -> None:
+    """Whatever leaves and returns, and whenever the query restarts: each record comes once."""
+    with LittleKafka(1) as kafka:
+        fill(kafka)
+        kafka.create("u")
+        topic = kafka.topics["t"]
+        reader = Reader(kafka, _lenient(kafka))
+        for n, change in enumerate(changes):
+            if change == "hide":
+                kafka.topics.pop("t", None)
+            elif change == "show":
+                kafka.topics["t"] = topic
+            elif change == "restart":
+                opened.remove(reader.driver)
+                reader.driver.close()
+                reader.driver = _lenient(kafka)
+            elif change == "batch":
+                reader.batch()
+            else:
+                (topic if change == "t" else kafka.topics["u"]).logs[0].append(b"%d" % n)
+        kafka.topics["t"] = topic
+        reader.finish()
+        while opened:
+            opened.pop().close()
+        written = [*topic.logs[0].values.values(), *topic.logs[1].values.values()]
+
+    assert sorted([*written, *kafka.log(U0).values.values()]) == sorted(reader.values)
+
+
+def _lenient(kafka: LittleKafka) -> Driver:
+    return query(kafka, subscribePattern="^[tu]", failOnDataLoss="false", **ALWAYS)

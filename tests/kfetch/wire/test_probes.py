@@ -1,0 +1,215 @@
+"""Probes: what they find at real sockets, and how often they ask."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from kfetch.errors import ConnectionLost, WrongListener
+from kfetch.options import NetworkOptions
+from kfetch.wire import connection, diagnosis, probes
+from kfetch.wire.connection import Connection
+from kfetch.wire.diagnosis import Listener, Verdict
+from kfetch.wire.probes import CachedProbe
+from kfetch.wire.transport import open_stream
+
+OPTIONS = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0)
+ALERT = b"\x15\x03\x03\x00\x02\x02P"
+SERVER_HELLO = b"\x16\x03\x03\x04\x98\x02\x00\x00M\x03\x03"
+TLS = Verdict(listener=Listener.TLS)
+
+Answer = Callable[[bytes], bytes | None]
+
+
+class Peer:
+    """A server that is no Kafka: it answers the first bytes of each connection, then closes it.
+
+    If the answer is None, it says nothing, and keeps the connection open.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.connections = 0
+        self._answer = answer
+        self._silent: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                stream, _ = self._listener.accept()
+                self.connections += 1
+                answer = self._answer(stream.recv(4096))
+                if answer is None:
+                    self._silent.append(stream)
+                    continue
+                stream.sendall(answer)
+                stream.close()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+        for stream in self._silent:
+            stream.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[[Answer], Peer]]:
+    """Starts peers, and closes them."""
+    peers: list[Peer] = []
+
+    def start(answer: Answer) -> Peer:
+        peers.append(Peer(answer))
+        return peers[-1]
+
+    yield start
+    for each in peers:
+        each.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes a silent peer after a moment, for a moment."""
+    monkeypatch.setattr(connection, "_PROBE_AFTER_S", 0.05)
+    monkeypatch.setattr(connection, "_SILENT_S", 0.2)
+    monkeypatch.setattr(connection, "_SILENT_MIN_S", 0.2)
+    monkeypatch.setattr(probes, "_PROBE_S", 0.1)
+
+
+def tls_server(data: bytes) -> bytes:
+    return SERVER_HELLO if data.startswith(b"\x16") else ALERT
+
+
+def http_server(data: bytes) -> bytes | None:
+    """As Python's, it waits for the end of a line."""
+    return b"HTTP/1.0 404 Not Found\r\n\r\n" if data.startswith(b"GET") else None
+
+
+def proxy(data: bytes) -> bytes:
+    """An HTTP server that answers everything."""
+    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+def hang_up(data: bytes) -> bytes:
+    return b""
+
+
+def say_nothing(data: bytes) -> None:
+    return None
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("answer", "listener"),
+    [
+        (tls_server, Listener.TLS),
+        (lambda data: b"" if data.startswith(b"\0") else tls_server(data), Listener.TLS),
+        (http_server, Listener.HTTP),
+        (proxy, Listener.HTTP),
+    ],
+    ids=["TLS", "TLS that hangs up on plain text", "HTTP", "HTTP proxy"],
+)
+def test_a_wrong_listener_is_named(
+    peer: Callable[[Answer], Peer], answer: Answer, listener: Listener
+) -> None:
+    """Opening a connection to TLS or HTTP raises WrongListener with the verdict of a probe."""
+    host, port = peer(answer).address
+    with pytest.raises(WrongListener) as caught:
+        Connection.open(host, port, OPTIONS, time.monotonic() + 5)
+
+    assert listener == caught.value.listener
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_hangs_up_is_not_accused(peer: Callable[[Answer], Peer]) -> None:
+    """A broker that is starting or stopping may close connections. No probe finds anything."""
+    host, port = peer(hang_up).address
+    with pytest.raises(ConnectionLost, match="the broker closed it") as caught:
+        Connection.open(host, port, OPTIONS, time.monotonic() + 5)
+
+    assert type(caught.value) is ConnectionLost
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_silent_port_is_named(
+    peer: Callable[[Answer], Peer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a while a warning names the silent port. At the deadline the error does too."""
+    host, port = peer(say_nothing).address
+    with pytest.raises(ConnectionLost) as caught:
+        Connection.open(host, port, OPTIONS, time.monotonic() + 0.3)
+
+    sentence = f"{host}:{port} accepts connections, but has said nothing for"
+    assert [f"kfetch: {sentence}"] == [text[: len(sentence) + 8] for text in caplog.messages]
+    assert caught.value.message.startswith(f"{sentence} 0 s. A broker that is starting")
+    assert type(caught.value) is ConnectionLost
+
+
+def test_an_answer_is_cut(peer: Callable[[Answer], Peer]) -> None:
+    """A probe reads the first bytes of an endless answer, and no more."""
+    asked = peer(lambda data: b"x" * 100_000)
+    stream = open_stream(*asked.address, OPTIONS, time.monotonic() + 5)
+    stream.sendall(b"hello")
+
+    assert 256 == len(probes._first_bytes(stream, time.monotonic() + 5))
+    stream.close()
+
+
+def test_an_address_without_a_listener() -> None:
+    """A probe of a closed port has no verdict."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    deadline = time.monotonic() + 1
+
+    assert probes.greeting(address, OPTIONS, deadline) is None
+    assert probes.login(address, OPTIONS, deadline) is None
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("verdict", "valid_s"), [(TLS, 30), (None, 10)])
+def test_verdicts_are_remembered(
+    monkeypatch: pytest.MonkeyPatch, verdict: Verdict | None, valid_s: float
+) -> None:
+    """Retries ask an address again after 30 s, or after 10 s if there was no verdict."""
+    clock, asked = Clock(), []
+    monkeypatch.setattr(probes, "time", clock)
+    probe = CachedProbe(lambda address, *_: asked.append(address) or verdict)
+    for later_s in (0, 1, valid_s - 1, valid_s, valid_s + 1):
+        clock.now = 100.0 + later_s
+        assert verdict == probe(("h", 1), OPTIONS, 1000.0)
+
+    assert 2 == len(asked)
+
+
+def test_memory_of_verdicts_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe forgets all verdicts before there are too many."""
+    monkeypatch.setattr(probes, "_ADDRESSES_MAX", 3)
+    probe = CachedProbe(lambda *_: None)
+    for port in range(10):
+        probe(("h", port), OPTIONS, 1000.0)
+
+    assert len(probe._verdicts) <= 3
+
+
+def test_a_probe_keeps_to_the_deadline(peer: Callable[[Answer], Peer]) -> None:
+    """A silent peer takes no more of a probe's time than the caller's deadline."""
+    asked, began = peer(say_nothing), time.monotonic()
+
+    assert probes.greeting(asked.address, OPTIONS, began + 0.1) is None
+    assert time.monotonic() - began < 1.0
+    assert diagnosis.of_greeting(b"") is None

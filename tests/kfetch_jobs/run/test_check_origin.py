@@ -1,0 +1,144 @@
+"""The environment and the Kafka cluster of a checkpoint: runs note them, and all compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs import config
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.run.check_origin import check_origin
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.checkpoints import CHECKPOINT, files, job
+from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.projects import JOB
+
+NOTE = Path(f"{CHECKPOINT}.origin.json")
+COMMANDS = [
+    ("plan", "clicks"),
+    ("lag", "clicks"),
+    ("offsets", "reset", "clicks", "--to-earliest", "--execute"),
+    ("offsets", "replay", "clicks", "--to-earliest", "--execute"),
+]
+LOCAL_COMMANDS = [("offsets", "show", "clicks"), ("offsets", "undo", "clicks", "--execute")]
+
+
+@pytest.fixture
+def production(project: Path) -> None:
+    """The project has an environment."""
+    (project / "conf" / "env").mkdir()
+    (project / "conf" / "env" / "prod.yml").write_text("concurrency: 2\n")
+
+
+def the_job(environment: str | None = None) -> Job:
+    return config.load(config.find(Path.cwd()), environment=environment).job("clicks")
+
+
+def text(printed: str) -> str:
+    """The printed text without the folds of a table."""
+    return " ".join(printed.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS + LOCAL_COMMANDS, ids=" ".join)
+def test_a_command_of_another_environment(
+    kafka: LittleKafka, kfetch: Command, production: None, command: tuple[str, ...]
+) -> None:
+    """Each command refuses with the option to add, and changes nothing."""
+    assert check_origin(the_job("prod"))
+    before = files()
+
+    code, out, said = kfetch(*command)
+    assert code in (1, 2)
+    assert (
+        "job clicks has run with the environment prod, and this is no environment: add --env "
+        in (out + said)
+    )
+    assert before == files()
+    plan = [word for word in command if word != "--execute"]
+    assert 0 == kfetch(*plan, "--env", "prod")[0] or plan[1] == "undo"
+
+
+def test_a_run_of_another_environment(kafka: LittleKafka, production: None) -> None:
+    """The run refuses. The way out is the option, or a removed note."""
+    check_origin(the_job())
+    with pytest.raises(ConfigError, match=r"the environment prod: leave out --env .*remove"):
+        check_origin(the_job("prod"))
+
+    NOTE.unlink()
+    assert check_origin(the_job("prod"))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_at_another_cluster(
+    kafka: LittleKafka, kfetch: Command, command: tuple[str, ...]
+) -> None:
+    """Each command that asks Kafka refuses with both clusters, and changes nothing."""
+    check_origin(the_job())
+    before, kafka.cluster_id = files(), "other"
+
+    code, out, said = kfetch(*command)
+    assert code in (1, 2)
+    sentence = "its checkpoint has offsets of the Kafka cluster little, and 127.0.0.1:"
+    assert sentence in text(out + said)
+    assert "is the cluster other: check --env and bootstrap.servers" in text(out + said)
+    assert before == files()
+
+
+def test_a_run_at_another_cluster(kafka: LittleKafka) -> None:
+    """A checkpoint without a note gets one from its next run. From then on, the run compares."""
+    assert not NOTE.exists()
+    assert check_origin(the_job())
+    note = json.loads(NOTE.read_text())
+    assert (None, {"source": "little"}) == (note["environment"], note["clusters"])
+
+    kafka.cluster_id = "other"
+    with pytest.raises(ConfigError, match=r"of the Kafka cluster little, and .* the cluster other"):
+        check_origin(the_job())
+    assert note == json.loads(NOTE.read_text())
+
+
+def forget_checkpoint(kafka: LittleKafka) -> None:
+    for file in files():
+        Path(file).unlink()
+
+
+def another_checkpoint(kafka: LittleKafka) -> None:
+    job(JOB + "checkpoint: s3://bucket/y\n")
+
+
+def without_id(kafka: LittleKafka) -> None:
+    kafka.cluster_id = ""
+
+
+@pytest.mark.parametrize("change", [forget_checkpoint, another_checkpoint, without_id])
+def test_nothing_to_compare(kafka: LittleKafka, change: Callable[[LittleKafka], None]) -> None:
+    """A note about a checkpoint that is no more does not count, and brokers may have no id."""
+    if change is another_checkpoint:
+        job(JOB + "checkpoint: s3://bucket/x\n")
+    check_origin(the_job())
+    kafka.cluster_id = "other"
+    change(kafka)
+
+    assert check_origin(the_job())
+
+
+def test_brokers_that_do_not_answer(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run starts, because its query waits for them, and the log says what was not compared."""
+    monkeypatch.setenv("SERVERS", "127.0.0.1:1")
+
+    assert not check_origin(the_job())
+    assert "kfetch could not compare the Kafka cluster: " in caplog.text
+    assert not NOTE.exists()
+
+
+def test_a_damaged_note(kafka: LittleKafka, kfetch: Command) -> None:
+    """One sentence names the file and what to do."""
+    NOTE.write_text("{")
+    with pytest.raises(JobsError, match=r"origin\.json can't be used .*: remove it, and the job's"):
+        check_origin(the_job())
