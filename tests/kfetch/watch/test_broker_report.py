@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,10 @@ def test_no_broker_at_the_start(tmp_path: Path, kafka: LittleKafka) -> None:
 
     for node in kafka.nodes.values():
         node.start()
-    driver.initial_offsets()
+    deadline = time.monotonic() + 10
+    while names(path) and time.monotonic() < deadline:
+        with suppress(ConnectionLost):  # the time limit is short for a busy machine
+            driver.initial_offsets()
     assert [] == names(path)
 
 
