@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,11 +147,16 @@ class ScriptedBroker:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+        # A connection that is just accepted must not outlive ``drop``: accepting ends first.
+        self._join(self._threads[:1])
         self.drop()
-        for thread in self._threads:
+        self._join(self._threads)
+        self._threads.clear()
+
+    def _join(self, threads: Iterable[threading.Thread]) -> None:
+        for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(PATIENCE_S)
-        self._threads.clear()
 
     def drop(self) -> None:
         """Close every connection; the listener stays."""
