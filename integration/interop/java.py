@@ -31,7 +31,7 @@ def console_consumer(cluster: Cluster, topic: str, *, isolation: str) -> list[st
     printed = java(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"),
-        *("--isolation-level", isolation, "--timeout-ms", "4000"),
+        *("--isolation-level", isolation, "--timeout-ms", "6000"),
         *(part for name in shown for part in ("--formatter-property", f"print.{name}=true")),
         *("--formatter-property", f"key.separator={_BETWEEN}"),
         *("--formatter-property", "null.literal=NULL"),
