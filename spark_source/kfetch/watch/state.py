@@ -38,9 +38,10 @@ from kfetch.offsets import Position
 from kfetch.reactions import Api
 from kfetch.replies import PartitionReply
 
-__all__ = ["PositionChanges", "WatchState"]
+__all__ = ["PositionChanges", "Refusal", "WatchState"]
 
 UNKNOWN_OFFSET = -1
+_REFUSALS_MIN = 3
 
 PositionChanges = dict[TopicPartition, FetchPosition | None]
 """New positions for a session. None removes the partition from the session."""
@@ -64,6 +65,25 @@ class _WatchedPartition:
         return self.in_session and self.leader is not None and self.leader.broker == broker
 
 
+@dataclass(slots=True)
+class Refusal:
+    """A partition that its leader refuses with a retriable error, while metadata names no other."""
+
+    leader: Leader
+    error: BrokerError
+    since_s: float
+    last_s: float
+    count: int = 1
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds from the first refusal to the last one; 0 for a few refusals.
+
+        Only the driver asks for metadata. So a long micro-batch may lie between two refusals.
+        """
+        return self.last_s - self.since_s if self.count >= _REFUSALS_MIN else 0.0
+
+
 class WatchState:
     """The watched partitions. Each call costs time for the changes, not for all partitions."""
 
@@ -81,6 +101,8 @@ class WatchState:
         """Partitions whose log does not reach the known log end."""
         self.permanent_error: BrokerError | None = None
         """An error that no retry removes."""
+        self.refusals: dict[TopicPartition, Refusal] = {}
+        """Partitions that their leader refuses since their last good reply."""
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._watched
@@ -169,11 +191,12 @@ class WatchState:
         broker: Broker,
         replies: Mapping[TopicPartition, PartitionReply],
         endpoints: Mapping[int, Broker],
+        now_s: float = 0.0,
     ) -> int:
         """Apply a broker's fetch reply, and return the number of partitions that moved.
 
         A partition with a position change that the broker has not received yet is left as it is.
-        The reply is for the position before that change.
+        The reply is for the position before that change. ``now_s``: monotonic seconds.
         """
         waiting = self._position_changes.get(broker, {})
         count_before = len(waiting)
@@ -182,7 +205,7 @@ class WatchState:
             if watched is None or not watched.is_in_session_of(broker) or tp in waiting:
                 continue
             if reply.error:
-                self._handle_error(tp, watched, reply, endpoints)
+                self._handle_error(tp, watched, reply, endpoints, now_s)
             else:
                 self._update_offsets(tp, watched, reply)
         return len(self._position_changes.get(broker, {})) - count_before
@@ -193,6 +216,7 @@ class WatchState:
         log_end = reply.last_stable_offset if self._committed else reply.high_watermark
         changed = not watched.confirmed
         watched.confirmed = True
+        self.refusals.pop(tp, None)
         if reply.log_start_offset > watched.log_start:
             changed |= reply.log_start_offset > 0
             watched.log_start = reply.log_start_offset
@@ -211,6 +235,7 @@ class WatchState:
         watched: _WatchedPartition,
         reply: PartitionReply,
         endpoints: Mapping[int, Broker],
+        now_s: float,
     ) -> None:
         leader = watched.leader
         self._leave_session(tp, watched)
@@ -218,15 +243,22 @@ class WatchState:
         if reply.error == codes.OFFSET_OUT_OF_RANGE:
             self.out_of_range.add(tp)
         elif not codes.retriable(reply.error, Api.FETCH):
-            self.permanent_error = codes.error(
-                reply.error,
-                f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
-                api=Api.FETCH,
-                topic=tp.topic,
-                partition=tp.partition,
-            )
+            self.permanent_error = _refused(tp, leader, reply.error)
         else:
-            self._set_leader(tp, watched, _newer_leader(reply, endpoints, leader))
+            newer_leader = _newer_leader(reply, endpoints, leader)
+            if newer_leader is None and leader is not None:
+                self._note_refusal(tp, leader, reply.error, now_s)
+            self._set_leader(tp, watched, newer_leader)
+
+    def _note_refusal(self, tp: TopicPartition, leader: Leader, code: int, now_s: float) -> None:
+        """Note a refusal. After an election the count starts again."""
+        last = self.refusals.get(tp)
+        if last is None or last.leader.is_older_than(leader.epoch):
+            error = _refused(tp, leader, code)
+            self.refusals[tp] = Refusal(leader, error, since_s=now_s, last_s=now_s)
+        else:
+            last.last_s = now_s
+            last.count += 1
 
     def _update_leader(self, tp: TopicPartition, view: ClusterView) -> bool:
         """Apply the partition's leader from metadata; return False if its log end is unknown."""
@@ -239,6 +271,8 @@ class WatchState:
             self._remove(tp)
             return False
         leader = topic.leaders[tp.partition]
+        if leader is None:
+            self.refusals.pop(tp, None)
         if tp not in self.out_of_range and not _is_stale(leader, watched):
             self._set_leader(tp, watched, leader)
         return True
@@ -282,7 +316,18 @@ class WatchState:
         self._leave_session(tp, self._watched.pop(tp))
         self.leaderless.discard(tp)
         self.out_of_range.discard(tp)
+        self.refusals.pop(tp, None)
         self.changed.add(tp)
+
+
+def _refused(tp: TopicPartition, leader: Leader | None, code: int) -> BrokerError:
+    return codes.error(
+        code,
+        f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
+        api=Api.FETCH,
+        topic=tp.topic,
+        partition=tp.partition,
+    )
 
 
 def _is_stale(leader: Leader | None, watched: _WatchedPartition) -> bool:

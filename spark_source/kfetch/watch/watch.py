@@ -53,6 +53,7 @@ class Watch:
         """When requests to a broker began to fail (monotonic seconds), and the clearest cause."""
         self._broker_failed = False
         """Whether requests to a broker failed since the last metadata."""
+        self._refusals_reported = False
         self._reply_counts: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
@@ -102,6 +103,7 @@ class Watch:
         Raises an error that no retry removes, or that has lasted too long.
         """
         self._report_silence()
+        self._report_refusals()
         with self._condition:
             if self._state.permanent_error is not None:
                 raise self._state.permanent_error
@@ -118,6 +120,26 @@ class Watch:
             if asked_at is not None and time.monotonic() - asked_at > _SILENT_S:
                 cause = f"no answer for {_SILENT_S:.0f} s"
                 self.report.lost(poller.broker, str(poller.broker), cause)
+
+    def _report_refusals(self) -> None:
+        """Warn of partitions that their leader refuses for some seconds, once until all return."""
+        with self._condition:
+            refusals = self._lasting_refusals(_SILENT_S)
+        if not refusals:
+            self._refusals_reported = False
+            self.report.answered("refusals")
+        elif not self._refusals_reported:
+            self._refusals_reported = True
+            first = min(refusals)
+            cause = refusals[first].message
+            others = f" and {len(refusals) - 1} more partitions" if len(refusals) > 1 else ""
+            log.warning("kfetch: %s (this concerns %s%s; kfetch retries)", cause, first, others)
+            self.report.lost("refusals", f"{first}{others}", cause)
+
+    def _lasting_refusals(self, least_s: float) -> dict[TopicPartition, BrokerError]:
+        """Return the errors of partitions that are refused for longer than ``least_s`` seconds."""
+        refusals = self._state.refusals.items()
+        return {tp: refusal.error for tp, refusal in refusals if refusal.lasted_s > least_s}
 
     def poll_resting(self, timeout_s: float) -> None:
         """Wake the resting sessions, and wait for their replies at most ``timeout_s`` seconds.
@@ -225,7 +247,8 @@ class Watch:
         self.report.answered(broker)
         with self._condition:
             endpoints = accepted.reply.endpoints
-            moved = self._state.accept_reply(broker, accepted.partitions, endpoints)
+            partitions, now = accepted.partitions, time.monotonic()
+            moved = self._state.accept_reply(broker, partitions, endpoints, now)
             self._start_missing_pollers()
             self._reply_counts[broker] += 1
             self._condition.notify_all()
@@ -262,12 +285,14 @@ class Watch:
         poller.start()
 
     def _raise_lasting_failure(self) -> None:
-        """Raise for a leader whose requests fail for as long as look-ups are retried."""
+        """Raise for a leader that fails or refuses for as long as look-ups are retried."""
         options = self._options
         patience_s = options.network.request_timeout_s * (1 + options.lookup_retries)
         for broker, (since, cause) in self._failures.items():
             if _is_permanent(cause) or time.monotonic() - since > patience_s:
                 raise cause.behind(f"watching {broker}")
+        for error in self._lasting_refusals(patience_s).values():
+            raise error
 
 
 def _is_permanent(cause: KfetchError) -> bool:

@@ -26,6 +26,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, NEW_ID = UUID(int=7), UUID(int=8)
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNAUTHORIZED = 1, 3, 6, 29
 FENCED, UNKNOWN_EPOCH, UNKNOWN_ID, INCONSISTENT_ID = 74, 75, 100, 103
+SERVER_ERROR = -1
 
 
 def view(*leaders: Leader | None, topic_id: UUID = ID) -> ClusterView:
@@ -183,6 +184,46 @@ def test_out_of_range_waits_for_a_position(state: WatchState) -> None:
 
     assert ({T0: position(4)}, set()) == (state.take_position_changes(ONE), state.out_of_range)
     assert Position(4, 3) == state.log_end(T0)
+
+
+def refuse(state: WatchState, now_s: float, broker: Broker = ONE, epoch: int = 3) -> None:
+    """The leader refuses t-0 with a retriable error, and metadata names the same leader again."""
+    state.accept_reply(broker, {T0: reply(-1, error=SERVER_ERROR)}, {}, now_s)
+    metadata_update(state, view(Leader(broker=broker, epoch=epoch)))
+    state.take_position_changes(broker)
+
+
+def test_a_refusal_that_lasts_is_kept(state: WatchState) -> None:
+    """The state keeps how long one leader refuses a partition, and with which error. Two refusals
+    prove nothing: hours may lie between them. A good reply ends it."""
+    for now_s, lasted_s in ((100.0, 0.0), (300.0, 0.0), (301.0, 201.0)):
+        refuse(state, now_s)
+        assert lasted_s == state.refusals[T0].lasted_s
+
+    assert "watching t-0 at broker 1 (h:1): the broker answered UNKNOWN_SERVER_ERROR (-1)" in str(
+        state.refusals[T0].error
+    )
+    state.accept_reply(ONE, {T0: reply(10)}, {}, 302.0)
+    assert {} == state.refusals
+
+
+def test_an_election_is_no_lasting_refusal(state: WatchState) -> None:
+    """A newer leader, a partition without a leader, and one that is gone start again."""
+    for now_s in (100.0, 110.0, 120.0):
+        refuse(state, now_s)
+    metadata_update(state, view(Leader(broker=TWO, epoch=4)))
+    state.take_position_changes(TWO)
+    refuse(state, 130.0, TWO, epoch=4)
+    assert (130.0, 0.0) == (state.refusals[T0].since_s, state.refusals[T0].lasted_s)
+
+    metadata_update(state, view(None))
+    assert {} == state.refusals
+
+    metadata_update(state, view(Leader(broker=ONE, epoch=5)))
+    state.take_position_changes(ONE)
+    refuse(state, 140.0, epoch=5)
+    state.update_metadata(view(), [])
+    assert {} == state.refusals
 
 
 def test_permanent_error(state: WatchState) -> None:

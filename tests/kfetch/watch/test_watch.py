@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.watch import poller
 from kfetch.watch import watch as watching
+from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
 from kfetch.wire import probes
@@ -254,6 +256,49 @@ def test_permanent_errors_are_raised(kafka: LittleKafka, watched: Any, where: st
 def refused(request: Any) -> Any:
     """A top-level error that belongs to no session: CLUSTER_AUTHORIZATION_FAILED."""
     return FetchResponse(error_code=31, session_id=0, responses=[], throttle_time_ms=0)
+
+
+@pytest.mark.parametrize("code", [-1, 56, 32_767])
+def test_a_partition_that_its_leader_refuses_for_ever(
+    kafka: LittleKafka,
+    watched: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    code: int,
+) -> None:
+    """Metadata names the leader again and again, and the leader refuses. A warning and the broker
+    report name the partition. In the end the query fails; it would look like an idle partition."""
+    path = tmp_path / "brokers.json"
+    monkeypatch.setattr(watching, "_SILENT_S", 0.02)
+    query = watched(kafka__request__timeout__ms="150")
+    query.watch.report = BrokerReport(str(path))
+    kafka.errors[T0] = [code] * 100_000
+    with pytest.raises(BrokerError, match=rf"watching t-0 at broker 1 .*\({code}\)"):
+        query.until(query.refresh_metadata)
+
+    assert 1 == len([text for text in caplog.messages if "watching t-0" in text])
+    assert '"name": "t-0"' in path.read_text()
+
+
+def test_a_partition_that_its_leader_refuses_for_a_while(
+    kafka: LittleKafka, watched: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """When the leader serves the partition again, the report no longer names it."""
+    path = tmp_path / "brokers.json"
+    monkeypatch.setattr(watching, "_SILENT_S", 0.02)
+    query = watched()
+    query.watch.report = BrokerReport(str(path))
+    kafka.errors[T0] = [-1] * 100_000
+
+    def named() -> bool:
+        query.refresh_metadata()
+        return "t-0" in path.read_text()
+
+    query.until(named)
+    kafka.errors[T0] = []
+    query.until(lambda: not named())
+    assert Position(3, 0) == query.watch.log_end(T0)
 
 
 def test_a_bug_is_not_silent(
