@@ -183,7 +183,12 @@ class Driver:
     def _plan(
         self, start: Offsets, max_offsets: int | None, min_offsets: int | None
     ) -> Offsets | None:
-        candidates = sorted(self._candidates)  # so the first partition's loss is reported first
+        unread = self._split_planning.unread(start)
+        # Such a partition leaves the offsets once, and comes back where its range starts.
+        returned = {tp for tp in unread if self._is_same_topic(tp, start)}
+        self._candidates |= returned
+        # In order, so that the first partition's loss is reported first.
+        candidates = sorted(self._candidates - returned)
         existing = [tp for tp in candidates if self._watch.exists(tp)]
         known = start.with_returned(existing, self._watch.topic_ids)
         valid = self._check.valid_offsets(known.restricted_to(candidates))
@@ -192,6 +197,7 @@ class Driver:
         # A start past the log end is a reported loss. Records appended at the log end are new.
         starts = {tp: min(p, ends[tp], key=lambda at: at.offset) for tp, p in starts.items()}
         gone = [tp for tp in candidates if tp in start.positions and not self._watch.exists(tp)]
+        gone += sorted(returned)
         self._note_log_ends(start, ends, gone)
         must_plan = bool(gone) or self._lacks_topic_ids
         self._held_back = (
@@ -206,9 +212,15 @@ class Driver:
         if not (must_plan or _has_moved(start, starts, positions)):
             self._keep_candidates(start, starts, ends)
             return None
-        end = self._end_offsets(start, starts, positions, gone)
+        last = {tp: unread.get(tp, start.positions[tp]) for tp in gone}
+        end = self._end_offsets(start, starts, positions, last)
         self._keep_candidates(end, positions, ends)
         return end
+
+    def _is_same_topic(self, tp: TopicPartition, offsets: Offsets) -> bool:
+        """Return whether the partition exists, and its topic still has the id of ``offsets``."""
+        topic_id = self._watch.topic_ids.get(tp.topic)
+        return self._watch.exists(tp) and topic_id == offsets.topic_id(tp.topic)
 
     def _ends(self, candidates: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Return the ends up to which candidates may be read, without unknown log ends."""
@@ -256,13 +268,14 @@ class Driver:
         start: Offsets,
         starts: Positions,
         positions: Positions,
-        gone: Collection[TopicPartition],
+        gone: Positions,
     ) -> Offsets:
-        """Return the end of a micro-batch. The end of batch 0 carries its start too."""
+        """Return the end of a micro-batch. The end of batch 0 carries its start too.
+
+        ``gone``: the next offsets to read of partitions that leave.
+        """
         is_first = self._initial is not None and self._initial == start
         known_ids = self._watch.topic_ids
-        skipped = self._split_planning.skipped
-        unread = {tp: skipped.get(tp, start.positions[tp]) for tp in gone}
         ids = dict(start.topic_ids)
         ids.update({n: known_ids[n] for n in {tp.topic for tp in positions} if n in known_ids})
         if gone:
@@ -274,7 +287,7 @@ class Driver:
             gone=gone,
             topic_ids=ids,
             first_batch={**start.positions, **starts} if is_first else None,
-            left=start.left_after(unread, positions.keys(), known_ids, int(time.time())),
+            left=start.left_after(gone, positions.keys(), known_ids, int(time.time())),
         )
 
     def _write_statistics(self) -> None:

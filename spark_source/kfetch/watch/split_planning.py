@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, Leader, OffsetRange, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
@@ -16,6 +17,9 @@ from kfetch.watch.watch import Watch
 from kfetch.wire.retry import retrying
 
 __all__ = ["SplitPlanning"]
+
+
+_BEGINNING = Position(0)
 
 
 class SplitPlanning:
@@ -34,10 +38,22 @@ class SplitPlanning:
         self._watch = watch
         self._refresh = refresh
         self._check = check
-        self.skipped: dict[TopicPartition, Position] = {}
-        """The starts of ranges that no task read, because their partition was gone.
+        self._skipped: dict[TopicPartition, tuple[UUID, Position]] = {}
+        """The starts of ranges that no task read, because their partition was gone, with the id of
+        the topic."""
 
-        A partition that returns continues there, although the micro-batch counts as read."""
+    def unread(self, offsets: Offsets) -> dict[TopicPartition, Position]:
+        """Return the partitions whose last range before ``offsets`` was not read, and its start.
+
+        The query continues there, although the micro-batch counts as read. Topics without an id are
+        left out, because another topic of the same name looks alike.
+        """
+        return {
+            tp: position
+            for tp, (topic_id, position) in self._skipped.items()
+            if offsets.positions.get(tp, position) != position
+            and offsets.topic_id(tp.topic) == topic_id != NO_TOPIC_ID
+        }
 
     def splits(self, query: str, start: Offsets, end: Offsets) -> list[Split]:
         """Return the splits between two offsets.
@@ -48,7 +64,7 @@ class SplitPlanning:
         changed = _changed_partitions(start, end)
         leaders = self._leaders(changed)
         start, end = start.restricted_to(changed), end.restricted_to(changed)
-        self._note_skipped(start)
+        self._note_skipped(start, end)
         valid = self._check.valid_offsets(start)
         ends = self._readable_ends(start, valid, end)
         starts = self._check.batch_starts(valid, ends)
@@ -65,12 +81,15 @@ class SplitPlanning:
         )
         return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
 
-    def _note_skipped(self, start: Offsets) -> None:
-        for tp, position in start.positions.items():
+    def _note_skipped(self, start: Offsets, end: Offsets) -> None:
+        for tp in end.positions:
+            topic_id = end.topic_id(tp.topic)
             if self._watch.exists(tp):
-                self.skipped.pop(tp, None)
-            else:
-                self.skipped[tp] = position
+                self._skipped.pop(tp, None)
+            elif start.topic_ids.get(tp.topic, topic_id) == topic_id:
+                self._skipped[tp] = topic_id, start.positions.get(tp, _BEGINNING)
+            else:  # the topic was created again
+                self._skipped[tp] = topic_id, _BEGINNING
 
     def _leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
         """Return the leaders of the partitions that exist; wait for a running election.

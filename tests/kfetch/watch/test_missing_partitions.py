@@ -240,22 +240,106 @@ def test_expired_while_away(kafka: LittleKafka) -> None:
     assert 1 == reader.driver._check.loss_counts["RecordsExpired"]
 
 
-def test_a_micro_batch_that_could_not_be_read(kafka: LittleKafka) -> None:
-    """If a partition leaves between planning and reading, the query returns to what it skipped."""
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("planned", [False, True], ids=["before the next planning", "after it"])
+def test_a_micro_batch_that_could_not_be_read(
+    kafka: LittleKafka, restart: bool, planned: bool
+) -> None:
+    """If a partition leaves between planning and reading, the query returns to what it skipped.
+
+    It does so also if the partition is back before the next planning."""
     kafka.create("u")
     reader = Reader(kafka, _lenient(kafka))
     reader.finish()
     kafka.log(T0).append(b"d")
     start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
     topic = kafka.topics.pop("t")
-    reader.driver = _lenient(kafka)
+    if restart:
+        reader.driver = _lenient(kafka)
     reader.take(start, end)
     reader.offsets = end
+    if planned:
+        reader.finish()
+    kafka.topics["t"] = topic
     reader.finish()
+    kafka.log(T0).append(b"e")
+    reader.finish()
+
+    assert [b"d", b"e"] == reader.values[4:]
+    assert {T0: 5, T1: 1, U0: 0} == at(reader.offsets)
+
+
+def test_a_skipped_range_that_is_lost(kafka: LittleKafka) -> None:
+    """If the partition comes back without the records, it leaves the offsets only once."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    kafka.log(T0).append(b"d")
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    topic = kafka.topics.pop("t")
+    reader.take(start, end)
+    topic.logs[0].truncate(3)
+    kafka.topics["t"] = topic
+    reader.offsets = end
+    positions = []
+    for _ in range(3):
+        kafka.log(U0).append(b"u")
+        reader.batch()
+        positions.append(at(reader.offsets).get(T0))
+
+    assert [None, 3, 3] == positions
+    assert reader.batch() is None
+
+
+def test_a_new_partition_that_could_not_be_read(kafka: LittleKafka) -> None:
+    """A new topic that leaves before its first micro-batch is read from its beginning later."""
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    kafka.create("u")[0].append(b"u")
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    topic = kafka.topics.pop("u")
+    reader.take(start, end)
+    reader.offsets = end
+    kafka.topics["u"] = topic
+    reader.finish()
+
+    assert [b"u"] == reader.values[4:]
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["before the next planning", "after it"])
+def test_a_recreated_topic_that_could_not_be_read(kafka: LittleKafka, planned: bool) -> None:
+    """A position of the former topic never counts for the topic of now."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    fill(kafka)
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    assert start.topic_ids["t"] != end.topic_ids["t"]
+    topic = kafka.topics.pop("t")
+    reader.take(start, end)
+    reader.offsets = end
+    if planned:
+        reader.finish()
     kafka.topics["t"] = topic
     reader.finish()
 
-    assert [b"d"] == reader.values[4:]
+    assert [b"a", b"b", b"c", b"x"] == reader.values[4:]
+
+
+def test_a_topic_that_was_skipped_and_created_again(kafka: LittleKafka) -> None:
+    """A skipped range of a topic that does not come back is lost with the topic."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    kafka.log(T0).append(b"d")
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    del kafka.topics["t"]
+    reader.take(start, end)
+    reader.offsets = end
+    fill(kafka)
+    reader.finish()
+
+    assert [b"a", b"b", b"c", b"x"] == reader.values[4:]
 
 
 CHANGES = st.lists(st.sampled_from(["hide", "show", "t", "u", "batch", "restart"]), max_size=12)
