@@ -8,7 +8,7 @@ for itself. Cached records (``cache``) are dropped, the oldest first, when a res
 A decoder reserves the bytes that it unpacks and the rows that it writes. If they don't fit, it
 waits. If no other decoder runs, the first in the queue goes on whatever its size. It decodes one
 part of a reply, which takes a fair share of the budget, or one record batch that takes more. The
-latter goes on only if no other reader has such a batch in memory.
+latter goes on only if no other reader has such a batch in memory. Until then it delays nobody.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Budget:
     def has_waiters(self) -> bool:
         """Whether any request or decoder waits for memory."""
         with self._changed:
-            return bool(self._queue) or self._decoder_waits
+            return bool(self._queue) or any(size for size, _ in self._decoder_queue.values())
 
     @property
     def batch_bytes(self) -> int:
@@ -151,7 +151,9 @@ class Budget:
 
     @property
     def _decoder_waits(self) -> bool:
-        return any(size for size, _ in self._decoder_queue.values())
+        """Whether a decoder waits that may have the next free memory."""
+        waiting = self._decoder_queue.values()
+        return any(size and not self._must_wait(size, total) for size, total in waiting)
 
     def _add_decoder_bytes(self, size: int) -> None:
         self._decoder_bytes += size

@@ -146,6 +146,23 @@ def test_one_oversized_batch_at_a_time(budget: Budget) -> None:
     assert small_segments
 
 
+def test_a_decoder_that_waits_for_a_segment_delays_no_request(budget: Budget) -> None:
+    """A slow sink may keep an oversized segment for minutes. Requests and decoders go on, and the
+    agent still closes free segments for the decoder that waits."""
+    reply = budget.reserve(MIB, 0)
+    segment = budget.charge(50 * MIB)
+    large = Decoder(budget, 100 * MIB)
+    assert wait_until(lambda: budget.has_waiters)
+    other = budget.reserve(MIB, 0)
+    assert other is not None
+    assert budget.has_waiters
+
+    segment.release()
+    assert wait_until(lambda: bool(large.reserved))
+    large.end()
+    assert reply is not None
+
+
 @pytest.mark.parametrize("sizes", [(), (MIB,)], ids=["for a processor", "for memory"])
 def test_a_decoder_whose_worker_has_gone_stops_waiting(
     budget: Budget, sizes: tuple[int, ...]
