@@ -21,6 +21,8 @@ __all__ = ["CachedProbe", "Probe", "greeting", "login"]
 
 _PROBE_S = 1.5
 """The longest time of a probe. A listener answers one within milliseconds."""
+_PROBE_MIN_S = 0.3
+"""With less time there is no probe: it would find nothing for want of time."""
 _VERDICT_VALID_S = 30.0
 _DOUBT_VALID_S = 10.0
 """How long a probe without a verdict is not repeated."""
@@ -46,11 +48,14 @@ class CachedProbe:
     def __call__(
         self, address: Address, options: NetworkOptions, deadline: float
     ) -> Verdict | None:
-        """Returns the last verdict if it is fresh, else that of a new probe."""
+        """Returns the last verdict if it is fresh, else that of a new probe if there is time."""
         valid_until, verdict = self._verdicts.get(address, (0.0, None))
-        if time.monotonic() < valid_until:
+        now = time.monotonic()
+        if now < valid_until:
             return verdict
-        verdict = self._probe(address, options, min(deadline, time.monotonic() + _PROBE_S))
+        if deadline - now < _PROBE_MIN_S:
+            return None
+        verdict = self._probe(address, options, min(deadline, now + _PROBE_S))
         if len(self._verdicts) >= _ADDRESSES_MAX:
             self._verdicts.clear()
         valid_s = _VERDICT_VALID_S if verdict else _DOUBT_VALID_S

@@ -196,6 +196,19 @@ def test_verdicts_are_remembered(
     assert 2 == len(asked)
 
 
+def test_without_time_there_is_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe that has too little time could find nothing. That says nothing about the address."""
+    clock, asked = Clock(), []
+    monkeypatch.setattr(probes, "time", clock)
+    probe = CachedProbe(lambda address, *_: asked.append(address) or TLS)
+
+    assert probe(("h", 1), OPTIONS, clock.now + 0.2) is None
+    assert [] == asked
+    assert TLS == probe(("h", 1), OPTIONS, clock.now + 5)
+    assert TLS == probe(("h", 1), OPTIONS, clock.now + 0.2)
+    assert [("h", 1)] == asked
+
+
 def test_memory_of_verdicts_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe forgets all verdicts before there are too many."""
     monkeypatch.setattr(probes, "_ADDRESSES_MAX", 3)
@@ -210,6 +223,7 @@ def test_a_probe_keeps_to_the_deadline(peer: Callable[[Answer], Peer]) -> None:
     """A silent peer takes no more of a probe's time than the caller's deadline."""
     asked, began = peer(say_nothing), time.monotonic()
 
-    assert probes.greeting(asked.address, OPTIONS, began + 0.1) is None
+    assert probes.greeting(asked.address, OPTIONS, began + 0.4) is None
+    assert asked.connections
     assert time.monotonic() - began < 1.0
     assert diagnosis.of_greeting(b"") is None
