@@ -235,12 +235,12 @@ class Watch:
             changes = self._state.take_position_changes(broker)
             if self._state.partition_count(broker):
                 return changes
-            self.report.answered(broker)
             poller = self._pollers.pop(broker, None)
             if poller is not None:
                 self._ended_stats += poller.stats()
             self._failures.pop(broker, None)
-            return None
+        self.report.answered(broker)
+        return None
 
     def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
         """See PartitionRegistry."""

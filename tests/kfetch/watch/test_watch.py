@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,40 @@ def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
 
     assert 2 == query.watch.leader(T0).broker.node_id
     assert len(fetches(kafka)) < polls + 10
+
+
+class LockedReport(BrokerReport):
+    """Notes whether another thread could take the watch's lock during each call."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.watch = watch
+        self.free: list[bool] = []
+
+    def answered(self, key: Hashable) -> None:
+        """See BrokerReport."""
+        with ThreadPoolExecutor(1) as pool:
+            self.free.append(pool.submit(self._take_lock).result())
+
+    def _take_lock(self) -> bool:
+        free = self.watch._condition.acquire(timeout=0.05)
+        if free:
+            self.watch._condition.release()
+        return free
+
+
+def test_the_report_is_written_without_the_lock(kafka: LittleKafka, watched: Any) -> None:
+    """A slow disk delays no reply: a broker that leads nothing any more leaves the report."""
+    watch = watched().watch
+    kafka.elect(T0, 2)
+    deadline = time.monotonic() + PATIENCE_S
+    while len(watch._pollers) > 1 and time.monotonic() < deadline:
+        watch.wait_for_change(0.01)
+    watch.report = report = LockedReport(watch)
+    assert watch.take_position_changes(kafka.nodes[1].broker) is None
+
+    assert report.free
+    assert all(report.free)
 
 
 def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
