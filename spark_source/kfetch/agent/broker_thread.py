@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -62,7 +63,7 @@ class BrokerThread(threading.Thread):
         self.broker = broker
         """The broker from which it fetches."""
         self.retired = False
-        """Whether it accepts no more ranges, because it has had none for the lease."""
+        """Whether it accepts no more ranges, because it has had none for the lease, or has ended."""
         self._on_end = on_end
         self._options = options
         self._budget = budget
@@ -119,20 +120,25 @@ class BrokerThread(threading.Thread):
 
     def run(self) -> None:
         """Fetch until closed. An unexpected error fails the tasks and never gets lost."""
-        while not self._closing:
-            try:
-                self._step()
-            except Exception as cause:
-                log.exception("%s", self.name)
-                self._fail_tasks(cause)
-        self._budget.leave_queue(self)
-        self._unreserve()
-        self._read_ahead.close()
-        try:
-            self._reader.fetcher.close()
-        finally:
+        with ExitStack() as at_end:  # each step runs whatever the others raise, the last one first
             if self._on_end is not None:
-                self._on_end(self)
+                at_end.callback(self._on_end, self)
+            at_end.callback(lambda: self._reader.fetcher.close())
+            at_end.callback(self._read_ahead.close)
+            at_end.callback(self._unreserve)
+            at_end.callback(self._budget.leave_queue, self)
+            at_end.callback(self._retire)
+            while not self._closing:
+                try:
+                    self._step()
+                except Exception as cause:
+                    log.exception("%s", self.name)
+                    self._fail_tasks(cause)
+
+    def _retire(self) -> None:
+        """Accept no more ranges. A range comes either before this, or to another thread."""
+        with self._command_came:
+            self.retired = self._closing = True
 
     def _step(self) -> None:
         """Run commands. Then receive the reply in flight, wait for a command, or send."""
@@ -210,9 +216,9 @@ class BrokerThread(threading.Thread):
 
     def _fail_tasks(self, cause: Exception) -> None:
         """A bug: fail every task for good. The next tasks get a new session."""
-        self._unreserve()
         for inbox in {*self._inboxes.values()}:
             inbox.fail(AgentError(f"the agent failed: {cause!r}"))
+        self._unreserve()
         self._inboxes.clear()
         self._paused.clear()
         broken, self._reader = self._reader, self._new_reader()

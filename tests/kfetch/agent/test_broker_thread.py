@@ -251,6 +251,30 @@ def test_a_bug_in_the_reader_fails_tasks_whose_ranges_are_done(
         read(query, part(kafka, T0, end=2))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_of_a_bug_is_replaced(
+    kafka: LittleKafka, query: SharedQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If not even failing the tasks works, the thread retires. Its task fails, and the next task
+    gets another thread."""
+
+    def bug(*_: object) -> None:
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BrokerThread, "_send", bug)
+        thread = query.thread_of(kafka.nodes[1].broker)
+        patch.setattr(BrokerThread, "_new_reader", bug)
+        with pytest.raises(AgentError, match="a bug"):
+            read(query, part(kafka, T0))
+        thread.join(10)
+        assert thread.retired
+        assert thread not in query._running
+
+    assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
+    assert 0 == query._budget.used
+
+
 def test_a_thread_that_cannot_start_is_tried_again(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
