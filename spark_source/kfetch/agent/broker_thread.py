@@ -63,7 +63,7 @@ class BrokerThread(threading.Thread):
         self.broker = broker
         """The broker from which it fetches."""
         self.retired = False
-        """Whether it accepts no more ranges, because it has had none for the lease, or has ended."""
+        """Whether it accepts no more ranges: it has had none for the lease, or it has ended."""
         self._on_end = on_end
         self._options = options
         self._budget = budget
