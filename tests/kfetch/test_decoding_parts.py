@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import cramjam
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,6 +22,7 @@ from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
 from kfetch.records import Memory, Slice, codecs
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
+from kfetch.records.memory import Part
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 MIB = 1 << 20
@@ -190,3 +195,29 @@ def test_a_bomb_is_a_corrupt_batch() -> None:
         decode_part([make_slice(bomb)], memory=memory)
     assert MIB + HEADER_BYTES == len(bomb)
     assert codecs.BATCH_BYTES_MAX >= memory.peak
+
+
+def test_a_chunk_that_is_too_small_is_freed_before_a_larger_one_is_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decoder that waits for a larger chunk does not keep the smaller one meanwhile."""
+    chunks: list[weakref.ref[Any]] = []
+    living: list[int] = []
+
+    def recorded(size: int, dtype: Any) -> Any:
+        chunk = np.empty(size, dtype)
+        chunks.append(weakref.ref(chunk))
+        return chunk
+
+    class Observed(Memory):
+        def reserve(self, size: int) -> None:
+            living.append(sum(chunk() is not None for chunk in chunks))
+
+    monkeypatch.setattr(codecs, "empty_array", recorded)
+    data = gzip.compress(bytes(1 << 20)) + gzip.compress(b"x")  # the last size is of the last part
+    buffer = codecs.DecompressionBuffer(len(data), Part(Observed()))
+    unpacked, _ = buffer.decompress(codecs.GZIP, memoryview(data))
+
+    assert (1 << 20) + 1 == len(unpacked)
+    assert len(living) > 1
+    assert {0} == set(living)

@@ -168,7 +168,9 @@ class DecompressionBuffer:
                     ) from None
             expected = _expected_bytes(codec, data)
             larger = min(_RATIO * max(len(out), len(data)), BATCH_BYTES_MAX)
-            self._make_room(expected if expected > len(out) else larger)
+            size = expected if expected > len(out) else larger
+            del out  # so that the small chunk is free while the part waits for a larger one
+            self._make_room(size)
 
 
 def _expected_bytes(codec: int, data: memoryview) -> int:
