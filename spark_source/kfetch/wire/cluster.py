@@ -227,6 +227,7 @@ class Cluster:
         except ConnectionLost as cause:
             self.on_answer(cause)
             raise
+        self._patient = True
         self.on_answer(None)
         return answer
 
@@ -263,7 +264,7 @@ class Cluster:
         wrong = [cause for cause in causes if isinstance(cause, WrongListener)]
         if not wrong:
             return causes[0]
-        if self._patient or self._brokers or len(wrong) < len(causes):
+        if self._patient or len(wrong) < len(causes):
             return wrong[0]
         return WrongListener(
             wrong[0].what, action=wrong[0].action, **wrong[0].where, retriable=False

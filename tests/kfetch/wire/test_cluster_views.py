@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import BrokerError
+from kfetch.errors import BrokerError, WrongListener
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close
 from tests.kfetch.wire.test_cluster import OPTIONS, SHORT_S, T0, T1, soon
 
 
@@ -91,6 +93,19 @@ def test_no_broker_but_a_new_start(kafka: LittleKafka, cluster: Cluster) -> None
         node.always(MetadataRequest, _rebootstrap)
     with pytest.raises(BrokerError, match=r"answered REBOOTSTRAP_REQUIRED \(129\): it asks for a"):
         cluster.view(None, soon(SHORT_S))
+
+
+def test_a_new_start_at_a_wrong_listener(kafka: LittleKafka) -> None:
+    """A cluster that has answered before is asked again, also after its brokers are forgotten."""
+    node = kafka.nodes[1]
+    cluster = Cluster((("127.0.0.1", node.port),), OPTIONS, patient=False)
+    cluster.view(None, soon())
+    cluster._forget_brokers()
+    node.always(MetadataRequest, Close())
+    node.always(SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"]))
+    with pytest.raises(WrongListener, match="no success in"):
+        cluster.view(None, soon(0.5))
+    cluster.close()
 
 
 def _rebootstrap(request: Any) -> MetadataResponse:
