@@ -113,6 +113,7 @@ class Cluster:
         ``topic_ids``: the known ids. A topic of another id counts as lacking.
         """
         missing = [tp for tp in partitions if not view.has(tp, topic_ids)]
+        self._brokers = self._brokers or view.brokers  # the view may come from another cluster
         for other in self.views({tp.topic for tp in missing}, deadline) if missing else ():
             topics = {
                 tp.topic: other.topics[tp.topic] for tp in missing if other.has(tp, topic_ids)

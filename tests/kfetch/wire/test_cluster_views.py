@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -106,6 +107,16 @@ def test_a_new_start_at_a_wrong_listener(kafka: LittleKafka) -> None:
     with pytest.raises(WrongListener, match="no success in"):
         cluster.view(None, soon(0.5))
     cluster.close()
+
+
+def test_a_topic_of_another_broker_without_a_view_before(kafka: LittleKafka) -> None:
+    """A cluster that only completes the view of another one asks the brokers of that view."""
+    kafka.isolate(1, without="t")
+    first = (("127.0.0.1", kafka.nodes[1].port),)
+    with closing(Cluster(first, OPTIONS)) as other, closing(Cluster(first, OPTIONS)) as cluster:
+        view = other.view({"t"}, soon())
+        assert not view.exists(T0)
+        assert cluster.completed(view, [T0], {}, soon()).exists(T0)
 
 
 def _rebootstrap(request: Any) -> MetadataResponse:
