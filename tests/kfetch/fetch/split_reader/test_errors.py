@@ -164,6 +164,7 @@ def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
     inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="300")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probes, "_DOUBT_VALID_S", 0.0)
+        patch.setattr(probes, "_PROBE_MIN_S", 0.0)
         with pytest.raises(ReadStalled, match=r"the first cause: .* expects a log-in by SASL"):
             rows(inline_query.read([item]))
 
