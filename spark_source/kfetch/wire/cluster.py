@@ -42,8 +42,9 @@ _SHARE_MIN_S = 5.0
 """The least time for one of many servers, or half of what is left. The metadata of a large cluster
 takes seconds."""
 _VIEWS_MAX = 5
-# Several views confirm an answer that a caller has already. A black hole must not hold it up.
-_VIEW_S = 2.0
+# Several views confirm an answer that a caller has already. Black holes must not hold it up.
+_VIEWS_S = 3.0
+_VIEW_MIN_S = 1.0
 
 
 class Cluster:
@@ -91,11 +92,17 @@ class Cluster:
     def views(self, topics: Iterable[str], deadline: float) -> Iterator[ClusterView]:
         """Yields the metadata of several brokers about these topics, without brokers that fail.
 
-        One broker's metadata may be old, or may hide a topic. Five known brokers answer at most.
+        One broker's metadata may be old, or may hide a topic. Five known brokers answer at most,
+        within three seconds in all.
         """
-        names = sorted(topics)
-        for address in self._addresses()[:_VIEWS_MAX]:
-            until = min(deadline, time.monotonic() + _VIEW_S)
+        names, addresses = sorted(topics), self._addresses()[:_VIEWS_MAX]
+        end = min(deadline, time.monotonic() + _VIEWS_S)
+        for position, address in enumerate(addresses):
+            now = time.monotonic()
+            if now >= end:
+                return
+            share_s = max(_VIEW_MIN_S, (end - now) / (len(addresses) - position))
+            until = min(end, now + share_s)
             try:
                 yield messages.metadata(self._connect(address, until), names, until)
             except (ConnectionLost, BrokerError, WireError) as cause:

@@ -11,11 +11,12 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import BrokerError, WrongListener
+from kfetch.errors import BrokerError, ConnectionLost, WrongListener
+from kfetch.wire import cluster as wire_cluster
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
-from tests.kfetch.wire.test_cluster import OPTIONS, SHORT_S, T0, T1, soon
+from tests.kfetch.wire.test_cluster import OPTIONS, SHORT_S, T0, T1, Clock, soon
 
 
 @pytest.fixture
@@ -70,6 +71,33 @@ def test_views_of_several_brokers(kafka: LittleKafka, cluster: Cluster) -> None:
     assert [False, True] == sorted(view.exists(T0) for view in cluster.views({"t"}, soon()))
     kafka.nodes[2].stop()
     assert [False] == [view.exists(T0) for view in cluster.views({"t"}, soon())]
+
+
+def test_views_share_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five black holes cost three seconds in all, and one of them leaves time for the others."""
+    clock = Clock()
+    monkeypatch.setattr(wire_cluster, "time", clock)
+    for holes, end_s in ((5, 3.0), (1, 1.0)):
+        asked: list[int] = []
+
+        def ask(
+            address: tuple[str, int],
+            until: float,
+            holes: int = holes,
+            asked: list[int] = asked,
+        ) -> Any:
+            asked.append(address[1])
+            if address[1] < holes:
+                clock.now = until
+            raise ConnectionLost("no answer")
+
+        cluster = Cluster(tuple(("h", port) for port in range(5)), OPTIONS)
+        monkeypatch.setattr(cluster, "_connect", ask)
+        began = clock.now
+
+        assert [] == list(cluster.views({"t"}, began + 30))
+        assert end_s == pytest.approx(clock.now - began)
+        assert holes == 5 or [0, 1, 2, 3, 4] == asked
 
 
 def test_a_new_start_at_the_bootstrap_servers(kafka: LittleKafka) -> None:
