@@ -26,9 +26,9 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# All tests run in several processes. A few tests run in one: make test ARGS="-k splits"
+# Some tests wait, so four processes run them, also on two cores. A few tests run in one: make test ARGS="-k splits"
 test: setup ## Run the tests that need neither broker nor JVM
-	@$(PY) -m pytest tests $(or $(ARGS),-n logical --maxprocesses 4)
+	@$(PY) -m pytest tests $(or $(ARGS),-n 4 --dist worksteal)
 
 lint: setup ## Check style, layers and formatting
 	@.venv/bin/ruff check --output-format concise .
@@ -61,7 +61,7 @@ lowest: setup ## Run the unit tests with the oldest dependencies
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv/lowest
 	@$(UV) pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct \
 	  -e './spark_source[spark]' -e ./jobs --group dev
-	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n logical --maxprocesses 4)
+	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)

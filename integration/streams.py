@@ -113,7 +113,11 @@ def running(
 
 
 def wait_until(
-    condition: Callable[[], object], query: StreamingQuery | None = None, what: str = "a condition"
+    condition: Callable[[], object],
+    query: StreamingQuery | None = None,
+    what: str = "a condition",
+    *,
+    pause_s: float = 0.05,
 ) -> None:
     """Wait for a condition; a query that has failed meanwhile raises its error here."""
     deadline = time.monotonic() + PATIENCE_S
@@ -122,11 +126,15 @@ def wait_until(
             raise query.exception()
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited for {what} in vain")
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 def wait_idle(query: StreamingQuery) -> None:
     """Wait until a query has asked for its start and found nothing to read."""
+    # Spark waits for 10 ms, and then asks the source, which answers within half a second.
     wait_until(
-        lambda: query.status["message"] == "Waiting for data to arrive", query, "an idle query"
+        lambda: query.status["message"] == "Waiting for data to arrive",
+        query,
+        "an idle query",
+        pause_s=0.002,
     )

@@ -88,6 +88,7 @@ def test_only_loopback_is_listened_on(kafka: Cluster) -> None:
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
 
+@pytest.mark.long
 def test_three_nodes_survive_the_death_of_one(
     kafka_cluster: Callable[..., Cluster], topic: TopicFactory
 ) -> None:
@@ -223,6 +224,7 @@ def test_the_command_line_starts_shows_and_stops(broker: Shell) -> None:
     assert broker("status").returncode == 1
 
 
+@pytest.mark.long
 def test_a_dead_brokers_data_is_used_again(broker: Shell) -> None:
     """After SIGKILL the next start says what it found and keeps cluster id and address."""
     first = json.loads(broker("start", "--json").stdout)

@@ -14,6 +14,7 @@ from kfetch_jobs.kafka import Cluster
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.long
 def test_incremental_requests_follow_the_partitions_that_moved(
     kafka: Cluster, topic: TopicFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_broker_restart_loses_and_repeats_nothing(
     assert every(ends) == delivered.places
 
 
+@pytest.mark.long
 def test_a_moved_leader_loses_and_repeats_nothing(
     spark: SparkSession,
     kafka_cluster: Callable[..., Cluster],
@@ -138,6 +139,7 @@ def test_expired_records_are_an_error(
     assert [(0, 7), (0, 8), (0, 9), (1, 0)] == lenient.places
 
 
+@pytest.mark.long
 def test_a_deleted_topic_is_an_error(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

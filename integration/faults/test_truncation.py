@@ -113,7 +113,7 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
     assert [] == again.rows
 
 
-@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("fail", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_running_query_notices_a_truncation(
     spark: SparkSession, unclean: Unclean, tmp_path: Path, fail: bool
 ) -> None:

@@ -4,6 +4,8 @@ comes again, every table has each row once, and all of it can be undone.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from integration.checkpoints import batches, forget_commit
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import finish
+from kfetch.cli import command
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.kafka import Cluster
@@ -96,6 +99,13 @@ class Shop:
         )
         return json.loads(said) if code == 0 else None
 
+    def move(self, *words: str) -> Any:
+        """``kfetch offsets`` in this process, which has the tests' Spark."""
+        printed = io.StringIO()
+        with contextlib.chdir(self.directory), contextlib.redirect_stdout(printed):
+            command()(["offsets", words[0], "one", *words[1:], "--json"], standalone_mode=False)
+        return json.loads(printed.getvalue())
+
     def rows(self, name: str = "table") -> list[tuple[Any, ...]]:
         rows = self.spark.read.format("delta").load(str(self.directory / name)).collect()
         if name == "dead":
@@ -144,10 +154,10 @@ def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     first = [(n, 1) for n in range(20) if n not in (0, 12)]
     assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
 
-    plan = shop.offsets("replay", "--to-datetime", at(60))
+    plan = shop.move("replay", "--to-datetime", at(60))
     assert (8, 0, False) == (plan["again"], plan["skipped"], plan["executed"])
     assert [(10, 6), (10, 6)] == [(each["from"], each["to"]) for each in plan["partitions"]]
-    done = shop.offsets("replay", "--to-datetime", at(60), "--execute")
+    done = shop.move("replay", "--to-datetime", at(60), "--execute")
     assert {"table": 7, "dead": 1} == {Path(name).name: n for name, n in done["deleted"].items()}
     assert first[:11] == shop.rows()
 

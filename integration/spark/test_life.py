@@ -40,7 +40,7 @@ def test_an_idle_query_plans_nothing(
     assert 1 == len({progress["sources"][0]["latestOffset"] for progress in idle})
 
 
-@pytest.mark.parametrize("partitions", [1, 8])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 8])
 def test_new_partitions_are_read_from_their_beginning(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, partitions: int
 ) -> None:
