@@ -32,6 +32,6 @@ def check_readable(job: Job, ranges: Sequence[OffsetRange], margin_percent: int)
     if gaps:
         more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
         raise JobsError(
-            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: move to a later offset, or "
-            "keep the topic's records for longer (retention.ms)"
+            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: replay from a later "
+            "offset; if the records are not gone yet, --margin 0 takes the risk"
         )
