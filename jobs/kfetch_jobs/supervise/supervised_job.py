@@ -14,7 +14,10 @@ from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 
-__all__ = ["SupervisedJob", "history_entry", "second_writer"]
+__all__ = ["HELD", "SupervisedJob", "history_entry", "second_writer"]
+
+HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
+"""Phases in which only an order starts a job again. The supervisor checks that order itself."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,11 @@ class SupervisedJob:
     def has_file(self) -> bool:
         """Whether its file is still there: nobody has renamed or deleted it."""
         return self.job.document.path.exists()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it writes rows, or starts to without an order."""
+        return self.process is not None or self.state.phase not in HELD
 
     def pulse(self) -> Pulse | None:
         """Return the pulse of the present run; None before its first."""
@@ -55,7 +63,8 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
                 "file is gone, writes records of the same source to the same table: "
                 f"kfetch stop {other.job.name} first"
             )
-    return same_rows_mistake(job, [other.job for other in others if other.has_file])
+    writers = [other.job for other in others if other.has_file and other.may_write]
+    return same_rows_mistake(job, writers)
 
 
 def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKind, str]:

@@ -99,6 +99,24 @@ def test_a_copied_job_is_refused(stage: Stage) -> None:
         assert [] == stage.project.jobs_and_mistakes()[1]
 
 
+def test_a_stopped_job_refuses_no_other_one(stage: Stage) -> None:
+    """A stopped, disabled job writes nothing, so another job may write its rows. An order to start
+    it again is checked itself."""
+    stage.job("old", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "old")
+        stage.ask("old", Order.STOP)
+        stage.until_phase(supervisor, "old", Phase.STOPPED)
+        stage.job("old", SHARED + "enabled: false\n", UNTIL_TERM)
+        stage.job("new", SHARED, UNTIL_TERM)
+        assert "" == reply(stage, supervisor, "new", Order.START).message
+        stage.until_runs(supervisor, "new")
+        stage.job("old", SHARED, UNTIL_TERM)
+
+        refused = reply(stage, supervisor, "old", Order.START)
+        assert "job new writes the same rows of the same source to this table" in refused.message
+
+
 def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
     """Neither a cron time nor the end of a back-off runs it, until its file is back."""
     stage.job("hourly", HOURLY, UNTIL_TERM)
