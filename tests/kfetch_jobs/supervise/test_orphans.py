@@ -156,6 +156,26 @@ def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
         assert () == shown(stage)["a"].unhealthy
 
 
+def test_a_disabled_job_that_waits_for_its_time(stage: Stage) -> None:
+    """The supervisor still starts it: ``status`` says so, until ``stop``. Without a supervisor
+    nobody starts it."""
+    stage.job("hourly", HOURLY, UNTIL_TERM)
+    stage.job("failing", CONTINUOUS, SAY.format(kind="failed"))
+    sentence = "its file disables it, and the supervisor still starts it: kfetch stop"
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "failing", Phase.BACKOFF)
+        stage.job("hourly", HOURLY + "enabled: false\n", UNTIL_TERM)
+        stage.job("failing", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+        for name in ("hourly", "failing"):
+            assert (f"{sentence} {name}",) == shown(stage)[name].unhealthy
+        stage.ask("hourly", Order.STOP)
+        stage.until_phase(supervisor, "hourly", Phase.STOPPED)
+        assert () == shown(stage)["hourly"].unhealthy
+        with stage.store() as store:
+            store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        assert () == shown(stage)["failing"].unhealthy
+
+
 def test_down_reaches_what_a_killed_supervisor_left(stage: Stage) -> None:
     """Also a job whose file is gone; without a supervisor, ``status`` names ``down``."""
     stage.job("old", CONTINUOUS, UNTIL_TERM)
