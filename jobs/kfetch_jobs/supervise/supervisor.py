@@ -35,7 +35,12 @@ from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import launch
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
+from kfetch_jobs.supervise.run_process import (
+    exit_report_file,
+    remove_settings,
+    run_mark,
+    run_process,
+)
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.supervise.supervised_job import SupervisedJob, history_entry, second_writer
@@ -154,6 +159,8 @@ class Supervisor:
     def _end_unsupervised(self, run: Run, now: float) -> None:
         """End a run of a removed or disabled job. A job with an invalid file runs on."""
         run_process(self._project.storage, run).kill()
+        if run.job not in self._jobs:  # else the file may be that of the job's newer run
+            remove_settings(self._project.storage, run.job)
         self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
     def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
@@ -305,6 +312,7 @@ class Supervisor:
         if not supervised.process.kill():
             log.error("job %s: some of its processes do not die", supervised.job.name)
             return  # no next run may start beside them: the next tick tries again
+        remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), now)
         report_file.unlink(missing_ok=True)
