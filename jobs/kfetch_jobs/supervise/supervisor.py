@@ -43,7 +43,12 @@ from kfetch_jobs.supervise.run_process import (
 )
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
-from kfetch_jobs.supervise.supervised_job import SupervisedJob, history_entry, second_writer
+from kfetch_jobs.supervise.supervised_job import (
+    SupervisedJob,
+    history_entry,
+    second_writer,
+    single_writers,
+)
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor"]
@@ -97,7 +102,10 @@ class Supervisor:
         now = time.time()
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
-        for job in (jobs | self._jobs_of_runs(jobs, mistaken)).values():
+        jobs = jobs | self._jobs_of_runs(jobs, mistaken)
+        if not clean:  # the project may have mistakes
+            jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
+        for job in jobs.values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
                 if before is None or clean:
@@ -114,14 +122,17 @@ class Supervisor:
         self._record_start(now)
         self._save()
 
+    def _living_runs(self) -> list[Run]:
+        runs = self._store.open_runs()
+        return [run for run in runs if run_process(self._project.storage, run).alive]
+
     def _jobs_of_runs(self, jobs: dict[str, Job], mistaken: set[str]) -> dict[str, Job]:
         """The jobs that still run, as they were validated for their runs.
 
         Their files may have changed since, and may have mistakes now. A disabled job ends.
         """
         wanted = {name for name, job in jobs.items() if job.file.enabled} | mistaken
-        runs = [run for run in self._store.open_runs() if run.job in wanted]
-        living = [run for run in runs if run_process(self._project.storage, run).alive]
+        living = [run for run in self._living_runs() if run.job in wanted]
         found = [job_of_run(self._project, run) for run in living]
         return {job.name: job for job in found if job is not None}
 

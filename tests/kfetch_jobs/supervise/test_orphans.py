@@ -99,6 +99,41 @@ def test_a_copied_job_is_refused(stage: Stage) -> None:
         assert [] == stage.project.jobs_and_mistakes()[1]
 
 
+@pytest.mark.parametrize("living", ["first", "second", ""])
+def test_a_copied_job_after_a_kill(stage: Stage, living: str) -> None:
+    """A new supervisor starts one writer of the same rows: the one that still runs, else the first.
+    A mistake in a third file changes nothing."""
+    names = ["first", "second"]
+    if living:
+        stage.job(living, SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        if living:
+            stage.until_runs(supervisor, living)
+    for name in names:
+        stage.job(name, SHARED, UNTIL_TERM)
+    stage.job("third", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    writer = living or "first"
+    (other,) = {*names} - {writer}
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, writer)
+        assert [1, 0] == [len(stage.runs(name)) for name in (writer, other)]
+        refused = reply(stage, supervisor, other, Order.START).message
+        assert f"job {writer} writes the same rows of the same source to this table" in refused
+
+
+def test_a_held_job_takes_no_place_after_a_kill(stage: Stage) -> None:
+    """Only an order starts it, and the supervisor checks that order."""
+    stage.job("first", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "first")
+        stage.ask("first", Order.STOP)
+        stage.until_phase(supervisor, "first", Phase.STOPPED)
+    stage.job("second", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "second")
+        assert Phase.STOPPED is stage.phase("first")
+
+
 def test_a_stopped_job_refuses_no_other_one(stage: Stage) -> None:
     """A stopped, disabled job writes nothing, so another job may write its rows. An order to start
     it again is checked itself."""
