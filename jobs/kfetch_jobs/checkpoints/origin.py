@@ -94,6 +94,7 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "environment": job.environment,
             "clusters": {**before, **known},
         },
+        everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
 
 

@@ -89,11 +89,13 @@ def test_a_command_at_another_cluster(
 
 
 def test_a_run_at_another_cluster(kafka: LittleKafka) -> None:
-    """A checkpoint without a note gets one from its next run. From then on, the run compares."""
+    """A checkpoint without a note gets one from its next run. From then on, the run compares. Every
+    user may read the note, which has no secret: ``lag`` of another user compares too."""
     assert not NOTE.exists()
     assert check_origin(the_job())
     note = json.loads(NOTE.read_text())
     assert (None, {"source": "little"}) == (note["environment"], note["clusters"])
+    assert 0o644 == NOTE.stat().st_mode & 0o777
 
     kafka.cluster_id = "other"
     with pytest.raises(ConfigError, match=r"of the Kafka cluster little, and .* the cluster other"):
