@@ -7,7 +7,7 @@ may lose more. So a replay stays away from its start by a margin, and half of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.checkpoints.log_starts import unreadable
@@ -17,9 +17,21 @@ from kfetch_jobs.offsets.moves import margin
 
 __all__ = ["check_readable"]
 
+HasRows = Callable[[Sequence[OffsetRange]], bool]
 
-def check_readable(job: Job, ranges: Sequence[OffsetRange], margin_percent: int) -> None:
+
+def check_readable(
+    job: Job,
+    ranges: Sequence[OffsetRange],
+    margin_percent: int,
+    *,
+    way_out: str = "replay from a later offset",
+    has_rows: HasRows | None = None,
+) -> None:
     """Raise JobsError if Kafka may not keep all records of these offsets until a run reads them.
+
+    ``way_out`` says what the user can do. ``has_rows`` says whether a table has rows of offsets:
+    without rows, none are lost.
 
     It asks the brokers for the log starts. ``margin_percent`` is the margin of the plan. Raises
     ConfigError if the brokers are of another cluster.
@@ -29,9 +41,9 @@ def check_readable(job: Job, ranges: Sequence[OffsetRange], margin_percent: int)
         return margin(log_start, log_end, margin_percent) // 2
 
     gaps = unreadable(job, [*job.file.views()], ranges, half_margin)
-    if gaps:
+    if gaps and (has_rows is None or has_rows([gap.offsets for gap in gaps])):
         more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
         raise JobsError(
-            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: replay from a later "
-            "offset; if the records are not gone yet, --margin 0 takes the risk"
+            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: {way_out}; if the "
+            "records are not gone yet, --margin 0 takes the risk"
         )
