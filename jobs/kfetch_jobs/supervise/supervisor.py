@@ -123,8 +123,8 @@ class Supervisor:
         self._save()
 
     def _living_runs(self) -> list[Run]:
-        runs = self._store.open_runs()
-        return [run for run in runs if run_process(self._project.storage, run).alive]
+        storage = self._project.storage
+        return [run for run in self._store.open_runs() if run_process(storage, run).alive]
 
     def _jobs_of_runs(self, jobs: dict[str, Job], mistaken: set[str]) -> dict[str, Job]:
         """The jobs that still run, as they were validated for their runs.
@@ -132,8 +132,7 @@ class Supervisor:
         Their files may have changed since, and may have mistakes now. A disabled job ends.
         """
         wanted = {name for name, job in jobs.items() if job.file.enabled} | mistaken
-        living = [run for run in self._living_runs() if run.job in wanted]
-        found = [job_of_run(self._project, run) for run in living]
+        found = [job_of_run(self._project, r) for r in self._living_runs() if r.job in wanted]
         return {job.name: job for job in found if job is not None}
 
     def _record_start(self, now: float) -> None:
@@ -148,8 +147,7 @@ class Supervisor:
                 ended_s=None,
             )
         )
-        names = ", ".join(self._jobs) or "none"
-        log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
+        log.info("supervising %s: %s", counted(len(self._jobs), "job"), ", ".join(self._jobs))
 
     def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
@@ -287,6 +285,7 @@ class Supervisor:
             has_file=supervised.has_file,
             silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
             has_committed=pulse is not None and pulse.batch is not None,
+            is_idle=pulse is not None and pulse.is_idle,
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
