@@ -17,7 +17,7 @@ from kfetch_jobs.offsets.moves import margin
 
 __all__ = ["check_readable"]
 
-HasRows = Callable[[Sequence[OffsetRange]], bool]
+Check = Callable[[Sequence[OffsetRange]], bool]
 
 
 def check_readable(
@@ -26,12 +26,12 @@ def check_readable(
     margin_percent: int,
     *,
     way_out: str = "replay from a later offset",
-    has_rows: HasRows | None = None,
+    must_return: Check | None = None,
 ) -> None:
     """Raise JobsError if Kafka may not keep all records of these offsets until a run reads them.
 
-    ``way_out`` says what the user can do. ``has_rows`` says whether a table has rows of offsets:
-    without rows, none are lost.
+    ``way_out`` says what the user can do. ``must_return`` says whether the caller needs any of the
+    offsets that Kafka may not keep; without it, the caller does.
 
     It asks the brokers for the log starts. ``margin_percent`` is the margin of the plan. Raises
     ConfigError if the brokers are of another cluster.
@@ -41,7 +41,7 @@ def check_readable(
         return margin(log_start, log_end, margin_percent) // 2
 
     gaps = unreadable(job, [*job.file.views()], ranges, half_margin)
-    if gaps and (has_rows is None or has_rows([gap.offsets for gap in gaps])):
+    if gaps and (must_return is None or must_return([gap.offsets for gap in gaps])):
         more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
         raise JobsError(
             f"job {job.name}: {gaps[0]}{more}. Nothing has changed: {way_out}; if the "

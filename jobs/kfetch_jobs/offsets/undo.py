@@ -7,7 +7,7 @@ goes on at its offsets before the move, and kfetch deletes the rows that the job
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -197,7 +197,7 @@ def undo(
                     plan.again,
                     margin_percent,
                     way_out="let the job go on as it is",
-                    has_rows=lambda gaps: any(rows.count(gaps).values()),
+                    must_return=lambda gaps: _has_position(plan, gaps) or _has_rows(rows, gaps),
                 )
             _restore_tables(rows, plan, report)
     report("restoring the checkpoint")
@@ -210,6 +210,16 @@ def undo(
     if plan.since:
         with suppress(OSError):  # only the page reads it
             append_undone(progress_path(job.directory), backup.batch)
+
+
+def _has_position(plan: UndoPlan, ranges: Sequence[OffsetRange]) -> bool:
+    """Whether the job would go on at an offset of one of these partitions."""
+    known = {tp for start in plan.sources for tp in _positions(start)}
+    return any(TopicPartition(one.topic, one.partition) in known for one in ranges)
+
+
+def _has_rows(rows: AppendedRows, ranges: Sequence[OffsetRange]) -> bool:
+    return any(rows.count(ranges).values())
 
 
 def _check_ended(job: Job, plan: UndoPlan) -> None:
