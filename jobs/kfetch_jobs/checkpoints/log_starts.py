@@ -65,8 +65,8 @@ def _logs(job: Job, view: str, ranges: Sequence[OffsetRange]) -> LogOffsets:
         raise
     except KfetchError as cause:
         raise JobsError(
-            f"job {job.name}, source {view}: nobody can tell whether Kafka still has the records "
-            f"that come again: {job.redacted(cause.message)}"
+            f"job {job.name}, source {view}: kfetch cannot tell whether Kafka still has the "
+            f"records that the job must read again: {job.redacted(cause.message)}"
         ) from cause
 
 

@@ -17,6 +17,7 @@ from kfetch.admin.brokers import WAIT_S, cluster_id
 from kfetch.admin.values import parse_options
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
@@ -41,7 +42,8 @@ def check_environment(job: Job) -> None:
     if origin is None or origin.environment == job.environment:
         return
     if origin.environment is None:
-        way_out = "leave out --env and KFETCH_ENV"
+        project_file = display(job.shared[0].path)
+        way_out = f"leave out --env, KFETCH_ENV and environment in {project_file}"
     else:
         way_out = f"add --env {origin.environment}"
     raise ConfigError(
@@ -94,6 +96,7 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "environment": job.environment,
             "clusters": {**before, **known},
         },
+        everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
 
 
@@ -105,8 +108,8 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
             raise ConfigError(
                 f"job {job.name}, source {view}: its checkpoint has offsets of the Kafka cluster "
                 f"{before}, and {servers} is the cluster {id_}: check --env and bootstrap.servers, "
-                "or give the job a new checkpoint; if the offsets are right in this cluster, "
-                f"remove {_note_path(job)}"
+                "or give the job a new checkpoint; if you have deleted the checkpoint, or the "
+                f"offsets are right in this cluster, remove {_note_path(job)}"
             )
 
 

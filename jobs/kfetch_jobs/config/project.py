@@ -102,8 +102,8 @@ class Project:
             *option_mistakes(job),
             *_transform_mistakes(job),
             *_table_mistakes(job),
-            *order_mistakes(job),
         ]
+        wrong = wrong or [*order_mistakes(job)]  # behind a typo, ``latestBy`` only seems missing
         if wrong:
             raise ConfigError(*wrong)
         return job

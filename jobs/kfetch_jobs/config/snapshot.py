@@ -44,7 +44,7 @@ def read_snapshot(path: Path, run: int | None = None) -> Mapping[Path, str]:
         return {Path(name): str(text) for name, text in content["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as cause:
         raise ConfigError(
-            f"{path} cannot be read ({type(cause).__name__}): kfetch start reads the job's files"
+            f"{path} cannot be read ({type(cause).__name__}): kfetch start writes it again"
         ) from cause
 
 

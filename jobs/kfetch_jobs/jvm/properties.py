@@ -1,7 +1,8 @@
 """Gives Spark its settings in a file, because every user of a machine sees a process's arguments.
 
 PySpark would pass each setting to ``spark-submit`` as ``--conf NAME=VALUE``, and so to the JVM. The
-file is its owner's alone (0600), and exists only while Spark starts.
+file is its owner's alone (0600), and exists only while Spark starts. After a kill the supervisor
+removes it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["SUBMITTED", "properties_text", "settings_file"]
+__all__ = ["SUBMITTED", "properties_text", "settings_file", "settings_path"]
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """``spark-submit`` sets this variable for a program that it starts. Its JVM runs already."""
@@ -25,6 +26,11 @@ _SPECIAL = re.compile(r"[\\=:#! \t]")
 _BREAKS = {"\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
+def settings_path(log: Path) -> Path:
+    """Return the path of the file for the Spark that writes this log. Each log has its own."""
+    return log.with_name(f".{log.stem}.properties")
+
+
 @contextmanager
 def settings_file(path: Path, settings: Mapping[str, str]) -> Iterator[None]:
     """Let a Spark that starts in the block take its settings from the file ``path``.
@@ -32,16 +38,16 @@ def settings_file(path: Path, settings: Mapping[str, str]) -> Iterator[None]:
     Spark's own ``spark-defaults.conf`` still counts, and ``settings`` override it.
     """
     path.unlink(missing_ok=True)  # a killed run may have left its own
-    with open(owner_only(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
-        file.write(properties_text(settings))
     before = os.environ.get(_ARGUMENTS)
-    ours = f"--properties-file {shlex.quote(os.fspath(path))} --load-spark-defaults"
-    os.environ[_ARGUMENTS] = f"{ours} {before or _SHELL}"
     try:
+        with open(owner_only(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
+            file.write(properties_text(settings))
+        ours = f"--properties-file {shlex.quote(os.fspath(path))} --load-spark-defaults"
+        os.environ[_ARGUMENTS] = f"{ours} {before or _SHELL}"
         yield
     finally:
         if before is None:
-            del os.environ[_ARGUMENTS]
+            os.environ.pop(_ARGUMENTS, None)
         else:
             os.environ[_ARGUMENTS] = before
         with suppress(OSError):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
-from kfetch_jobs.jvm.properties import SUBMITTED, settings_file
+from kfetch_jobs.jvm.properties import SUBMITTED, settings_file, settings_path
 from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     builder = SparkSession.builder.appName(name)
     if SUBMITTED in os.environ:  # its JVM has its arguments already
         builder = builder.config(map=dict(settings))
-    file = settings_file(log.parent / ".spark.properties", settings)
+    file = settings_file(settings_path(log), settings)
     with _output_to(output), file:  # the JVM inherits it, and the Python workers from the JVM
         try:
             return builder.getOrCreate()

@@ -7,7 +7,7 @@ goes on at its offsets before the move, and kfetch deletes the rows that the job
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -192,7 +192,13 @@ def undo(
         with open_rows(job, len(read) > 1 or bool(others)) as rows:
             if plan.again and plan.backup.stage is not Stage.UNDOING:
                 report("asking Kafka for the log starts")
-                check_readable(job, plan.again, margin_percent)
+                check_readable(
+                    job,
+                    plan.again,
+                    margin_percent,
+                    way_out="let the job go on as it is",
+                    must_return=lambda gaps: _has_position(plan, gaps) or _has_rows(rows, gaps),
+                )
             _restore_tables(rows, plan, report)
     report("restoring the checkpoint")
     backup = plan.backup.record_stage(Stage.UNDOING)
@@ -204,6 +210,16 @@ def undo(
     if plan.since:
         with suppress(OSError):  # only the page reads it
             append_undone(progress_path(job.directory), backup.batch)
+
+
+def _has_position(plan: UndoPlan, ranges: Sequence[OffsetRange]) -> bool:
+    """Whether the job would go on at an offset of one of these partitions."""
+    known = {tp for start in plan.sources for tp in _positions(start)}
+    return any(TopicPartition(one.topic, one.partition) in known for one in ranges)
+
+
+def _has_rows(rows: AppendedRows, ranges: Sequence[OffsetRange]) -> bool:
+    return any(rows.count(ranges).values())
 
 
 def _check_ended(job: Job, plan: UndoPlan) -> None:

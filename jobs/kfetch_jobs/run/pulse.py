@@ -28,6 +28,11 @@ class Pulse:
     query: str = ""
     """Spark's id of the query, empty at first. The agents know the query by the same id."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the query has had nothing to read since its start."""
+        return self.batch is None and self.lag == 0
+
 
 def pulse_path(directory: Path) -> Path:
     """Return the path of the pulse in a job's directory."""

@@ -14,8 +14,9 @@ from typing import Any
 __all__ = ["stateful_operator"]
 
 _STATEFUL = re.compile(
-    r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct|Except|Intersect"
-    r"|FlatMapGroups\w*|FlatMapCoGroups\w*|CoGroup|TransformWithState\w*|Window|AsOfJoin"
+    r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct"
+    r"|(Except|Intersect)(All)?|FlatMapGroups\w*|FlatMapCoGroups\w*|CoGroup|TransformWithState\w*"
+    r"|Window|AsOfJoin"
 )
 """Names of operators in a logical plan that look at several rows of their input."""
 
@@ -34,6 +35,8 @@ def stateful_operator(plan: Any) -> str:
     """Return the name of a stateful operator in a logical plan of Spark; empty without one."""
     for node in _nodes(plan):
         name = str(node.nodeName())
+        if any(one.isStreaming() for one in _items(node.subqueries())):
+            return "Subquery of a stream"  # it would see the rows of one micro-batch
         if not node.isStreaming():
             continue  # a static table may be aggregated before its join
         if name == "Join":

@@ -19,7 +19,7 @@ from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.run_process import exit_report_file, run_process
+from kfetch_jobs.supervise.run_process import exit_report_file, remove_settings, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
@@ -162,6 +162,7 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         time.sleep(_POLL_S)
     for run, process in zip(runs, processes, strict=True):
         process.kill()
+        remove_settings(project.storage, run.job)
         report_file = exit_report_file(project.storage, run.job, run.id)
         report = read_exit_report(report_file)
         kind, sentence = report.kind, report.sentence

@@ -1,13 +1,15 @@
-"""The process of a recorded run, and the path of its exit report."""
+"""The process of a recorded run, the path of its exit report, and what a killed run leaves."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from kfetch_jobs.jvm.properties import settings_path
 from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark
 from kfetch_jobs.supervise.store import Run
 
-__all__ = ["exit_report_file", "run_mark", "run_process"]
+__all__ = ["exit_report_file", "remove_settings", "run_mark", "run_process"]
 
 _NO_PID = 0
 """No process of a user has this number."""
@@ -21,6 +23,12 @@ def run_mark(storage: Path, run: int) -> str:
 def exit_report_file(storage: Path, job: str, run: int) -> Path:
     """Return the path of a run's exit report."""
     return storage / job / f"ending-{run}.json"
+
+
+def remove_settings(storage: Path, job: str) -> None:
+    """Remove the file with Spark's settings that a killed run has left."""
+    with suppress(OSError):  # the next run removes it too
+        settings_path(storage / job / "spark.log").unlink()
 
 
 def run_process(storage: Path, run: Run) -> RunProcess:

@@ -108,7 +108,8 @@ class JobState:
     queued: bool = False
     """A cron time came during the run, and one more run follows."""
     silent_kills: int = 0
-    """How often the supervisor has killed a silent run since a micro-batch was last committed."""
+    """How often the supervisor has killed a silent run since a micro-batch was last committed, or
+    the query was idle in a healthy run."""
     sentence: str = ""
     """The last failure; empty after a run that finished or was healthy."""
 
@@ -128,6 +129,8 @@ class Facts:
     """The query has given no sign of life for this long, in seconds."""
     has_committed: bool = False
     """This run has committed a micro-batch."""
+    is_idle: bool = False
+    """This run's query had nothing to read: no micro-batch was left from the run before."""
 
 
 def initial_state(
@@ -346,7 +349,7 @@ def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState
         state = replace(state, failures=0, sentence="")
     if rules.times is not None and state.due_s is not None and state.due_s <= now:
         state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
-    if facts.has_committed and state.silent_kills:
+    if facts.has_committed or (facts.is_idle and _was_healthy(rules, state, now)):
         state = replace(state, silent_kills=0)
     if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
         return _tick_silent(rules, state, facts)

@@ -213,6 +213,9 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
         if recorded.runs_on(job.name):
             stop = recorded.way_to_stop(job.name)
             yield f"its file disables it, and it still runs: {stop}"
+        elif recorded.waits(job.name):
+            stop = recorded.way_to_stop(job.name)
+            yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
@@ -14,7 +15,12 @@ from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 
-__all__ = ["SupervisedJob", "history_entry", "second_writer"]
+__all__ = ["HELD", "SupervisedJob", "history_entry", "second_writer", "single_writers"]
+
+log = logging.getLogger("kfetch_jobs.supervisor")
+
+HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
+"""Phases in which only an order starts a job again. The supervisor checks that order itself."""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,11 @@ class SupervisedJob:
     def has_file(self) -> bool:
         """Whether its file is still there: nobody has renamed or deleted it."""
         return self.job.document.path.exists()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it writes rows, or starts to without an order."""
+        return self.process is not None or self.state.phase not in HELD
 
     def pulse(self) -> Pulse | None:
         """Return the pulse of the present run; None before its first."""
@@ -55,7 +66,26 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
                 "file is gone, writes records of the same source to the same table: "
                 f"kfetch stop {other.job.name} first"
             )
-    return same_rows_mistake(job, [other.job for other in others if other.has_file])
+    writers = [other.job for other in others if other.has_file and other.may_write]
+    return same_rows_mistake(job, writers)
+
+
+def single_writers(
+    jobs: Mapping[str, Job], states: Mapping[str, JobState], living: Collection[str]
+) -> dict[str, Job]:
+    """Return the enabled jobs of which no two start and write the same rows. Log the others.
+
+    ``living`` names the jobs with a process, which stay. Held jobs stay too: an order starts them.
+    """
+    enabled = {name: job for name, job in jobs.items() if job.file.enabled}
+    held = {name for name in enabled if name in states and states[name].phase in HELD}
+    writers = {name: job for name, job in enabled.items() if name in living}
+    for name in sorted(enabled.keys() - writers.keys() - held):
+        if sentence := same_rows_mistake(enabled[name], writers.values()):
+            log.error("job %s does not start: %s", name, sentence)
+        else:
+            writers[name] = enabled[name]
+    return {name: job for name, job in enabled.items() if name in writers or name in held}
 
 
 def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKind, str]:

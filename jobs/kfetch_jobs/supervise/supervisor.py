@@ -35,10 +35,20 @@ from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import launch
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.run_process import exit_report_file, run_mark, run_process
+from kfetch_jobs.supervise.run_process import (
+    exit_report_file,
+    remove_settings,
+    run_mark,
+    run_process,
+)
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
-from kfetch_jobs.supervise.supervised_job import SupervisedJob, history_entry, second_writer
+from kfetch_jobs.supervise.supervised_job import (
+    SupervisedJob,
+    history_entry,
+    second_writer,
+    single_writers,
+)
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor"]
@@ -92,7 +102,10 @@ class Supervisor:
         now = time.time()
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
-        for job in (jobs | self._jobs_of_runs(jobs, mistaken)).values():
+        jobs = jobs | self._jobs_of_runs(jobs, mistaken)
+        if not clean:  # the project may have mistakes
+            jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
+        for job in jobs.values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
                 if before is None or clean:
@@ -109,15 +122,17 @@ class Supervisor:
         self._record_start(now)
         self._save()
 
+    def _living_runs(self) -> list[Run]:
+        storage = self._project.storage
+        return [run for run in self._store.open_runs() if run_process(storage, run).alive]
+
     def _jobs_of_runs(self, jobs: dict[str, Job], mistaken: set[str]) -> dict[str, Job]:
         """The jobs that still run, as they were validated for their runs.
 
         Their files may have changed since, and may have mistakes now. A disabled job ends.
         """
         wanted = {name for name, job in jobs.items() if job.file.enabled} | mistaken
-        runs = [run for run in self._store.open_runs() if run.job in wanted]
-        living = [run for run in runs if run_process(self._project.storage, run).alive]
-        found = [job_of_run(self._project, run) for run in living]
+        found = [job_of_run(self._project, r) for r in self._living_runs() if r.job in wanted]
         return {job.name: job for job in found if job is not None}
 
     def _record_start(self, now: float) -> None:
@@ -132,8 +147,7 @@ class Supervisor:
                 ended_s=None,
             )
         )
-        names = ", ".join(self._jobs) or "none"
-        log.info("supervising %s: %s", counted(len(self._jobs), "job"), names)
+        log.info("supervising %s: %s", counted(len(self._jobs), "job"), ", ".join(self._jobs))
 
     def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
@@ -154,6 +168,8 @@ class Supervisor:
     def _end_unsupervised(self, run: Run, now: float) -> None:
         """End a run of a removed or disabled job. A job with an invalid file runs on."""
         run_process(self._project.storage, run).kill()
+        if run.job not in self._jobs:  # else the file may be that of the job's newer run
+            remove_settings(self._project.storage, run.job)
         self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
     def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
@@ -269,6 +285,7 @@ class Supervisor:
             has_file=supervised.has_file,
             silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
             has_committed=pulse is not None and pulse.batch is not None,
+            is_idle=pulse is not None and pulse.is_idle,
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
@@ -305,6 +322,7 @@ class Supervisor:
         if not supervised.process.kill():
             log.error("job %s: some of its processes do not die", supervised.job.name)
             return  # no next run may start beside them: the next tick tries again
+        remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), now)
         report_file.unlink(missing_ok=True)

@@ -60,11 +60,19 @@ def owner_only(path: str, flags: int) -> int:
     return handle
 
 
-def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
-    """Write a file, then rename it: a reader sees the old file or the new one, never half of it."""
+def write_json(
+    path: Path, value: Any, indent: int | None = 2, *, everybody_reads: bool = False
+) -> None:
+    """Write a file, then rename it: a reader sees the old file or the new one, never half of it.
+
+    Only its owner may read the file, unless ``everybody_reads``.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:
+            if everybody_reads:
+                with suppress(OSError):  # a file system without modes
+                    os.fchmod(handle, 0o644)
             json.dump(value, file, indent=indent)
             file.write("\n")
         os.replace(name, path)

@@ -21,7 +21,7 @@ from typing import Any, TextIO, cast
 
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import owner_only
-from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
+from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, rotated
 
 __all__ = ["LineRedactor", "RedactedStream", "redacted_log", "redacted_output"]
 
@@ -159,19 +159,15 @@ class _RotatingFile:
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path
         self._bytes_max = bytes_max
-        self._file = self._opened()
-
-    def _opened(self) -> io.FileIO:
-        handle = owner_only(os.fspath(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        return io.FileIO(handle, "ab")
+        handle = owner_only(os.fspath(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._file = io.FileIO(handle, "ab")
 
     def append(self, text: str) -> None:
         """Append whole lines. Loses them if the disk is full: the writers must not wait."""
         with suppress(OSError):
             self._file.write(text.encode())
             if self._file.tell() > self._bytes_max:
-                os.replace(self._path, older_log(self._path))
-                full, self._file = self._file, self._opened()
+                full, self._file = self._file, io.FileIO(rotated(self._path), "ab")
                 full.close()
 
     def close(self) -> None:

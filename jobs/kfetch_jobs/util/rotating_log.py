@@ -1,8 +1,9 @@
 """Logs with a limit, which rotate while their writer lives: one older file stays beside each.
 
 A supervised run writes to files that its supervisor has opened. So the run itself rotates its log:
-it renames the file, and points its descriptors 1 and 2 to a new one. No line is lost, and a crash
-of the interpreter still leaves its trace in the log.
+it renames the file, and points its descriptors 1 and 2 to a new one. The rotation loses no line,
+and a crash of the interpreter still leaves its trace in the log. If no new file can be opened, the
+log goes on in the full one. Children that have the descriptors go on in the renamed file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, TextIO, cast
 
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["LOG_BYTES_MAX", "LogStream", "RunLog", "older_log"]
+__all__ = ["LOG_BYTES_MAX", "LogStream", "RunLog", "older_log", "rotated"]
 
 LOG_BYTES_MAX = 16 << 20
 """A log is rotated beyond this size, in bytes."""
@@ -30,6 +31,23 @@ _CHECK_EVERY = 64 << 10
 def older_log(path: Path) -> Path:
     """Return the path to which a full log moves: ``run.1.log`` for ``run.log``."""
     return path.with_suffix(f".1{path.suffix}")
+
+
+def rotated(path: Path) -> int:
+    """Rename a full log, and return the descriptor of a new one.
+
+    Raises OSError, and the full log keeps its name.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    new = owner_only(os.fspath(fresh), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.replace(path, older_log(path))
+        os.replace(fresh, path)
+    except OSError:
+        os.close(new)
+        raise
+    return new
 
 
 class RunLog:
@@ -77,8 +95,7 @@ class RunLog:
         ours = [one for one in self._descriptors if os.path.samestat(os.fstat(one), log)]
         if not ours or log.st_size <= self._bytes_max:
             return
-        os.replace(self._path, older_log(self._path))
-        new = owner_only(os.fspath(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        new = rotated(self._path)
         for one in ours:
             os.dup2(new, one)
         os.close(new)

@@ -98,7 +98,7 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
             tone=Tone.BAD, word="file mistake", why=(job.mistake,), buttons=buttons
         )
     if job.orphan or (not job.enabled and job.unhealthy):
-        word = "no file" if job.orphan else "disabled, but runs"
+        word = "no file" if job.orphan else _disabled_word(job)
         stop = _UNWANTED.get(job.phase, ()) if job.phase else ()
         return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=stop)
     if not job.enabled:
@@ -114,6 +114,11 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
     return DisplayedStatus(
         tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
     )
+
+
+def _disabled_word(job: JobStatus) -> str:
+    waits = job.phase in (Phase.WAITING, Phase.BACKOFF)
+    return "disabled, but starts" if waits else "disabled, but runs"
 
 
 def worst_tone(statuses: Sequence[DisplayedStatus]) -> Tone:

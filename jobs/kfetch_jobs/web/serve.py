@@ -144,7 +144,8 @@ def serving(
     address = Address(*listener.getsockname()[:2])
     if logins.token and not logins.metrics_token:
         log.warning(
-            "who scrapes the metrics can stop jobs too: give Prometheus a token of its own by %s",
+            "a client that scrapes the metrics can stop jobs too: "
+            "give Prometheus a token of its own by %s",
             METRICS_TOKEN_VARIABLE,
         )
     log.info("page: http://%s/, metrics: http://%s/metrics", address, address)

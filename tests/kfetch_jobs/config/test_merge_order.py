@@ -47,6 +47,17 @@ def test_the_default_order(project: Path, topics: str, keys: str, valid: bool) -
         config.load(config.find(project), ENVIRON).job("clicks")
 
 
+def test_a_misspelt_order(project: Path) -> None:
+    """A typo in ``latestBy`` is the only mistake: the key is not missing."""
+    file = project / "conf" / "jobs" / "clicks.yml"
+    file.write_text(JOB.replace("  path:", "  mode: merge\n  keys: id\n  latestby: ts\n  path:"))
+    with pytest.raises(ConfigError) as refused:
+        config.load(config.find(project), ENVIRON).job("clicks")
+
+    (mistake,) = refused.value.mistakes
+    assert "the key sink.latestby is not known: did you mean latestBy?" in mistake
+
+
 def test_a_named_order(project: Path) -> None:
     """Whoever names the columns is right; an append has no order."""
     file = project / "conf" / "jobs" / "clicks.yml"

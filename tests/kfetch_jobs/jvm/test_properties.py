@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch_jobs.jvm.properties import properties_text, settings_file
+from kfetch_jobs.jvm import properties
+from kfetch_jobs.jvm.properties import properties_text, settings_file, settings_path
 
 SECRET = "hunter22 \\ = : # ! \u00e4\U0001f511"
 SETTINGS = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.x": "a\nb\t", "spark.y": ""}
@@ -36,6 +37,27 @@ def test_the_file_is_private_and_short_lived(
     assert "hunter22" not in arguments
     assert before == os.environ.get("PYSPARK_SUBMIT_ARGS")
     assert not path.exists()
+
+
+def test_an_interrupted_write_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends the start, the secrets don't stay on the disk."""
+    path = tmp_path / ".spark.properties"
+
+    def interrupted(settings: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(properties, "properties_text", interrupted)
+    with pytest.raises(KeyboardInterrupt), settings_file(path, SETTINGS):
+        pytest.fail("Spark must not start")
+    assert not path.exists()
+
+
+def test_each_spark_has_its_own_file() -> None:
+    """The supervisor removes the file of a run, and not that of a command in the same directory."""
+    assert Path("a/.spark.properties") == settings_path(Path("a/spark.log"))
+    assert Path("a/.offsets.properties") == settings_path(Path("a/offsets.log"))
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))

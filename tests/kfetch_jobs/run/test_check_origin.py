@@ -65,7 +65,10 @@ def test_a_command_of_another_environment(
 def test_a_run_of_another_environment(kafka: LittleKafka, production: None) -> None:
     """The run refuses. The way out is the option, or a removed note."""
     check_origin(the_job())
-    with pytest.raises(ConfigError, match=r"the environment prod: leave out --env .*remove"):
+    way_out = (
+        "the environment prod: leave out --env, KFETCH_ENV and environment in conf/kfetch.yml;"
+    )
+    with pytest.raises(ConfigError, match=f"{way_out} .* remove"):
         check_origin(the_job("prod"))
 
     NOTE.unlink()
@@ -89,15 +92,20 @@ def test_a_command_at_another_cluster(
 
 
 def test_a_run_at_another_cluster(kafka: LittleKafka) -> None:
-    """A checkpoint without a note gets one from its next run. From then on, the run compares."""
+    """A checkpoint without a note gets one from its next run. From then on, the run compares. Every
+    user may read the note, which has no secret: ``lag`` of another user compares too."""
     assert not NOTE.exists()
     assert check_origin(the_job())
     note = json.loads(NOTE.read_text())
     assert (None, {"source": "little"}) == (note["environment"], note["clusters"])
+    assert 0o644 == NOTE.stat().st_mode & 0o777
 
     kafka.cluster_id = "other"
-    with pytest.raises(ConfigError, match=r"of the Kafka cluster little, and .* the cluster other"):
+    with pytest.raises(ConfigError) as refused:
         check_origin(the_job())
+    assert "of the Kafka cluster little, and 127.0.0.1:" in refused.value.message
+    way_out = "if you have deleted the checkpoint, or the offsets are right in this cluster, remove"
+    assert way_out in refused.value.message
     assert note == json.loads(NOTE.read_text())
 
 

@@ -99,6 +99,59 @@ def test_a_copied_job_is_refused(stage: Stage) -> None:
         assert [] == stage.project.jobs_and_mistakes()[1]
 
 
+@pytest.mark.parametrize("living", ["first", "second", ""])
+def test_a_copied_job_after_a_kill(stage: Stage, living: str) -> None:
+    """A new supervisor starts one writer of the same rows: the one that still runs, else the first.
+    A mistake in a third file changes nothing."""
+    names = ["first", "second"]
+    if living:
+        stage.job(living, SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        if living:
+            stage.until_runs(supervisor, living)
+    for name in names:
+        stage.job(name, SHARED, UNTIL_TERM)
+    stage.job("third", CONTINUOUS + "a: 1\n", UNTIL_TERM)
+    writer = living or "first"
+    (other,) = {*names} - {writer}
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, writer)
+        assert [1, 0] == [len(stage.runs(name)) for name in (writer, other)]
+        refused = reply(stage, supervisor, other, Order.START).message
+        assert f"job {writer} writes the same rows of the same source to this table" in refused
+
+
+def test_a_held_job_takes_no_place_after_a_kill(stage: Stage) -> None:
+    """Only an order starts it, and the supervisor checks that order."""
+    stage.job("first", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "first")
+        stage.ask("first", Order.STOP)
+        stage.until_phase(supervisor, "first", Phase.STOPPED)
+    stage.job("second", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "second")
+        assert Phase.STOPPED is stage.phase("first")
+
+
+def test_a_stopped_job_refuses_no_other_one(stage: Stage) -> None:
+    """A stopped, disabled job writes nothing, so another job may write its rows. An order to start
+    it again is checked itself."""
+    stage.job("old", SHARED, UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "old")
+        stage.ask("old", Order.STOP)
+        stage.until_phase(supervisor, "old", Phase.STOPPED)
+        stage.job("old", SHARED + "enabled: false\n", UNTIL_TERM)
+        stage.job("new", SHARED, UNTIL_TERM)
+        assert "" == reply(stage, supervisor, "new", Order.START).message
+        stage.until_runs(supervisor, "new")
+        stage.job("old", SHARED, UNTIL_TERM)
+
+        refused = reply(stage, supervisor, "old", Order.START)
+        assert "job new writes the same rows of the same source to this table" in refused.message
+
+
 def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
     """Neither a cron time nor the end of a back-off runs it, until its file is back."""
     stage.job("hourly", HOURLY, UNTIL_TERM)
@@ -136,6 +189,26 @@ def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
         stage.ask("a", Order.STOP)
         stage.until_phase(supervisor, "a", Phase.STOPPED)
         assert () == shown(stage)["a"].unhealthy
+
+
+def test_a_disabled_job_that_waits_for_its_time(stage: Stage) -> None:
+    """The supervisor still starts it: ``status`` says so, until ``stop``. Without a supervisor
+    nobody starts it."""
+    stage.job("hourly", HOURLY, UNTIL_TERM)
+    stage.job("failing", CONTINUOUS, SAY.format(kind="failed"))
+    sentence = "its file disables it, and the supervisor still starts it: kfetch stop"
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "failing", Phase.BACKOFF)
+        stage.job("hourly", HOURLY + "enabled: false\n", UNTIL_TERM)
+        stage.job("failing", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+        for name in ("hourly", "failing"):
+            assert (f"{sentence} {name}",) == shown(stage)[name].unhealthy
+        stage.ask("hourly", Order.STOP)
+        stage.until_phase(supervisor, "hourly", Phase.STOPPED)
+        assert () == shown(stage)["hourly"].unhealthy
+        with stage.store() as store:
+            store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        assert () == shown(stage)["failing"].unhealthy
 
 
 def test_down_reaches_what_a_killed_supervisor_left(stage: Stage) -> None:

@@ -280,6 +280,22 @@ def test_a_commit_forgets_kills() -> None:
     assert 0 == apply_order(LIMITED, state, Order.START, NOW).silent_kills
 
 
+def test_a_healthy_idle_run_forgets_kills() -> None:
+    """Kills of a quiet topic's job do not add up over months. An idle query has no micro-batch left
+    to end. Tasks that finish are not enough: the long micro-batch may be the same."""
+    killed = replace(after_launch(LIMITED, at(W), NOW), silent_kills=2)
+    healthy = NOW + LIMITED.reset_after_s
+
+    def kills(now: float, *, idle: bool) -> int:
+        return tick(LIMITED, killed, Facts(now=now, is_idle=idle))[0].silent_kills
+
+    assert [0, 2, 2] == [
+        kills(healthy, idle=True),
+        kills(healthy, idle=False),
+        kills(healthy - 1, idle=True),
+    ]
+
+
 LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back
 
 

@@ -113,6 +113,30 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
     assert [] == stage.processes()
 
 
+def test_a_killed_run_leaves_no_secrets(stage: Stage) -> None:
+    """Somebody kills a run while Spark starts. The supervisor removes the file with its settings,
+    and so do the next supervisor and ``down``."""
+    for name in ("ended", "removed", "down"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    files = {
+        name: stage.storage / name / ".spark.properties" for name in ("ended", "removed", "down")
+    }
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, *files)
+        for file in files.values():
+            file.write_text("secret")
+        os.kill(stage.runs("ended")[0].pid or 0, signal.SIGKILL)
+        stage.until_phase(supervisor, "ended", Phase.BACKOFF)
+        assert [False, True, True] == [file.exists() for file in files.values()]
+    stage.job("removed", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with stage.take():
+        assert [False, False, True] == [file.exists() for file in files.values()]
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        control.shut_down(stage.project, store, timeout_s=PATIENCE_S)
+    assert not files["down"].exists()
+
+
 def test_a_set_clock_costs_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sets the clock by an hour, and psutil's start times move with it. The next
     supervisor still adopts the run, and the commands still see the supervisor."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from kfetch_jobs.supervise.log_tail import last_lines
-from kfetch_jobs.util.redact import redacted_log
-from kfetch_jobs.util.rotating_log import older_log
+from kfetch_jobs.util import redact, rotating_log
+from kfetch_jobs.util.redact import _RotatingFile, redacted_log
+from kfetch_jobs.util.rotating_log import RunLog, older_log
 
 _WRITER = """
 import sys
@@ -57,6 +62,38 @@ def test_the_output_of_spark_rotates(tmp_path: Path) -> None:
     assert older_log(log).stat().st_size > 1000
     assert log.stat().st_size <= 1000
     assert "line 059 of Spark\n" == text[-18:]
+
+
+def test_a_rotation_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No new file can be opened: the process has no descriptor left. The full log keeps its name,
+    and gets the lines until a new one can be opened."""
+    run, spark = tmp_path / "run.log", tmp_path / "spark.log"
+    with run.open("ab") as output:
+        log = RunLog(run, bytes_max=100, descriptors=(output.fileno(),))
+        redacted = _RotatingFile(spark, 100)
+
+        def lines() -> None:
+            os.write(output.fileno(), b"x" * 150 + b"\n")
+            with suppress(OSError):
+                log._rotate_if_full()
+            redacted.append("x" * 150 + "\n")
+
+        with monkeypatch.context() as full:
+            for module in (rotating_log, redact):
+                full.setattr(module, "owner_only", no_descriptor, raising=False)
+            lines()
+            lines()
+        assert [302, 302] == [path.stat().st_size for path in (run, spark)]
+        lines()
+        assert [453, 453] == [older_log(path).stat().st_size for path in (run, spark)]
+        assert [0, 0] == [path.stat().st_size for path in (run, spark)]
+        redacted.close()
+
+
+def no_descriptor(path: str, flags: int) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_last_lines_of_a_rotated_log(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
             replace(JOB, enabled=False, unhealthy=("it still runs",)),
             *(Tone.WARN, "disabled, but runs", ("it still runs",)),
         ),
+        (
+            replace(JOB, enabled=False, phase=Phase.WAITING, unhealthy=("still starts",)),
+            *(Tone.WARN, "disabled, but starts", ("still starts",)),
+        ),
         (replace(JOB, orphan=True, unhealthy=("gone",)), Tone.WARN, "no file", ("gone",)),
         (replace(JOB, phase=None), Tone.IDLE, "not known yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
