@@ -108,6 +108,7 @@ def test_three_nodes_survive_the_death_of_one(
     assert read(cluster, name, 2) == [b"before", b"after"]
 
 
+@pytest.mark.long
 def test_a_killed_single_node_keeps_its_records(
     kafka_cluster: Callable[..., Cluster], topic: TopicFactory
 ) -> None:

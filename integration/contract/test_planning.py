@@ -52,6 +52,7 @@ def test_ranges_are_cut_where_the_connector_cuts_them(connector: Connector) -> N
         assert expected == [(*item.tp, item.start, item.end) for item in actual], (backlog, options)
 
 
+@pytest.mark.long
 def test_the_limit_is_divided_as_by_the_connector(connector: Connector) -> None:
     """maxOffsetsPerTrigger admits as many offsets of a partition as the connector, or one more. The
     connector calculates with doubles, which can round a whole number down."""

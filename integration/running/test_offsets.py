@@ -227,6 +227,7 @@ def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
     assert [] == backup.all_backups(shop.checkpoint)
 
 
+@pytest.mark.long
 def test_a_merge_replaces_its_rows(shop: Shop) -> None:
     """Nothing is deleted, and no batch is passed over: all rows are of the new version, once."""
     shop.produce(6, at_s=0)

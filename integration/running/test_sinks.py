@@ -311,6 +311,7 @@ def test_a_table_without_the_columns_of_latest_by(
     assert {1: "/new", 2: "old"} == {row.id: row.page for row in rows(spark, tmp_path / "table")}
 
 
+@pytest.mark.long
 def test_a_new_checkpoint_is_a_new_writer(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
     return start
 
 
+@pytest.mark.long
 def test_a_thousand_idle_partitions_cost_nothing(
     tmp_path: Path, driving: Callable[[SourceOptions], Driver]
 ) -> None:
