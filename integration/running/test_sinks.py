@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka import KafkaProducer
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from integration.running.project import job
+from integration.running.sinks import (
+    CODE,
+    DEAD,
+    MERGE,
+    drain,
+    forget_last_commit,
+    produce,
+    rows,
+    written,
+)
 from integration.streams import finish, wait_until
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.ddl import TYPES
@@ -23,66 +30,11 @@ from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run import delta_sink, merging
+from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
-from kfetch_jobs.run.spark_errors import job_error
 from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
-
-DEAD = """\
-source:
-  cluster: main
-  subscribe: {topic}
-  decode:
-    fields: id BIGINT, page STRING
-  options: {{startingOffsets: earliest}}
-transform: {code}:clicks
-sink:
-  path: table
-  partitionBy: page
-  deadLetters: {{path: dead}}
-trigger: availableNow
-"""
-CODE = """\
-def clicks(source):
-    return source.select("event.*", "partition", "offset")
-"""
-MERGE = """\
-source:
-  cluster: main
-  subscribe: {topic}
-  decode:
-    fields: id BIGINT, page STRING, gone BOOLEAN
-  options: {{startingOffsets: earliest}}
-transform:
-  sql: SELECT event.*, partition, offset FROM source
-sink:
-  path: table
-  mode: merge
-  keys: id
-  latestBy: offset
-  deleteWhen: gone
-trigger: availableNow
-"""
-
-
-def produce(kafka: Cluster, topic: str, *values: bytes | None) -> None:
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
-    for value in values:
-        producer.send(topic, key=b"k", value=value, partition=0)
-    producer.close()
-
-
-def written(directory: Path, code: str) -> str:
-    """A module of the project, of another name in each test: Python keeps modules."""
-    (directory / f"shop_{directory.name}.py").write_text(code)
-    return f"shop_{directory.name}"
-
-
-def drain(spark: SparkSession, made: Job) -> None:
-    """Run the job over what there is."""
-    finish(delta_sink.start(spark, made))
 
 
 def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
@@ -99,20 +51,6 @@ def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
     finally:
         spark.streams.removeListener(heard)
     return told
-
-
-def forget_last_commit(made: Job) -> None:
-    """As if the process had died between Delta's commit and Spark's."""
-    commits = [
-        path for path in (Path(made.checkpoint) / "commits").iterdir() if path.name.isdigit()
-    ]
-    last = max(commits, key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-
-
-def rows(spark: SparkSession, path: Path) -> list[Row]:
-    return spark.read.format("delta").load(str(path)).collect()
 
 
 def test_dead_letters_and_rows_are_written_once(
@@ -208,121 +146,6 @@ def _parses(fields: str) -> bool:
         return isinstance(StructType.fromDDL(fields), StructType)
     except PySparkException:
         return False
-
-
-def test_a_merge_is_done_once(
-    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
-) -> None:
-    """The latest row of a key counts, a deleted one is gone, and a batch that comes again is
-    passed over: it would bring back what somebody else has deleted meanwhile."""
-    name = topic(1)
-    made = job(tmp_path, kafka, MERGE.format(topic=name))
-    produce(
-        kafka,
-        name,
-        b'{"id": 1, "page": "/old"}',
-        b'{"id": 1, "page": "/new"}',
-        b'{"page": "/no key"}',
-        b'{"id": 2, "page": "/two"}',
-        b'{"id": 3, "page": "/three", "gone": true}',
-    )
-    drain(spark, made)
-    produce(kafka, name, b'{"id": 2, "gone": true}', b'{"page": "/none"}', b'{"id": 4}')
-    drain(spark, made)
-    found = {row.id: row.page for row in rows(spark, tmp_path / "table")}
-    assert {1: "/new", None: "/none", 4: None} == found
-
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/table` WHERE id = 4")
-    forget_last_commit(made)
-    drain(spark, made)
-
-    assert {1, None} == {row.id for row in rows(spark, tmp_path / "table")}
-    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
-
-
-def merged(spark: SparkSession, made: Job, columns: str, *batches: list[tuple[Any, ...]]) -> None:
-    """Merge micro-batches of rows, without a query."""
-    for number, batch in enumerate(batches):
-        merging.merge(made, spark.createDataFrame(batch, columns), "query", number)
-
-
-def test_a_merge_never_goes_back(kafka: Cluster, spark: SparkSession, tmp_path: Path) -> None:
-    """A row of a later micro-batch that is older by ``latestBy`` neither overwrites nor deletes.
-    The columns count one after the other, NULL is older than all else, and an equal row counts."""
-    made = job(tmp_path, kafka, MERGE.format(topic="t").replace("By: offset", "By: [at, nr]"))
-    table = "id BIGINT, page STRING, at DECIMAL(10, 2), nr BIGINT, gone BOOLEAN"
-    spark.sql(f"CREATE TABLE delta.`{made.target}` ({table}) USING delta")  # of wider types
-    columns = "id BIGINT, page STRING, at BIGINT, nr INT, gone BOOLEAN"
-    merged(
-        spark,
-        made,
-        columns,
-        [(n, "first", 5, 5, None) for n in range(8)] + [(8, "first", None, 5, None)],
-        [
-            (0, "older", 4, 9, None),
-            (1, "older", 5, 4, None),
-            (2, "equal", 5, 5, None),
-            (3, "newer", 6, 0, None),
-            (4, "null", None, 9, None),
-            (5, "older", 4, 9, True),
-            (6, "newer", 6, 0, True),
-            (7, "newer", 5, 6, True),
-            (8, "null", None, 5, None),
-        ],
-    )
-    merged_rows = {row.id: row.page for row in rows(spark, tmp_path / "table")}
-    assert {0: "first", 1: "first", 2: "equal", 3: "newer", 4: "first", 5: "first", 8: "null"} == (
-        merged_rows
-    )
-
-
-@pytest.mark.parametrize("batches", [1, 2])
-def test_offsets_of_two_partitions_have_no_order(
-    kafka: Cluster, spark: SparkSession, tmp_path: Path, batches: int
-) -> None:
-    """A key in two partitions ends the job, within a micro-batch and between two of them."""
-    made = job(tmp_path, kafka, MERGE.format(topic="t"))
-    columns = "id BIGINT, page STRING, partition INT, offset BIGINT, gone BOOLEAN"
-    two = [[(1, "a", 0, 9, None)], [(1, "b", 1, 3, None), (2, "c", 1, 4, None)]]
-    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
-        merged(spark, made, columns, *(two if batches == 2 else [two[0] + two[1]]))
-
-    error = job_error(raised.value, "job one failed", tmp_path / "spark.log")
-    assert isinstance(error, ConfigError)
-    assert "cannot order the rows of a key by offset: they are of several partitions" in str(error)
-
-
-def test_a_table_without_the_columns_of_latest_by(
-    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
-) -> None:
-    """Nothing would order its rows: refused before the start, with the way out. With mergeSchema
-    the table gets the column, and its rows count as the oldest."""
-    name = topic(1)
-    spark.sql(f"CREATE TABLE delta.`{tmp_path}/table` (id BIGINT, page STRING) USING delta")
-    spark.sql(f"INSERT INTO delta.`{tmp_path}/table` VALUES (1, 'old'), (2, 'old')")
-    text = MERGE.format(topic=name)
-    with pytest.raises(ConfigError, match=r"one\.yml:13: .*table has no column offset, by which"):
-        delta_sink.start(spark, job(tmp_path, kafka, text))
-
-    produce(kafka, name, b'{"id": 1, "page": "/new"}')
-    drain(
-        spark, job(tmp_path, kafka, text.replace("sink:", "sink:\n  options: {mergeSchema: true}"))
-    )
-    assert {1: "/new", 2: "old"} == {row.id: row.page for row in rows(spark, tmp_path / "table")}
-
-
-@pytest.mark.long
-def test_a_new_checkpoint_is_a_new_writer(
-    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
-) -> None:
-    """With a new checkpoint the batches count from 0 again, and none is taken for an old one."""
-    name = topic(1)
-    produce(kafka, name, b'{"id": 1, "page": "/a"}')
-    drain(spark, job(tmp_path, kafka, MERGE.format(topic=name) + "checkpoint: first\n"))
-    produce(kafka, name, b'{"id": 1, "page": "/b"}')
-    drain(spark, job(tmp_path, kafka, MERGE.format(topic=name) + "checkpoint: second\n"))
-
-    assert ["/b"] == [row.page for row in rows(spark, tmp_path / "table")]
 
 
 MISTAKES = [

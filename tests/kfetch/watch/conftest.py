@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kfetch import losses
-from kfetch.watch import lookups, position_check
+from kfetch.watch import lookups, poller, position_check
 from kfetch.watch.driver import Driver
 from tests.kfetch.watch.damage import Reader
 from tests.kfetch.watch.helpers import ALWAYS, fill, opened, query
+from tests.kfetch.watch.live_query import Query
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -50,3 +51,23 @@ def lenient(kafka: LittleKafka) -> Reader:
     reader = Reader(kafka, query(kafka, failOnDataLoss="false", **ALWAYS))
     reader.batch()
     return reader
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses: the little Kafka does not wait, so they set the rate of polls."""
+    monkeypatch.setattr(poller, "poll_pause_s", lambda **_: 0.002)
+
+
+@pytest.fixture
+def watched(kafka: LittleKafka) -> Iterator[Callable[..., Query]]:
+    """Makes queries, and closes them."""
+    made: list[Query] = []
+
+    def make(**options: str) -> Query:
+        made.append(Query(kafka, **options))
+        return made[-1]
+
+    yield make
+    for live in made:
+        live.close()

@@ -16,7 +16,7 @@ from kfetch.errors import ConnectionLost
 from kfetch.watch import watch
 from kfetch.watch.broker_report import BrokerReport
 from tests.kfetch.watch.helpers import T0, query
-from tests.kfetch.watch.test_watch import Query, watched  # noqa: F401 - a fixture
+from tests.kfetch.watch.live_query import Query
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -63,7 +63,7 @@ def test_no_broker_at_the_start(tmp_path: Path, kafka: LittleKafka) -> None:
     assert [] == names(path)
 
 
-def test_a_broker_that_goes_away(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:  # noqa: F811
+def test_a_broker_that_goes_away(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:
     """The report names it at once, and until its return."""
     path = tmp_path / "brokers.json"
     query: Query = watched()
@@ -80,7 +80,7 @@ def test_a_broker_that_goes_away(tmp_path: Path, kafka: LittleKafka, watched: An
 def test_a_broker_that_says_nothing(
     tmp_path: Path,
     kafka: LittleKafka,
-    watched: Any,  # noqa: F811
+    watched: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A frozen broker keeps its connections. The report names it long before the deadline."""
@@ -103,7 +103,7 @@ def test_a_broker_that_says_nothing(
     query.until(lambda: not names(path))
 
 
-def test_a_partition_without_a_leader(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:  # noqa: F811
+def test_a_partition_without_a_leader(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:
     """A broker that the cluster has given up leaves partitions without a leader: they are named."""
     path = tmp_path / "brokers.json"
     query: Query = watched()

@@ -3,79 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
-from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError, WrongListener
+from kfetch.errors import BrokerError, ConnectionLost
 from kfetch.model import TopicPartition
-from kfetch.options import NetworkOptions, parse
+from kfetch.options import NetworkOptions
 from kfetch.wire import cluster as wire_cluster
-from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from kfetch.wire.retry import PacedRepair, RetryPauses, retrying
+from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
 
-OPTIONS = NetworkOptions(
-    request_timeout_s=5.0, connect_timeout_s=5.0, retry_backoff_s=0.001, retry_backoff_max_s=0.004
-)
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SHORT_S = 0.1
 LEADER_NOT_AVAILABLE, NOT_LEADER, UNAUTHORIZED = 5, 6, 29
-
-
-def soon(seconds: float = 10.0) -> float:
-    """A deadline."""
-    return time.monotonic() + seconds
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.slept: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the retries."""
-    made = Clock()
-    monkeypatch.setattr(retry, "time", made)
-    return made
-
-
-@pytest.fixture
-def kafka() -> Iterator[LittleKafka]:
-    """Two nodes; t-0 is led by the first, t-1 by the second."""
-    with LittleKafka(2) as running:
-        running.create("t", 2)
-        running.log(T0).append(b"a")
-        running.log(T1).append(b"a", b"b")
-        yield running
-
-
-@pytest.fixture
-def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
-    """A cluster that knows both nodes' addresses."""
-    made = Cluster(tuple(("127.0.0.1", n.port) for n in kafka.nodes.values()), OPTIONS)
-    yield made
-    made.close()
 
 
 def test_every_leader_is_asked(kafka: LittleKafka, cluster: Cluster) -> None:
@@ -273,78 +218,6 @@ def test_shares_of_many_servers(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
     assert [2, 1] == [cluster._share_end(until, 1000) - clock.now for until in (104.0, 102.0)]
 
 
-@pytest.fixture
-def wrong() -> Iterator[ScriptedBroker]:
-    """A listener that wants a log-in."""
-    with ScriptedBroker() as listener:
-        listener.always(
-            SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
-        )
-        yield listener
-
-
-def address(broker: ScriptedBroker) -> tuple[str, int]:
-    return "127.0.0.1", broker.port
-
-
-@pytest.mark.parametrize("patient", [True, False])
-def test_a_first_question_to_a_wrong_listener(
-    wrong: ScriptedBroker, patient: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An impatient cluster fails at once. A patient one warns with the hint, and retries."""
-    cluster = Cluster((address(wrong),), OPTIONS, patient=patient)
-    with pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)") as caught:
-        cluster.view(["t"], soon(0.4))
-
-    assert patient == (len(wrong.asked(MetadataRequest)) > 1)
-    assert patient == ("no success in" in caught.value.message)
-    assert patient == any("expects a log-in by SASL" in text for text in caplog.messages)
-
-
-def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) -> None:
-    """While a server may be starting, kfetch retries. The error names the wrong listener."""
-    with ScriptedBroker() as dead:
-        pass
-    cluster = Cluster((address(dead), address(wrong)), OPTIONS, patient=False)
-    with pytest.raises(WrongListener, match="no success in"):
-        cluster.view(["t"], soon(0.4))
-
-
-def test_a_wrong_listener_beside_a_good_one(wrong: ScriptedBroker, kafka: LittleKafka) -> None:
-    """The other bootstrap servers answer."""
-    cluster = Cluster((address(wrong), address(kafka.nodes[1])), OPTIONS, patient=False)
-
-    assert cluster.view(["t"], soon()).exists(T0)
-    cluster.close()
-
-
-def test_a_running_query_keeps_retrying(
-    kafka: LittleKafka, wrong: ScriptedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once the cluster has answered, a wrong listener is retried, and the warning has the hint."""
-    cluster = Cluster((address(kafka.nodes[1]), address(wrong)), OPTIONS, patient=False)
-    cluster.view(["t"], soon())
-    for node in kafka.nodes.values():
-        node.stop()
-    with pytest.raises(WrongListener, match="no success in"):
-        cluster.view(["t"], soon(0.4))
-
-    assert any("expects a log-in by SASL" in text for text in caplog.messages)
-    cluster.close()
-
-
-def test_a_later_hint_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong listener that shows after other causes gets its own warning, once, and the error."""
-    hints = [WrongListener("h:1 expects TLS"), WrongListener("h:1 expects TLS")]
-    causes = [ConnectionLost("refused"), *hints, *[ConnectionLost("closed")] * 10_000]
-    with pytest.raises(WrongListener, match="the first cause: h:1 expects TLS"):
-        retrying("asking", failing(*causes), OPTIONS, clock.now + 5)
-
-    assert ["kfetch: refused", "kfetch: h:1 expects TLS"] == [
-        text.partition(";")[0] for text in caplog.messages
-    ]
-
-
 def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
     """A connection that the broker closed is opened again, and the question asked again."""
     cluster.offsets({T0: -1}, soon())
@@ -401,131 +274,3 @@ def test_epoch_ends_of_an_old_broker() -> None:
 
         assert {T0: None} == cluster.epoch_ends({T0: 0}, soon())
         cluster.close()
-
-
-def test_pauses_double(clock: Clock) -> None:
-    """Pauses double up to the longest one, each within 20 %."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
-    assert all(pauses.wait(1000.0) for _ in range(6))
-
-    expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    for expected_s, slept in zip(expected, clock.slept, strict=True):
-        assert 0.8 * expected_s <= slept <= 1.2 * expected_s
-    assert 6 == pauses.tries
-
-
-def test_the_longest_pause_limits_the_first(clock: Clock) -> None:
-    """If ``retry.backoff.ms`` is above ``retry.backoff.max.ms``, every pause is the longest one."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=5.0, retry_backoff_max_s=0.1))
-    assert all(pauses.wait(1000.0) for _ in range(3))
-
-    assert all(0.08 <= slept <= 0.12 for slept in clock.slept)
-
-
-def test_options_of_zero_are_no_hot_loop(clock: Clock) -> None:
-    """With ``kafka.retry.backoff.ms=0`` retries have pauses, and the pauses double."""
-    zero = {"kafka.retry.backoff.ms": "0", "kafka.bootstrap.servers": "h:1", "subscribe": "t"}
-    causes = [ConnectionLost("x")] * 100
-    with pytest.raises(ConnectionLost):
-        retrying("asking", failing(*causes), parse(zero).network, clock.now + 5)
-
-    assert len(clock.slept) < 20
-
-
-def test_a_new_fault_is_repaired_at_once_and_a_lasting_one_with_back_off() -> None:
-    """In 10 s a lasting fault gets few repairs. A new fault waits for no pause of another one."""
-    repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
-    times = [100 + step / 100 for step in range(1000)]
-    repairs = [now for now in times if repair.is_due(now, {"a"})]
-
-    assert 100 == repairs[0]
-    assert 10 <= len(repairs) <= 20
-    assert repair.is_due(times[-1], {"a", "b"})
-    assert not repair.is_due(times[-1], {"a", "b"})
-
-
-def test_repairs_start_again_after_calm() -> None:
-    """A fault that comes back after the longest pause without faults is repaired at once."""
-    repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
-    assert repair.is_due(100.0, {"a"})
-    assert not repair.is_due(100.05, ())
-    assert not repair.is_due(100.06, {"a"})
-    assert not repair.is_due(101.2, ())
-
-    assert repair.is_due(101.21, {"a"})
-    assert not repair.is_due(101.28, {"a"})
-
-
-def test_no_pause_past_the_deadline(clock: Clock) -> None:
-    """A pause that would pass the deadline is not begun."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1))
-
-    assert pauses.wait(clock.now + 0.05) is False
-    assert [] == clock.slept
-
-
-def failing(*causes: KfetchError, then: str = "done") -> Callable[[], str]:
-    """Raises one cause after the other, then works."""
-    left = list(causes)
-
-    def attempt() -> str:
-        if left:
-            raise left.pop(0)
-        return then
-
-    return attempt
-
-
-@pytest.mark.parametrize(
-    "causes", [[], [ConnectionLost("a")], [ConnectionLost("a"), BrokerError("b", retriable=True)]]
-)
-def test_retrying_until_it_works(clock: Clock, causes: list[KfetchError]) -> None:
-    """Lost connections and retriable errors are tried again, after a pause each."""
-    assert "done" == retrying("asking", failing(*causes), OPTIONS, 1000.0)
-    assert len(causes) == len(clock.slept)
-
-
-@pytest.mark.parametrize(
-    "cause",
-    [BrokerError("final", retriable=False), BrokerError("final"), WireError("w"), KfetchError("k")],
-)
-def test_final_errors_are_not_retried(clock: Clock, cause: KfetchError) -> None:
-    """Every other error is raised at once, as it is."""
-    with pytest.raises(KfetchError) as caught:
-        retrying("asking", failing(cause), OPTIONS, 1000.0)
-
-    assert cause is caught.value
-    assert [] == clock.slept
-
-
-def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
-    """At the deadline the error is the first cause, in its own class, with its context."""
-    causes = [BrokerError("first", code=6, retriable=True), *[ConnectionLost("x")] * 10_000]
-    options = NetworkOptions(retry_backoff_s=1.0, retry_backoff_max_s=1.0)
-    with pytest.raises(BrokerError) as caught:
-        retrying("asking", failing(*causes), options, clock.now + 5)
-
-    tries = len(clock.slept) + 1
-    assert f"asking: no success in {tries} tries; the first cause: first" == caught.value.message
-    assert {"code": 6, "retriable": True} == caught.value.where
-
-
-@pytest.mark.parametrize(
-    ("deadline_s", "give_up_after_s", "warned_s"),
-    [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
-)
-def test_no_more_time_is_promised_than_there_is(
-    clock: Clock,
-    caplog: pytest.LogCaptureFixture,
-    deadline_s: int,
-    give_up_after_s: int | None,
-    warned_s: str | None,
-) -> None:
-    """The warning counts up to the later deadline; without time left there is no warning."""
-    give_up_at = None if give_up_after_s is None else clock.now + give_up_after_s
-    with suppress(ConnectionLost):
-        deadline = clock.now + deadline_s
-        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, give_up_at)
-
-    expected = [] if warned_s is None else [f"kfetch: x; trying again for {warned_s} s"]
-    assert expected == caplog.messages

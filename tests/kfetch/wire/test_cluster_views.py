@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -14,27 +13,9 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from kfetch.errors import BrokerError, ConnectionLost, WrongListener
 from kfetch.wire import cluster as wire_cluster
 from kfetch.wire.cluster import Cluster
+from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
-from tests.kfetch.wire.test_cluster import OPTIONS, SHORT_S, T0, T1, Clock, soon
-
-
-@pytest.fixture
-def kafka() -> Iterator[LittleKafka]:
-    """Two nodes; t-0 is led by the first, t-1 by the second."""
-    with LittleKafka(2) as running:
-        running.create("t", 2)
-        running.log(T0).append(b"a")
-        running.log(T1).append(b"a", b"b")
-        yield running
-
-
-@pytest.fixture
-def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
-    """A cluster that knows both nodes' addresses."""
-    made = Cluster(tuple(("127.0.0.1", n.port) for n in kafka.nodes.values()), OPTIONS)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])

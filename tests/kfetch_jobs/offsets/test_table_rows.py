@@ -24,7 +24,6 @@ from kfetch_jobs.offsets.plan import plan_move as plan_of
 from kfetch_jobs.offsets.table_rows import appended_tables, place_columns
 from kfetch_jobs.offsets.target import Earliest, Shifted
 from kfetch_jobs.progress.batch import parse_line, undone_from
-from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
@@ -391,13 +390,3 @@ def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tabl
     tables.vacuumed = set()
     asked("undo", "--execute")
     assert (rows(6, 4), rows(2)) == (tables[target()], tables[dead()])
-
-
-def test_a_checkpoint_by_its_uri_is_claimed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one by its path: a move and a run, or two projects, never work on it at once."""
-    monkeypatch.setenv("SERVERS", "127.0.0.1:1")
-    job(JOB + f"checkpoint: file://{project}/checkpoint\n")
-    the_job = config.load(config.find(Path.cwd())).job("clicks")
-    refused = pytest.raises(JobsError, match="runs here already")
-    with try_lock(project / "checkpoint.lock"), refused, hold_job_lock(the_job):
-        pass
