@@ -5,10 +5,10 @@ Names are case-insensitive, as in Spark's connector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from kfetch.errors import NotBuilt, OptionError
+from kfetch.errors import OptionError
 from kfetch.options.catalogue import check_names
 from kfetch.options.converters import (
     agent_place,
@@ -27,12 +27,12 @@ from kfetch.options.converters import (
     seconds,
     size_or_default,
 )
+from kfetch.options.reader import OptionReader
+from kfetch.options.security import security
 from kfetch.options.subscription import bootstrap_servers, starting_offsets, subscription
 from kfetch.options.values import DEFAULT_AGENT, FetchOptions, NetworkOptions, SourceOptions
 
 __all__ = ["parse"]
-
-T = TypeVar("T")
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -42,8 +42,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     """
     lowered = {name.lower(): str(value) for name, value in options.items()}
     ignored = check_names(options)
-    read = _OptionReader(lowered)
-    _refuse_tls_and_sasl(read)
+    read = OptionReader(lowered)
     return SourceOptions(
         bootstrap=bootstrap_servers(lowered.get("kafka.bootstrap.servers", "")),
         subscription=subscription(lowered),
@@ -71,26 +70,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-class _OptionReader:
-    """Reads one option at a time. The error for an invalid text names the option."""
-
-    def __init__(self, lowered: Mapping[str, str]) -> None:
-        self._lowered = lowered
-
-    def __call__(self, name: str, convert: Callable[[str], T], default: Any) -> Any:
-        """Return the converted text of an option, or ``default`` if it is not set."""
-        text = self._lowered.get(name.lower())
-        if text is None:
-            return default
-        try:
-            return convert(text.strip())
-        except ValueError as problem:
-            raise OptionError(
-                f"option {name} is {text!r}, but it must be {problem}", option=name
-            ) from None
-
-
-def _trigger(read: _OptionReader) -> dict[str, Any]:
+def _trigger(read: OptionReader) -> dict[str, Any]:
     min_offsets = read("minOffsetsPerTrigger", positive, None)
     max_offsets = read("maxOffsetsPerTrigger", positive, None)
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
@@ -107,7 +87,7 @@ def _trigger(read: _OptionReader) -> dict[str, Any]:
     }
 
 
-def _network(read: _OptionReader) -> NetworkOptions:
+def _network(read: OptionReader) -> NetworkOptions:
     return NetworkOptions(
         client_id=read("kafka.client.id", str, "kfetch"),
         connect_timeout_s=read("kafka.socket.connection.setup.timeout.ms", seconds, 10.0),
@@ -116,10 +96,11 @@ def _network(read: _OptionReader) -> NetworkOptions:
         retry_backoff_s=read("kafka.retry.backoff.ms", pause, 0.1),
         retry_backoff_max_s=read("kafka.retry.backoff.max.ms", pause, 1.0),
         metadata_max_age_s=read("kafka.metadata.max.age.ms", seconds, 30.0),
+        security=security(read),
     )
 
 
-def _fetch(read: _OptionReader) -> FetchOptions:
+def _fetch(read: OptionReader) -> FetchOptions:
     return FetchOptions(
         max_bytes=read("kafka.fetch.max.bytes", byte_count, 50 << 20),
         partition_max_bytes=read("kafka.max.partition.fetch.bytes", byte_count, 4 << 20),
@@ -128,14 +109,3 @@ def _fetch(read: _OptionReader) -> FetchOptions:
         check_crcs=read("kafka.check.crcs", boolean, True),
         read_committed=read("kafka.isolation.level", isolation, "") == "read_committed",
     )
-
-
-def _refuse_tls_and_sasl(read: _OptionReader) -> None:
-    """Raise NotBuilt for TLS and SASL."""
-    protocol = read("kafka.security.protocol", str.upper, "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        raise NotBuilt(
-            f"option kafka.security.protocol is {protocol}, but kfetch speaks PLAINTEXT only so "
-            "far: TLS and SASL are not built yet",
-            option="kafka.security.protocol",
-        )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from kfetch.options.security import SecurityOptions
 
 EARLIEST = -2
 """ListOffsets' code of the log start (KIP-79). The JSON of startingOffsets uses it too."""
@@ -36,6 +37,7 @@ class NetworkOptions:
     metadata_max_age_s: float = 30.0
     """How often the driver looks for new partitions and topics. It looks for leaders earlier, after
     every error."""
+    security: SecurityOptions = field(default_factory=SecurityOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,29 @@
+"""Reads options by name: from the text of one to its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kfetch.errors import OptionError
+
+T = TypeVar("T")
+
+
+class OptionReader:
+    """Reads one option at a time. The error for an invalid text names the option."""
+
+    def __init__(self, lowered: Mapping[str, str]) -> None:
+        self._lowered = lowered
+
+    def __call__(self, name: str, convert: Callable[[str], T], default: Any) -> Any:
+        """Return the converted text of an option, or ``default`` if it is not set."""
+        text = self._lowered.get(name.lower())
+        if text is None:
+            return default
+        try:
+            return convert(text.strip())
+        except ValueError as problem:
+            raise OptionError(
+                f"option {name} is {text!r}, but it must be {problem}", option=name
+            ) from None

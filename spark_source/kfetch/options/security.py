@@ -1,0 +1,38 @@
+"""How connections are secured: the listener's protocol, and its TLS and SASL settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kfetch.errors import OptionError
+from kfetch.options.reader import OptionReader
+from kfetch.options.sasl import SaslOptions, sasl_options
+from kfetch.options.tls import TlsOptions, tls_options
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityOptions:
+    """What a connection needs before its first request. Without both fields it is PLAINTEXT."""
+
+    tls: TlsOptions | None = None
+    sasl: SaslOptions | None = None
+
+
+def security(read: OptionReader) -> SecurityOptions:
+    """Return the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.
+
+    Settings that the protocol does not use have no effect, as in Kafka's own clients.
+    """
+    protocol: str = read("kafka.security.protocol", str.upper, "PLAINTEXT")
+    if protocol not in PROTOCOLS:
+        raise OptionError(
+            f"option kafka.security.protocol is {protocol!r}, but it must be one of "
+            f"{', '.join(PROTOCOLS)}",
+            option="kafka.security.protocol",
+        )
+    return SecurityOptions(
+        tls=tls_options(read) if protocol in ("SSL", "SASL_SSL") else None,
+        sasl=sasl_options(read) if protocol.startswith("SASL_") else None,
+    )
