@@ -278,14 +278,18 @@ def no_effect(name: str) -> str:
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
 
-def _unknown(name: str) -> OptionError:
+def similar(name: str) -> Option | None:
+    """Return the usable option whose name is most like ``name``, or None if none is like it."""
     # An option that is an error itself is no help.
     usable = [low for low, row in _BY_NAME.items() if row.treatment is not Treatment.REFUSED]
     near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []
     near = near or difflib.get_close_matches(name.lower(), usable, n=1, cutoff=0.75)
-    advice = "`kfetch options` lists all options"
-    if near:
-        advice = f"did you mean {_BY_NAME[near[0]].name}?"
+    return _BY_NAME[near[0]] if near else None
+
+
+def _unknown(name: str) -> OptionError:
+    near = similar(name)
+    advice = f"did you mean {near.name}?" if near else "`kfetch options` lists all options"
     return OptionError(f"option {name} is not known", action=advice, option=name)
 
 

@@ -173,6 +173,20 @@ class OffsetLookup:
         positions = self._positions(timestamps_ms, isolation_level=level)
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
 
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return a consumer group's committed positions, without partitions that have none."""
+        # Few queries need it, and a query's start can't spare the time of its import.
+        from kfetch.wire import groups
+
+        network = self._options.network
+        return self._with_retries(
+            lambda deadline: groups.committed_offsets(
+                self._cluster, group, partitions, network, deadline
+            )
+        )
+
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd | None]:
