@@ -116,6 +116,11 @@ OPTIONS: tuple[Option, ...] = (
             "`skip`: skip, log and count corrupt batches; checks CRCs too",
         ),
         (
+            "kfetch.commitGroup",
+            "none",
+            "consumer group for which the driver commits its progress, for tools that show lag",
+        ),
+        (
             "kfetch.statsDirectory",
             "none",
             "directory to which each worker writes its fetch statistics",
@@ -228,8 +233,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-"""Options of micro-batches. Batch reads ignore them, with a warning."""
+_STREAMS_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "kfetch.commitGroup",
+)
+"""Options of streams. Batch reads ignore them, with a warning."""
 
 _IN_STREAMS = {
     "endingOffsets": "ending offset not valid in streaming queries",
@@ -265,7 +275,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
             raise _unusable(name, row)
         if row.treatment is Treatment.BATCH and not batch:
             raise _not_supported(row.name, _IN_STREAMS[row.name])
-        if row.treatment is Treatment.IGNORED or (batch and row.name in TRIGGER_OPTIONS):
+        if row.treatment is Treatment.IGNORED or (batch and row.name in _STREAMS_ONLY):
             ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
@@ -273,7 +283,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
 def no_effect(name: str) -> str:
     """Return the warning for an option without effect. ``check_names`` returns such options."""
     row = lookup(name)
-    if name in TRIGGER_OPTIONS:
+    if name in _STREAMS_ONLY:
         return f"{name} option ignored in batch queries"
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
