@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest faults bench compare fuzz clean
+.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest-setup lowest faults bench compare fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -51,16 +51,21 @@ prometheus: ## Install Prometheus, with which the integration tests check metric
 	  || { echo "the tests of metrics need the programs prometheus and promtool: as root, apt-get install prometheus"; exit 2; }
 
 integration: setup ## Run the tests against a real Kafka and a real Spark
-	@$(PY) -m pytest integration -m "not long" $(ARGS)
+	@$(PY) -m pytest $(or $(TESTS),integration) -m "not long" $(ARGS)
 
 wheel-test: setup ## Test both wheels in an empty environment: a stream, the demo, a supervised project
 	@$(PY) -m pytest integration/wheels -s $(ARGS)
 
 # The oldest version of each dependency that pyproject.toml allows, in an environment of its own.
-lowest: setup ## Run the unit tests with the oldest dependencies
+lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/lowest
+
+.venv/lowest/.ready: .venv/.ready
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv/lowest
 	@$(UV) pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct \
 	  -e './spark_source[spark]' -e ./jobs --group dev
+	@touch $@
+
+lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
 
 faults: setup ## Run the long fault tests
