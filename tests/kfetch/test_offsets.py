@@ -344,7 +344,7 @@ class Walks(dict[TopicPartition, LeftPosition]):
 
 
 def test_partitions_that_left_cost_nothing_while_others_move() -> None:
-    """A hundred micro-batches without a change walk twice at most through the partitions that left."""
+    """Of a hundred micro-batches, two walk through the partitions that left, at most."""
     left = {
         TopicPartition(f"v{n % 10}", n): LeftPosition(UUID(int=n % 10), Position(n), NOW_S)
         for n in range(1000)
