@@ -26,9 +26,9 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# Some tests wait, so four processes run them, also on two cores. A few tests run in one: make test ARGS="-k splits"
+# Some tests wait, so three processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
 test: setup ## Run the tests that need neither broker nor JVM
-	@$(PY) -m pytest tests $(or $(ARGS),-n 4 --dist worksteal)
+	@$(PY) -m pytest tests $(or $(ARGS),-n 3 --dist worksteal)
 
 lint: setup ## Check style, layers and formatting
 	@.venv/bin/ruff check --output-format concise .
@@ -66,7 +66,7 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 	@touch $@
 
 lowest: lowest-setup ## Run the unit tests with the oldest dependencies
-	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
+	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
