@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest faults bench compare fuzz clean
+.PHONY: help setup demo test lint types browser prometheus integration wheel-test lowest-setup lowest faults bench compare fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -26,9 +26,9 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# Some tests wait, so four processes run them, also on two cores. A few tests run in one: make test ARGS="-k splits"
+# Some tests wait, so three processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
 test: setup ## Run the tests that need neither broker nor JVM
-	@$(PY) -m pytest tests $(or $(ARGS),-n 4 --dist worksteal)
+	@$(PY) -m pytest tests $(or $(ARGS),-n 3 --dist worksteal)
 
 lint: setup ## Check style, layers and formatting
 	@.venv/bin/ruff check --output-format concise .
@@ -51,17 +51,22 @@ prometheus: ## Install Prometheus, with which the integration tests check metric
 	  || { echo "the tests of metrics need the programs prometheus and promtool: as root, apt-get install prometheus"; exit 2; }
 
 integration: setup ## Run the tests against a real Kafka and a real Spark
-	@$(PY) -m pytest integration -m "not long" $(ARGS)
+	@$(PY) -m pytest $(or $(TESTS),integration) -m "not long" $(ARGS)
 
 wheel-test: setup ## Test both wheels in an empty environment: a stream, the demo, a supervised project
 	@$(PY) -m pytest integration/wheels -s $(ARGS)
 
 # The oldest version of each dependency that pyproject.toml allows, in an environment of its own.
-lowest: setup ## Run the unit tests with the oldest dependencies
+lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/lowest
+
+.venv/lowest/.ready: .venv/.ready
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv/lowest
 	@$(UV) pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct \
 	  -e './spark_source[spark]' -e ./jobs --group dev
-	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
+	@touch $@
+
+lowest: lowest-setup ## Run the unit tests with the oldest dependencies
+	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+
+# trio registers a plugin, whose import takes a quarter of a second in each process.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 import pytest
 from hypothesis import settings

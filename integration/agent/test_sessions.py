@@ -20,7 +20,7 @@ from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-SECONDS = float(os.environ.get("KFETCH_STEADY_SECONDS", "15"))
+SECONDS = float(os.environ.get("KFETCH_STEADY_SECONDS", "8"))
 SCRIPT = Path(__file__).parent / "query.py"
 
 

@@ -53,22 +53,19 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Job]]:
         sys.path.remove(str(EXAMPLES))
 
 
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_tables_of_the_examples(
-    cluster: Cluster,
-    jobs: dict[str, Job],
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    cluster: Cluster, jobs: dict[str, Job], spark: SparkSession, tmp_path: Path, runs: int
 ) -> None:
     """The jobs write each record of ``produce.py`` once. A second run adds no rows."""
     produce(cluster)
-    for _ in range(2):
+    for _ in range(runs):
         with ThreadPoolExecutor(2) as pool:
             # Jobs in one session would share the view `source`.
-            runs = pool.map(
+            ended = pool.map(
                 lambda job: finish(delta_sink.start(spark.newSession(), job)), jobs.values()
             )
-            assert 6 == len(list(runs))
+            assert 6 == len(list(ended))
 
     tables = {
         path.name: [row.asDict() for row in spark.read.format("delta").load(str(path)).collect()]

@@ -11,8 +11,8 @@ import urllib.request
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.sql import SparkSession
 
+from integration.delta import column
 from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
 from integration.running.prometheus import program, scraping
@@ -89,7 +89,7 @@ def check_metrics(url: str) -> None:
     assert told["kfetch_job_healthy",] == told["kfetch_job_state", "running"] == 1
 
 
-def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: SparkSession) -> None:
+def test_a_project_survives_kills(project: Project, kafka: Cluster) -> None:
     """A new project runs at once, with a transform in the user's package ``jobs``.
 
     The supervisor is killed, and the next one adopts the job. The job is killed and started again.
@@ -129,5 +129,5 @@ def test_a_project_survives_kills(project: Project, kafka: Cluster, spark: Spark
     assert project.status(code=3)["supervisor"] is None
     kinds = [run["kind"] for run in json.loads(project.kfetch("history", "--json"))]
     assert ["stopped", "killed"] == kinds
-    table = spark.read.format("delta").load(f"{project.directory}/.kfetch/storage/tables/clicks")
-    assert list(range(3 * EACH)) == sorted(row.id for row in table.select("id").collect())
+    table = project.directory / ".kfetch" / "storage" / "tables" / "clicks"
+    assert list(range(3 * EACH)) == sorted(column(table, "id"))

@@ -70,6 +70,10 @@ class Offsets:
     """Partitions that left: their topic is gone, hidden, or not subscribed any more."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The result of ``to_json``, not to be changed."""
+    _left_summary: tuple[int, dict[str, UUID]] | None = field(
+        default=None, init=False, compare=False, repr=False
+    )
+    """The time when the first partition of ``left`` left, and the ids of the topics in it."""
 
     def topic_id(self, topic: str) -> UUID:
         """Return the topic's id, or the zero id if it is unknown."""
@@ -99,14 +103,10 @@ class Offsets:
 
         Only a topic with the id of then has the records of then. ``topic_ids``: the ids of now.
         """
-        if not self.left:
-            return self
         returned = {
-            tp: left.position
-            for tp in partitions
-            if tp not in self.positions
-            and (left := self.left.get(tp)) is not None
-            and left.topic_id == topic_ids.get(tp.topic)
+            tp: self.left[tp].position
+            for tp in self.left.keys() & partitions
+            if tp not in self.positions and self.left[tp].topic_id == topic_ids.get(tp.topic)
         }
         return replace(self, positions={**self.positions, **returned}) if returned else self
 
@@ -121,9 +121,11 @@ class Offsets:
 
         ``gone``: the next offsets to read. Partitions of topics without an id are left out, because
         another topic of the same name looks alike. ``topic_ids``: the ids of now. ``now_s``:
-        seconds since 1970.
+        seconds since 1970. While all of ``left`` stays, the work is O(present).
         """
         known_ids = {**self.topic_ids, **topic_ids}
+        if not gone and self._all_stay_away(present, known_ids, now_s):
+            return self.left
         left = {
             tp: last
             for tp, last in self.left.items()
@@ -139,6 +141,27 @@ class Offsets:
             by_time = sorted(left, key=lambda tp: (left[tp].left_at_s, tp))
             left = {tp: left[tp] for tp in by_time[-LEFT_PARTITIONS_MAX:]}
         return left if gone or len(left) < len(self.left) else self.left
+
+    def _all_stay_away(
+        self, present: Collection[TopicPartition], topic_ids: Mapping[str, UUID], now_s: int
+    ) -> bool:
+        """Return whether no partition of ``left`` is back, of another topic now, or too old."""
+        if not self.left:
+            return True
+        first_s, left_ids = self._summary_of_left()
+        return (
+            now_s - first_s < LEFT_AGE_MAX_S
+            and self.left.keys().isdisjoint(present)
+            and all(left_ids[t] == topic_ids[t] for t in left_ids.keys() & topic_ids.keys())
+        )
+
+    def _summary_of_left(self) -> tuple[int, dict[str, UUID]]:
+        if self._left_summary is not None:
+            return self._left_summary
+        first_s = min(last.left_at_s for last in self.left.values())
+        summary = first_s, {tp.topic: last.topic_id for tp, last in self.left.items()}
+        object.__setattr__(self, "_left_summary", summary)
+        return summary
 
     def with_moved(
         self,
@@ -169,6 +192,8 @@ class Offsets:
             before = self.to_json()
             left_topics = before.get("left") if after.left is self.left else None
             after._set_document(_moved_topics(before["topics"], moved), left_topics)
+        if after.left is self.left:
+            object.__setattr__(after, "_left_summary", self._left_summary)
         return after
 
     def _set_document(

@@ -325,6 +325,46 @@ def test_forgetting(present: list[TopicPartition], ids: dict[str, UUID], seconds
     assert AWAY.left is AWAY.left_after({}, [], {}, NOW_S + LEFT_AGE_MAX_S - 1)
 
 
+class Walks(dict[TopicPartition, LeftPosition]):
+    """Partitions that left. Counts how often somebody walks through all of them."""
+
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_partitions_that_left_cost_nothing_while_others_move() -> None:
+    """Of a hundred micro-batches, two walk through the partitions that left, at most."""
+    left = {
+        TopicPartition(f"v{n % 10}", n): LeftPosition(UUID(int=n % 10), Position(n), NOW_S)
+        for n in range(1000)
+    }
+    now = Offsets(positions={T0: Position(0)}, topic_ids={"t": ID}, left=Walks(left))
+    now.to_json()
+    assert isinstance(now.left, Walks)
+    now.left.walks = 0
+    for number in range(1, 101):
+        moved = {T0: Position(number)}
+        after = now.left_after({}, moved.keys(), now.topic_ids, NOW_S + number)
+        now = now.with_moved(moved, topic_ids=now.topic_ids, left=after)
+        assert now.to_json()["left"]
+        assert now is now.with_returned(now.positions, now.topic_ids)
+
+    assert isinstance(now.left, Walks)
+    assert now.left.walks <= 2
+    assert left == now.left
+
+
 def test_one_id_for_a_topic() -> None:
     """A topic that leaves takes the place of an earlier topic of its name."""
     newer = replace(AWAY, positions={T1: Position(9, 0)}, topic_ids={"t": UUID(int=8)})

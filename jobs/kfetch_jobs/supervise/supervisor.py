@@ -147,7 +147,8 @@ class Supervisor:
                 ended_s=None,
             )
         )
-        log.info("supervising %s: %s", counted(len(self._jobs), "job"), ", ".join(self._jobs))
+        names = ": " + ", ".join(self._jobs) if self._jobs else ""
+        log.info("supervising %s%s", counted(len(self._jobs), "job"), names)
 
     def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""

@@ -63,9 +63,11 @@ class MetadataRefresh:
             self._refresh_due = now + self._network.metadata_max_age_s
         elif due:
             self._refresh_metadata()
+            self._leader_repair.ended(time.monotonic())
         partitions = self._watch.out_of_range
-        if self._range_repair.is_due(now, partitions):
+        if self._range_repair.is_due(time.monotonic(), partitions):
             self.refresh_log_ends(partitions)
+            self._range_repair.ended(time.monotonic())
         return due
 
     def apply(self, view: ClusterView) -> None:

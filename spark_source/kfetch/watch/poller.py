@@ -138,8 +138,11 @@ class Poller:
         finally:
             self.asked_at = None
         if accepted is None:
-            return self._handle_refusal()
-        return self._handle_reply(accepted, time.monotonic() - began)
+            pause_s = self._handle_refusal()
+        else:
+            pause_s = self._handle_reply(accepted, time.monotonic() - began)
+        # A broker that throttles is not asked meanwhile, and so is not silent.
+        return max(pause_s, self._fetcher.pause_s())
 
     def _exchange(self, deadline: float) -> AcceptedReply | None:
         self._fetcher.send(deadline)

@@ -59,10 +59,11 @@ class PacedRepair:
         self._options = options
         self._pauses = RetryPauses(options)
         self._repaired: set[object] = set()
+        self._pause_s = 0.0
         self._due_at = 0.0
 
     def is_due(self, now: float, faults: Collection[object]) -> bool:
-        """Returns whether to repair ``faults`` now. Then the caller does so.
+        """Returns whether to repair ``faults`` now. Then the caller does so, and calls ``ended``.
 
         ``now``: a time of ``time.monotonic``. ``faults``: all present ones; there may be none.
         """
@@ -73,8 +74,13 @@ class PacedRepair:
         if now < self._due_at and self._repaired.issuperset(faults):
             return False
         self._repaired.update(faults)
-        self._due_at = now + self._pauses.next_pause_s()
+        self._pause_s = self._pauses.next_pause_s()
+        self.ended(now)
         return True
+
+    def ended(self, now: float) -> None:
+        """Starts the pause at ``now``, because the repair has ended: it may take long."""
+        self._due_at = now + self._pause_s
 
 
 def may_retry(cause: KfetchError) -> bool:

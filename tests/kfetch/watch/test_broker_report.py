@@ -103,6 +103,34 @@ def test_a_broker_that_says_nothing(
     query.until(lambda: not names(path))
 
 
+def test_a_broker_that_throttles(
+    tmp_path: Path,
+    kafka: LittleKafka,
+    watched: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch waits for the throttle time before it asks: such a broker is not silent."""
+    path = tmp_path / "brokers.json"
+    answer: Callable[[Any], Any] = kafka.nodes[1]._always[FetchRequest]
+
+    def throttled(request: Any) -> Any:
+        reply = answer(request)
+        reply.throttle_time_ms = 60_000
+        return reply
+
+    kafka.nodes[1].always(FetchRequest, throttled)
+    query: Query = watched()
+    query.watch.report = BrokerReport(str(path))
+    query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
+    monkeypatch.setattr(watch, "_SILENT_S", 0.02)
+    polls = len(kafka.asked(FetchRequest))
+    query.until(lambda: len(kafka.asked(FetchRequest)) > polls + 40)
+    poller = query.watch._pollers[next(b for b in query.watch._pollers if b.node_id == 1)]
+
+    assert poller.asked_at is None
+    assert not path.exists() or [] == names(path)
+
+
 def test_a_partition_without_a_leader(tmp_path: Path, kafka: LittleKafka, watched: Any) -> None:
     """A broker that the cluster has given up leaves partitions without a leader: they are named."""
     path = tmp_path / "brokers.json"

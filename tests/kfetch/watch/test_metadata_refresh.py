@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as DESCRIBE
@@ -12,6 +14,9 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch.errors import PartitionGone, TopicRecreated
 from kfetch.model import TopicPartition
+from kfetch.offsets import Offsets
+from kfetch.options import NetworkOptions
+from kfetch.watch.metadata_refresh import MetadataRefresh
 from tests.kfetch.watch.helpers import ALWAYS, T0, at, logged, query
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, Mangled
@@ -101,6 +106,47 @@ def behind(kafka: LittleKafka, answer: Callable[[], object]) -> object:
             return answer()
         finally:
             kafka.topics["t"].logs.append(newest)
+
+
+class SlowRefresh(MetadataRefresh):
+    """Metadata and log ends take five seconds, and repair nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **faults: object) -> None:
+        network = NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0)
+        watch: Any = SimpleNamespace(**{"needs_metadata": False, "out_of_range": [], **faults})
+        super().__init__(network, cast(Any, None), watch)
+        self.now = self._refresh_due = 100.0
+        self.repairs = 0
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr("kfetch.watch.metadata_refresh.time", clock)
+        self._refresh_metadata()
+
+    def _refresh_metadata(self) -> None:
+        self._repair()
+        self._refresh_due = self.now + 1000
+
+    def refresh_log_ends(self, partitions: list[TopicPartition]) -> None:
+        self._repair()
+
+    def _repair(self) -> None:
+        self.repairs += 1
+        self.now += 5.0
+
+
+@pytest.mark.parametrize("faults", [{"needs_metadata": True}, {"out_of_range": [T0]}])
+def test_slow_repairs_have_pauses(
+    monkeypatch: pytest.MonkeyPatch, faults: dict[str, object]
+) -> None:
+    """A planning right after a slow repair does not repair again."""
+    refresh = SlowRefresh(monkeypatch, **faults)
+    for _ in range(10):
+        refresh.refresh_if_due(Offsets(positions={}))
+        count = refresh.repairs
+        refresh.refresh_if_due(Offsets(positions={}))
+        assert count == refresh.repairs
+        refresh.now += 1.3
+
+    assert 11 == refresh.repairs
 
 
 @pytest.mark.parametrize(

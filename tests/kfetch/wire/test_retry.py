@@ -66,6 +66,21 @@ def test_a_new_fault_is_repaired_at_once_and_a_lasting_one_with_back_off() -> No
     assert not repair.is_due(times[-1], {"a", "b"})
 
 
+def test_a_pause_begins_where_a_repair_ends() -> None:
+    """Repairs that take longer than their pauses do not follow each other without a pause."""
+    repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    now, ends = 100.0, []
+    while now < 200:
+        if repair.is_due(now, {"a"}):
+            now += 5.0
+            repair.ended(now)
+            ends.append(now)
+        now += 0.01
+
+    assert 15 < len(ends) < 20
+    assert not repair.is_due(ends[-1] + 0.7, {"a"})
+
+
 def test_repairs_start_again_after_calm() -> None:
     """A fault that comes back after the longest pause without faults is repaired at once."""
     repair = PacedRepair(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))

@@ -41,6 +41,21 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     assert [] == list(stage.project.storage.glob("a/ending-*"))
 
 
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [("", "supervising 0 jobs"), ("a", "supervising 1 job: a"), ("ab", "supervising 2 jobs: a, b")],
+)
+def test_the_first_line_names_the_jobs(
+    stage: Stage, caplog: pytest.LogCaptureFixture, names: str, line: str
+) -> None:
+    """Nothing follows the number of jobs if there is none."""
+    caplog.set_level("INFO")
+    for name in names:
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    with stage.take():
+        assert [line] == [text for text in caplog.messages if "supervising" in text]
+
+
 def test_a_stop_that_comes_early_or_is_not_heard(stage: Stage) -> None:
     """A run that is told to end before it can hear is stopped; one that does not end is killed."""
     stage.job("early", CONTINUOUS, "while :; do sleep 0.1; done")
