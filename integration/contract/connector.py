@@ -128,7 +128,8 @@ class Connector:
 
     def _texts(self, options: Mapping[str, str]) -> Any:
         given = self._jvm.PythonUtils.toScalaMap(dict(options))
-        return self._jvm.org.apache.spark.sql.catalyst.util.CaseInsensitiveMap.apply(given)
+        package = self._jvm.org.apache.spark.sql.catalyst.util
+        return getattr(getattr(package, "CaseInsensitiveMap$"), "MODULE$").apply(given)
 
     def _call(self, target: Any, name: str, *given: Any) -> Any:
         """Call a method of a target, though it may be private."""

@@ -169,7 +169,7 @@ def _json_bound(
         for key, of_key in value.items():
             if key == REST:
                 topics[topic] = _valid(read_many(of_key), problem)
-            elif _PARTITION.fullmatch(key):
+            elif _PARTITION.fullmatch(key) and TopicPartition(topic, int(key)) not in partitions:
                 partitions[TopicPartition(topic, int(key))] = _valid(read_one(of_key), problem)
             else:
                 raise problem
