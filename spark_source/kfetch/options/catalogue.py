@@ -200,7 +200,7 @@ OPTIONS: tuple[Option, ...] = (
     *_rows(
         Treatment.IGNORED,
         ("groupIdPrefix", "none", "kfetch joins no consumer group"),
-        ("kafka.group.id", "none", "kfetch joins no group; `startingOffsets=group` reads this one"),
+        ("kafka.group.id", "none", "kfetch joins no consumer group"),
         ("kafka.max.poll.records", "none", "kfetch delivers whole replies"),
         ("kafka.session.timeout.ms", "none", "kfetch joins no consumer group"),
         ("kafka.heartbeat.interval.ms", "none", "kfetch joins no consumer group"),
