@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from kafka import KafkaAdminClient
 
@@ -17,35 +18,28 @@ _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 BATCH_BYTES = 128 << 10
 
 
-def fill(
-    cluster: Cluster,
-    topic: str,
-    *,
-    partitions: int,
-    records: int,
-    size: int,
-    codec: str = "none",
-    batch_bytes: int = BATCH_BYTES,
-    payloads: Path | None = None,
-) -> None:
-    """Make a topic of ``records`` values, evenly spread.
+class Values(TypedDict, total=False):
+    """The records' values, and the producer's settings."""
 
-    Each value is ``size`` random bytes, or a random line of the file ``payloads``.
-    ``batch_bytes``: the producer's batch.size. With 0 it writes a batch for each record.
-    """
+    size: int
+    """Random bytes in each value."""
+    payloads: Path | None
+    """A file. Each value is a random line of it, whatever ``size`` says."""
+    codec: str
+    batch_bytes: int
+    """The producer's batch.size. With 0 it writes a batch for each record."""
+
+
+def fill(
+    cluster: Cluster, topic: str, *, partitions: int, records: int, **values: Unpack[Values]
+) -> None:
+    """Make a topic of ``records`` values, evenly spread."""
     create(cluster, topic, partitions)
-    _produce(cluster, topic, records, size, codec, batch_bytes, payloads)
+    _produce(cluster, topic, records, **values)
 
 
 def fill_skewed(
-    cluster: Cluster,
-    topic: str,
-    *,
-    partitions: int,
-    records: int,
-    size: int,
-    codec: str = "none",
-    batch_bytes: int = BATCH_BYTES,
+    cluster: Cluster, topic: str, *, partitions: int, records: int, **values: Unpack[Values]
 ) -> None:
     """As ``fill``, with 80 % of the records in the first fifth of the partitions.
 
@@ -54,30 +48,17 @@ def fill_skewed(
     """
     hot = max(1, partitions // 5)
     late = round(records * 0.2 * partitions / (partitions - hot))
-    fill(
-        cluster,
-        topic,
-        partitions=hot,
-        records=records - late,
-        size=size,
-        codec=codec,
-        batch_bytes=batch_bytes,
-    )
+    fill(cluster, topic, partitions=hot, records=records - late, **values)
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: partitions})
-    _produce(cluster, topic, late, size, codec, batch_bytes)
+    _produce(cluster, topic, late, **values)
 
 
-def _produce(
-    cluster: Cluster,
-    topic: str,
-    records: int,
-    size: int,
-    codec: str,
-    batch_bytes: int,
-    payloads: Path | None = None,
-) -> None:
-    values = ["--payload-file", str(payloads)] if payloads else ["--record-size", str(size)]
+def _produce(cluster: Cluster, topic: str, records: int, **values: Unpack[Values]) -> None:
+    payloads = values.get("payloads")
+    content = (
+        ["--payload-file", str(payloads)] if payloads else ["--record-size", str(values["size"])]
+    )
     command = [
         find_java(),
         "-cp",
@@ -85,14 +66,14 @@ def _produce(
         _PERF_TEST,
         *("--topic", topic),
         *("--num-records", str(records)),
-        *values,
+        *content,
         *("--throughput", "-1"),
         "--producer-props",
         f"bootstrap.servers={cluster.bootstrap_servers}",
         "acks=1",
-        f"batch.size={batch_bytes}",
+        f"batch.size={values.get('batch_bytes', BATCH_BYTES)}",
         "linger.ms=20",
-        f"compression.type={codec}",
+        f"compression.type={values.get('codec', 'none')}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:

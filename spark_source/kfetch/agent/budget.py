@@ -4,6 +4,7 @@ A request reserves the memory that its reply may need. While the budget is full 
 and the session stays as it is. If no reply is in memory, one request may leave whatever its size.
 Workers return segments only when they get records. So a request that waited for segments could wait
 for itself. Cached records (``cache``) are dropped, the oldest first, when a reservation needs room.
+An eighth of the limit is for decoders: no request takes it, unless no reply is in memory.
 
 A decoder reserves the bytes that it unpacks and the rows that it writes. If they don't fit, it
 waits. If no other decoder runs, the first in the queue goes on whatever its size. It decodes one
@@ -30,6 +31,9 @@ _BATCH_BYTES_MIN = 64 << 10
 _DECODERS_MIN = 2
 # One reply may take this part of the limit. The next reply and the readers' segments need the rest.
 _REPLY_PART = 8
+# Each reader may hold a reply. Without this part, the replies of 8 readers or 6 brokers fill the
+# budget, and decoders run one after the other.
+_DECODER_PART = 8
 
 _Key = tuple[Hashable, Hashable]
 """(owner, name) of a cached value."""
@@ -280,7 +284,8 @@ class Budget:
         self._make_room(size)
         if self._reply_bytes == 0:
             return True
-        return not self._decoder_waits and self.used + size <= self._limit
+        kept = max(0, self._limit // _DECODER_PART - self._decoder_bytes)
+        return not self._decoder_waits and self._fits(kept + size)
 
     def _leave_queue(self, place: object) -> None:
         if place in self._queue:

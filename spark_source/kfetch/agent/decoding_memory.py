@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 
 from kfetch.agent.budget import Budget
 from kfetch.records import Memory
@@ -50,12 +49,7 @@ class DecodingMemory(Memory):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Return all memory, and let the next decoder run."""
         size, self._size = self._size, 0
         self._budget.stop_decoder(self, size)

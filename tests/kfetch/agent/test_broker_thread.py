@@ -24,16 +24,7 @@ from kfetch.errors import AgentError, ReadStalled
 from kfetch.fetch import fetcher
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.progress import RangeProgress
-from tests.kfetch.agent.helpers import (
-    T0,
-    T1,
-    expected,
-    options,
-    part,
-    pending,
-    read,
-    wait_until,
-)
+from tests.kfetch.agent.helpers import T0, T1, expected, options, part, pending, read, wait_until
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Silence
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kfetch.agent import budget as module
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.agent.decoding_memory import DecodingMemory
 
@@ -44,6 +45,26 @@ def test_a_reply_larger_than_the_budget_passes_alone() -> None:
     assert budget.reserve(1, 0) is None
     alone.release()
     assert budget.reserve(1, 0) is not None
+
+
+def test_replies_leave_room_for_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many brokers send, three decoders of 10 MiB each run side by side in 256 MiB."""
+    monkeypatch.setattr(module, "_processors", lambda: 8)
+    budget = Budget(256 << 20)
+    replies = 0
+    while budget.reserve(budget.reply_bytes_max, 0):
+        replies += 1
+    decoders = [DecodingMemory(budget, lambda: pytest.fail("it waits")) for _ in range(3)]
+    for decoder in decoders:
+        decoder.__enter__()
+        decoder.reserve(10 << 20)
+
+    assert 7 == replies
+    assert budget.used <= budget.limit
+    assert not budget.reserve(1 << 20, 0)
+    for decoder in decoders:
+        decoder.__exit__(None, None, None)
+    assert not budget.reserve(1 << 20, 0)
 
 
 def test_the_last_release_returns_a_shared_reservation() -> None:

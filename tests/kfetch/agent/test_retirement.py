@@ -14,16 +14,7 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.fetch.progress import RangeProgress
-from tests.kfetch.agent.helpers import (
-    T0,
-    T1,
-    expected,
-    options,
-    part,
-    pending,
-    read,
-    wait_until,
-)
+from tests.kfetch.agent.helpers import T0, T1, expected, options, part, pending, read, wait_until
 from tests.kfetch.wire.little import LittleKafka
 
 

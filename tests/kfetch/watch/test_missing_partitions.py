@@ -11,6 +11,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
 from kfetch.errors import PartitionGone
+from kfetch.offsets import Offsets
 from kfetch.watch import missing_partitions
 from kfetch.watch.driver import Driver
 from tests.kfetch.watch.damage import Reader
@@ -169,9 +170,7 @@ def test_a_topic_that_returns(kafka: LittleKafka, restart: bool) -> None:
 
 def test_another_topic_of_that_name(kafka: LittleKafka) -> None:
     """A topic that comes back under another id is a new topic, read from its beginning."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     del kafka.topics["t"]
     reader.finish()
     assert {T0, T1} == set(reader.offsets.left)
@@ -225,9 +224,7 @@ def test_a_subscription_that_narrows_and_widens(kafka: LittleKafka) -> None:
 
 def test_expired_while_away(kafka: LittleKafka) -> None:
     """Records that expired while their partition was away are a loss, and none comes twice."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     topic = kafka.topics.pop("t")
     reader.finish()
     topic.logs[0].append(b"d", b"e")
@@ -248,11 +245,9 @@ def test_a_micro_batch_that_could_not_be_read(
     """If a partition leaves between planning and reading, the query returns to what it skipped.
 
     It does so also if the partition is back before the next planning."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     kafka.log(T0).append(b"d")
-    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    start, end = _planned(reader)
     topic = kafka.topics.pop("t")
     if restart:
         reader.driver = _lenient(kafka)
@@ -271,11 +266,9 @@ def test_a_micro_batch_that_could_not_be_read(
 
 def test_a_skipped_range_that_is_lost(kafka: LittleKafka) -> None:
     """If the partition comes back without the records, it leaves the offsets only once."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     kafka.log(T0).append(b"d")
-    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    start, end = _planned(reader)
     topic = kafka.topics.pop("t")
     reader.take(start, end)
     topic.logs[0].truncate(3)
@@ -296,7 +289,7 @@ def test_a_new_partition_that_could_not_be_read(kafka: LittleKafka) -> None:
     reader = Reader(kafka, _lenient(kafka))
     reader.finish()
     kafka.create("u")[0].append(b"u")
-    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    start, end = _planned(reader)
     topic = kafka.topics.pop("u")
     reader.take(start, end)
     reader.offsets = end
@@ -309,11 +302,9 @@ def test_a_new_partition_that_could_not_be_read(kafka: LittleKafka) -> None:
 @pytest.mark.parametrize("planned", [False, True], ids=["before the next planning", "after it"])
 def test_a_recreated_topic_that_could_not_be_read(kafka: LittleKafka, planned: bool) -> None:
     """A position of the former topic never counts for the topic of now."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     fill(kafka)
-    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    start, end = _planned(reader)
     assert start.topic_ids["t"] != end.topic_ids["t"]
     topic = kafka.topics.pop("t")
     reader.take(start, end)
@@ -328,11 +319,9 @@ def test_a_recreated_topic_that_could_not_be_read(kafka: LittleKafka, planned: b
 
 def test_a_topic_that_was_skipped_and_created_again(kafka: LittleKafka) -> None:
     """A skipped range of a topic that does not come back is lost with the topic."""
-    kafka.create("u")
-    reader = Reader(kafka, _lenient(kafka))
-    reader.finish()
+    reader = _at_the_end_of_two_topics(kafka)
     kafka.log(T0).append(b"d")
-    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    start, end = _planned(reader)
     del kafka.topics["t"]
     reader.take(start, end)
     reader.offsets = end
@@ -374,6 +363,19 @@ def test_every_record_once(changes: list[str]) -> None:
         written = [*topic.logs[0].values.values(), *topic.logs[1].values.values()]
 
     assert sorted([*written, *kafka.log(U0).values.values()]) == sorted(reader.values)
+
+
+def _at_the_end_of_two_topics(kafka: LittleKafka) -> Reader:
+    """A reader of t and of the new topic u, which has read everything."""
+    kafka.create("u")
+    reader = Reader(kafka, _lenient(kafka))
+    reader.finish()
+    return reader
+
+
+def _planned(reader: Reader) -> tuple[Offsets, Offsets]:
+    """Start and end of the reader's next micro-batch, which it has not read."""
+    return reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
 
 
 def _lenient(kafka: LittleKafka) -> Driver:
