@@ -18,7 +18,8 @@
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
-    │   └── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
+    │   ├── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
+    │   └── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
@@ -209,7 +210,7 @@ class AccessRefused(BrokerError):
 class WireError(KfetchError):
     """A reply does not follow Kafka's protocol.
 
-    Check that the address is a Kafka broker's, without TLS.
+    Check that the address is a Kafka broker's, and `kafka.security.protocol` is its listener's.
     """
 
     condition = "PROTOCOL_VIOLATED"
@@ -256,12 +257,23 @@ class ConnectionLost(KfetchError):
 class WrongListener(ConnectionLost):
     """A probe finds that the address is no listener that kfetch can read from.
 
-    Change the option that the sentence names. TLS and SASL are not built yet.
+    Change the option that the sentence names.
 
-    ``listener``: TLS, SASL, controller or HTTP.
+    ``listener``: TLS, plaintext, SASL, controller or HTTP.
     """
 
     condition = "WRONG_LISTENER"
+
+
+class TlsFailed(ConnectionLost):
+    """A broker and kfetch can't agree on TLS, or one of them refuses the other's certificate.
+
+    Do what the sentence says: correct a certificate, a store or `kafka.ssl.*`.
+
+    ``problem``: what is wrong, such as expired, unknown authority, other name.
+    """
+
+    condition = "TLS_FAILED"
 
 
 class ReadStalled(KfetchError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.options import tls_rows
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
@@ -150,12 +151,17 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        ("kafka.security.protocol", "PLAINTEXT", "kfetch speaks only PLAINTEXT so far"),
+        (
+            "kafka.security.protocol",
+            "PLAINTEXT",
+            "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
+        ),
         (
             "kafka.isolation.level",
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
+        *tls_rows.BUILT,
     ),
     *_rows(
         Treatment.BATCH,
@@ -166,7 +172,6 @@ OPTIONS: tuple[Option, ...] = (
     *_rows(
         Treatment.PLANNED,
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
-        ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
         ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
     ),
     *_rows(
@@ -196,6 +201,7 @@ OPTIONS: tuple[Option, ...] = (
             "none",
             "kfetch does not resolve references in values: set the values",
         ),
+        *tls_rows.REFUSED,
     ),
     *_rows(
         Treatment.IGNORED,
@@ -230,6 +236,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
         ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
         ("kafka.security.providers", "none", "classes of Java"),
+        *tls_rows.IGNORED,
     ),
 )
 

@@ -12,12 +12,16 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WrongListener
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed, WrongListener
 from kfetch.options import NetworkOptions
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+LASTING = (WrongListener, TlsFailed)
+"""Errors that name a mistake in options, certificates or listeners. A retry alone can't help."""
 
 
 class RetryPauses:
@@ -89,8 +93,8 @@ def may_retry(cause: KfetchError) -> bool:
 
 
 def clearer(first: KfetchError | None, cause: KfetchError) -> KfetchError:
-    """Returns the first cause, or ``cause`` if there was none or if it alone names the listener."""
-    if first is None or (isinstance(cause, WrongListener) and not isinstance(first, WrongListener)):
+    """Returns the first cause, or ``cause`` if there was none or if it alone names a mistake."""
+    if first is None or (isinstance(cause, LASTING) and not isinstance(first, LASTING)):
         return cause
     return first
 
@@ -109,8 +113,7 @@ def retrying(
     ``action``: the words for the attempt in the error.
     ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
 
-    Raises the first cause if no attempt works. A later cause that names a wrong listener replaces
-    it.
+    Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
     """
     pauses = RetryPauses(options)
     first_cause: KfetchError | None = None
