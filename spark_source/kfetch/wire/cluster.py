@@ -218,7 +218,9 @@ class Cluster:
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
                 replied = request(self.connection(broker, until), of_broker, epochs, until)
-                answers.update(_final_answers(action, broker, of_broker, replied))
+                answers.update(
+                    _final_answers(action, broker, of_broker, replied, self._options.security.user)
+                )
             _check_complete(action, arguments, answers)
             return answers
 
@@ -328,6 +330,7 @@ def _final_answers(
     broker: Broker,
     requested: Iterable[TopicPartition],
     answers: Mapping[TopicPartition, A] | None,
+    user: str,
 ) -> dict[TopicPartition, A | None]:
     """Returns the answers without an error. None stands for a broker that is too old.
 
@@ -345,6 +348,7 @@ def _final_answers(
                 f"{action} of {tp} at {broker}",
                 topic=tp.topic,
                 partition=tp.partition,
+                user=user,
             )
     return final
 
