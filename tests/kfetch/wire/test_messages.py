@@ -15,6 +15,7 @@ from kfetch import codes
 from kfetch.errors import AccessRefused, BrokerError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.options import NetworkOptions
+from kfetch.reactions import Api
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset

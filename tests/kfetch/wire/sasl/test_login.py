@@ -248,8 +248,9 @@ def test_an_endless_exchange(broker: ScriptedBroker) -> None:
 
 def test_a_broker_that_is_too_old() -> None:
     """SaslHandshake v1 came with Kafka 1.0."""
-    with ScriptedBroker(versions={SaslHandshakeRequest: (0, 0)}) as broker, pytest.raises(
-        UnsupportedVersion, match="speaks SaslHandshakeRequest v0 to v0, kfetch v1"
+    with (
+        ScriptedBroker(versions={SaslHandshakeRequest: (0, 0)}) as broker,
+        pytest.raises(UnsupportedVersion, match="speaks SaslHandshakeRequest v0 to v0, kfetch v1"),
     ):
         opened(broker, alice())
 
