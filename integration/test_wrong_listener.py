@@ -34,8 +34,8 @@ SENTENCES = {
     "ssl": f"expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, {NOT_YET}",
     "openssl": f"expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, {NOT_YET}",
     "sasl": (
-        "expects a log-in by SASL (PLAIN, SCRAM-SHA-512): it needs "
-        f"kafka.security.protocol=SASL_PLAINTEXT and kafka.sasl.mechanism, {NOT_YET}"
+        "expects a log-in by SASL (PLAIN, SCRAM-SHA-512). Set "
+        "kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and kafka.sasl.jaas.config"
     ),
     "controller": "is the listener of a KRaft controller, which serves no topics. Name the",
     "http": "answers HTTP, so no Kafka broker listens there. Correct kafka.bootstrap.servers",

@@ -121,8 +121,11 @@ def follow(progress: RangeProgress, partition: PartitionReply, reply: FetchReply
     return True
 
 
-def refused(progress: RangeProgress, code: int) -> BrokerError:
-    """The error of a fetch that the broker refused for this partition."""
+def refused(progress: RangeProgress, code: int, user: str = "") -> BrokerError:
+    """The error of a fetch that the broker refused for this partition.
+
+    ``user``: the name that this client logs in with; empty if it is not known.
+    """
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
@@ -131,6 +134,7 @@ def refused(progress: RangeProgress, code: int) -> BrokerError:
         partition=progress.tp.partition,
         offset=progress.offset,
         leader_epoch=progress.leader_epoch,
+        user=user,
     )
 
 

@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from kfetch import codes, decoder_loading
 from kfetch.decoding import decode_part
-from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
+from kfetch.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    CorruptBatch,
+    KfetchError,
+    ReadStalled,
+)
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
@@ -149,6 +156,8 @@ class SplitReader:
 
     def _handle_errors(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
+            if isinstance(arrival.broker_error, AuthenticationFailed):
+                raise arrival.broker_error
             if arrival.broker_error is not None:
                 self._await_leader(arrival, arrival.broker_error)
             elif arrival.partition_error is not None:
@@ -230,16 +239,19 @@ class SplitReader:
         if partition.diverging is not None:
             recovery.diverged(progress, *partition.diverging, fail=self._fail_on_data_loss)
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
-            cause = recovery.refused(progress, partition.error)
+            cause = self._refused(progress, partition.error)
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
                 self._await_leader(arrival, cause)
                 return
         elif not codes.retriable(partition.error, Api.FETCH):
-            raise recovery.refused(progress, partition.error)
+            raise self._refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
-            self._await_leader(arrival, recovery.refused(progress, partition.error))
+            self._await_leader(arrival, self._refused(progress, partition.error))
             return
         self._resume(progress)
+
+    def _refused(self, progress: RangeProgress, code: int) -> BrokerError:
+        return recovery.refused(progress, code, user=self._options.network.security.user)
 
     def _resume(self, progress: RangeProgress) -> None:
         if progress.done:  # a loss has cut the range short

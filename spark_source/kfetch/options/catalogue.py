@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import tls_rows
+from kfetch.options import sasl_rows, tls_rows
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
@@ -151,17 +151,14 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        (
-            "kafka.security.protocol",
-            "PLAINTEXT",
-            "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
-        ),
+        ("kafka.security.protocol", "PLAINTEXT", "or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`"),
         (
             "kafka.isolation.level",
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
         *tls_rows.BUILT,
+        *sasl_rows.BUILT,
     ),
     *_rows(
         Treatment.BATCH,
@@ -172,7 +169,7 @@ OPTIONS: tuple[Option, ...] = (
     *_rows(
         Treatment.PLANNED,
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
-        ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
+        *sasl_rows.PLANNED,
     ),
     *_rows(
         Treatment.REFUSED,
@@ -202,6 +199,7 @@ OPTIONS: tuple[Option, ...] = (
             "kfetch does not resolve references in values: set the values",
         ),
         *tls_rows.REFUSED,
+        *sasl_rows.REFUSED,
     ),
     *_rows(
         Treatment.IGNORED,
@@ -237,6 +235,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
         ("kafka.security.providers", "none", "classes of Java"),
         *tls_rows.IGNORED,
+        *sasl_rows.IGNORED,
     ),
 )
 

@@ -19,6 +19,11 @@ class SecurityOptions:
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
 
+    @property
+    def user(self) -> str:
+        """The name of the user that logs in, for errors; empty if the options don't tell it."""
+        return self.sasl.user if self.sasl else ""
+
 
 def security(read: OptionReader) -> SecurityOptions:
     """Return the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.

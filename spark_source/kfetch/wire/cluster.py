@@ -225,7 +225,8 @@ class Cluster:
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
                 connection = self._leader_connection(broker, until)
                 replied = request(connection, of_broker, epochs, until)
-                answers.update(_final_answers(action, broker, of_broker, replied))
+                user = self._options.security.user
+                answers.update(_final_answers(action, broker, of_broker, replied, user))
             _check_complete(action, arguments, answers)
             self._leaders_answered = True
             return answers
@@ -354,6 +355,7 @@ def _final_answers(
     broker: Broker,
     requested: Iterable[TopicPartition],
     answers: Mapping[TopicPartition, A] | None,
+    user: str,
 ) -> dict[TopicPartition, A | None]:
     """Returns the answers without an error. None stands for a broker that is too old.
 
@@ -371,6 +373,7 @@ def _final_answers(
                 f"{action} of {tp} at {broker}",
                 topic=tp.topic,
                 partition=tp.partition,
+                user=user,
             )
     return final
 

@@ -8,6 +8,9 @@ next request. Every later call raises its *first* cause.
 Before the first replies nothing proves that the listener is a Kafka broker's, with the security of
 the options. If such a connection fails, ``probes`` ask the address. The error then says what
 listens there.
+
+With SASL, a connection is open once it has logged in (``sasl``). If the log-in has a limited time,
+the connection logs in again before a request, and never while another one is in flight.
 """
 
 from __future__ import annotations
@@ -19,20 +22,22 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kfetch import codes
 from kfetch._version import __version__
-from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
+from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes, tls_errors
+from kfetch.wire.sasl.login import Login
 from kfetch.wire.transport import open_stream
 
 log = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=KfetchError)
 Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
@@ -84,27 +89,32 @@ class Connection:
         self._correlation_id = 0
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
-        self._failure: ConnectionLost | None = None
+        self._failure: KfetchError | None = None
         self._frame_bytes_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
         self._prefix = memoryview(bytearray(_LENGTH.size))
         self._prefix_bytes = 0
         """How much of the next reply's length has arrived."""
         self._probe: probes.Probe | None = None if options.security.tls else probes.greeting
         """Asks what listens there if this connection fails. None after the first proper reply."""
+        sasl = options.security.sasl
+        self._login = Login(sasl, address[0]) if sasl else None
 
     @classmethod
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
-        """Connects and negotiates versions.
+        """Connects, negotiates versions and logs in.
 
         Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
         this broker, and never the caller's other brokers. Raises WrongListener if a probe finds
         TLS, plain text where TLS is wanted, HTTP or a controller; TlsFailed for a certificate or
-        another disagreement; OptionError for a key store or trust store that can't be used.
+        another disagreement; OptionError for a key store or trust store that can't be used;
+        AuthenticationFailed if another try to log in can't help.
         """
         stream = open_stream(host, port, options, deadline, probes.plaintext)
         connection = cls(stream, (host, port), options)
         try:
             connection._negotiate(deadline)
+            connection._log_in(deadline)
+            connection._frame_bytes_max = options.frame_bytes_max
         except BaseException:
             connection.close()
             raise
@@ -135,14 +145,28 @@ class Connection:
         """The longest time of a request, in seconds."""
         return self._options.request_timeout_s
 
+    @property
+    def user(self) -> str:
+        """The name of the user that logs in, for errors; empty if it is not known."""
+        return self._options.security.user
+
+    @property
+    def login_is_due(self) -> bool:
+        """Whether the next request waits for another log-in."""
+        return self._login is not None and self._login.is_due()
+
     def call(self, request: Any, deadline: float) -> Any:
         """Sends a kafka-python request and returns its decoded response."""
-        self.send(request)
+        self.send(request, deadline)
         return self._decode(*self.receive(deadline))
 
-    def send(self, request: Any) -> int:
-        """Sends a request with a version, and returns the size of its frame in bytes."""
+    def send(self, request: Any, deadline: float = float("inf")) -> int:
+        """Sends a request with a version, and returns the size of its frame in bytes.
+
+        ``deadline``: of another log-in before it, beside the request timeout.
+        """
         self._check_alive()
+        self._renew_login(deadline)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
         frame = request.encode(header=True, framed=True)
@@ -191,7 +215,8 @@ class Connection:
             self._bury(self._lost("it was closed"))
 
     def __repr__(self) -> str:
-        state = "alive" if self._failure is None else f"dead: {self._failure.cause}"
+        failure = self._failure
+        state = f"dead: {failure.where.get('cause', failure.what)}" if failure else "alive"
         return f"<Connection {self.peer}, {self.in_flight} in flight, {state}>"
 
     def _negotiate(self, deadline: float) -> None:
@@ -210,8 +235,28 @@ class Connection:
         if verdict := diagnosis.of_api_keys(versions):
             raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
         self._versions = versions
-        self._frame_bytes_max = self._options.frame_bytes_max
-        self._probe = probes.login
+        # A log-in that fails says why itself.
+        self._probe = None if self._login else probes.login
+
+    def _log_in(self, deadline: float) -> None:
+        if self._login is None:
+            return
+        try:
+            self._login.run(self, deadline)
+        except KfetchError as failure:
+            raise self._bury(failure) from None
+
+    def _renew_login(self, deadline: float) -> None:
+        """Log in again if it is time. A request in flight goes first, as long as the log-in lasts.
+
+        A fetch session is the broker's, and outlasts this and a new connection.
+        """
+        if self._login is None or not self.login_is_due:
+            return
+        if not self._in_flight:
+            self._log_in(min(deadline, time.monotonic() + self._options.request_timeout_s))
+        elif self._login.has_ended():
+            raise self._bury(self._lost("its log-in has ended while a request was in flight"))
 
     def _read_versions(self, deadline: float) -> tuple[int, dict[int, tuple[int, int]]]:
         """Returns the error code and, without an error, the broker's versions by API key.
@@ -355,7 +400,7 @@ class Connection:
         what = f"the connection to {self.peer} is lost: {cause}"
         return ConnectionLost(what, peer=self.peer, cause=cause)
 
-    def _bury(self, failure: ConnectionLost) -> ConnectionLost:
+    def _bury(self, failure: E) -> E:
         """Close the socket, and raise this failure from now on."""
         self._failure = failure
         self._stream.close()

@@ -66,7 +66,9 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
         b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
         for b in reply.brokers
     }
-    existing = [_topic(entry, brokers, version) for entry in reply.topics if _exists(entry)]
+    existing = [
+        _topic(entry, brokers, version) for entry in reply.topics if _exists(entry, connection.user)
+    ]
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
 
 
@@ -93,13 +95,13 @@ def _metadata_topic(name: str, version: int) -> Any:
     return MetadataRequest.MetadataRequestTopic(version=version, name=name, topic_id=NO_TOPIC_ID)
 
 
-def _exists(entry: Any) -> bool:
+def _exists(entry: Any, user: str) -> bool:
     if entry.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID):
         return False
     if entry.error_code != codes.NONE:
         # A retriable one too: a topic without partitions would look like a deleted one.
         action, name = f"asking for topic {entry.name}", entry.name
-        raise codes.error(entry.error_code, action, api=Api.METADATA, topic=name)
+        raise codes.error(entry.error_code, action, api=Api.METADATA, topic=name, user=user)
     return True
 
 

@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed, WrongListener
+from kfetch.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    KfetchError,
+    TlsFailed,
+    WrongListener,
+)
 from kfetch.options import NetworkOptions
 
 log = logging.getLogger(__name__)
@@ -93,10 +100,19 @@ def may_retry(cause: KfetchError) -> bool:
 
 
 def clearer(first: KfetchError | None, cause: KfetchError) -> KfetchError:
-    """Returns the first cause, or ``cause`` if there was none or if it alone names a mistake."""
-    if first is None or (isinstance(cause, LASTING) and not isinstance(first, LASTING)):
+    """Returns the first cause, or ``cause`` if there was none or if it tells more.
+
+    It does if it alone names a mistake, or if no retry can help after it.
+    """
+    if first is None or _clarity(cause) > _clarity(first):
         return cause
     return first
+
+
+def _clarity(cause: KfetchError) -> int:
+    if isinstance(cause, AuthenticationFailed):
+        return 2
+    return int(isinstance(cause, LASTING))
 
 
 def retrying(

@@ -31,7 +31,11 @@ from kafka.protocol.metadata import (
     FindCoordinatorRequest,
     MetadataRequest,
 )
-from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 from kfetch.model import Broker
 
@@ -50,6 +54,7 @@ REQUESTS = (
     FindCoordinatorRequest,
     OffsetFetchRequest,
     OffsetCommitRequest,
+    SaslAuthenticateRequest,
 )
 _BY_KEY = {message.API_KEY: message for message in REQUESTS}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}

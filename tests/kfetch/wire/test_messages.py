@@ -15,6 +15,7 @@ from kfetch import codes
 from kfetch.errors import AccessRefused, BrokerError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.options import NetworkOptions
+from kfetch.reactions import Api
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
@@ -186,10 +187,39 @@ def test_refusals_are_a_class_of_their_own(code: int) -> None:
     assert not error.retriable
 
 
-def test_a_denied_topic() -> None:
-    """The sentence has Kafka's own name for the error, the topic, and what to do."""
-    assert codes.error(29, "watching t-0", topic="t").message == (
-        "watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): its ACLs don't let "
-        "this user (User:ANONYMOUS where there is no log-in) read topic t: add Read and Describe "
-        "with kafka-acls.sh"
+@pytest.mark.parametrize(
+    ("api", "user", "sentence"),
+    [
+        (
+            Api.FETCH,
+            "alice",
+            "its ACLs don't let User:alice read topic t: the operation READ is missing; add it "
+            "with kafka-acls.sh",
+        ),
+        (
+            Api.METADATA,
+            "alice",
+            "its ACLs don't let User:alice describe topic t: the operation DESCRIBE is missing; "
+            "add it with kafka-acls.sh",
+        ),
+        (
+            None,
+            "",
+            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) describe topic "
+            "t: the operation DESCRIBE is missing; add it with kafka-acls.sh",
+        ),
+    ],
+)
+def test_a_denied_topic(api: Api | None, user: str, sentence: str) -> None:
+    """The sentence has Kafka's own name for the error, the user, the topic and the operation."""
+    assert codes.error(29, "watching t-0", api=api, topic="t", user=user).message == (
+        f"watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): {sentence}"
+    )
+
+
+def test_a_denied_cluster() -> None:
+    """The sentence names the user, and no topic."""
+    assert codes.error(31, "asking", user="alice").message == (
+        "asking: the broker answered CLUSTER_AUTHORIZATION_FAILED (31): its ACLs don't let "
+        "User:alice do this in the cluster: add the operation with kafka-acls.sh"
     )
