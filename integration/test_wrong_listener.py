@@ -31,8 +31,8 @@ EXPLAINED_S = 5.0
 WAIT_S = 6.0
 NOT_YET = "which kfetch does not support yet. Name a PLAINTEXT listener of the cluster in"
 SENTENCES = {
-    "ssl": f"expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, {NOT_YET}",
-    "openssl": f"expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, {NOT_YET}",
+    "ssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
+    "openssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
     "sasl": (
         "expects a log-in by SASL (PLAIN, SCRAM-SHA-512). Set "
         "kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and kafka.sasl.jaas.config"
