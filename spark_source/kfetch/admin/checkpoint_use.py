@@ -8,6 +8,7 @@ writes nothing, and its executors may be on other machines.
 from __future__ import annotations
 
 import fcntl
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,7 +85,9 @@ def _written_s(path: Path) -> float:
     for log in _LOGS:
         for file in (path / log).glob("**/*"):
             try:
-                times.append(file.stat().st_mtime)
+                status = file.stat()
             except OSError:  # Spark has just removed it
                 continue
+            if stat.S_ISREG(status.st_mode):
+                times.append(status.st_mtime)
     return max(times)

@@ -200,8 +200,8 @@ def check_lines(checks: Sequence[SourceCheck]) -> Iterator[str]:
         yield "the checkpoint has no offsets of Kafka, so there is nothing to compare"
     for check in checks:
         behind = "" if check.behind is None else f", {check.behind:,} offsets behind the log ends"
-        fits = "" if check.findings else " fit the logs"
-        yield f"source {check.name}: {_partitions(check.partitions)}{fits}{behind}"
+        fits = "does not fit the logs" if check.findings else "fits the logs"
+        yield f"source {check.name}: {_partitions(check.partitions)}{behind}, {fits}"
         yield from (f"  {finding.sentence} [{finding.code}]" for finding in check.findings)
         yield from (f"  note: {note}" for note in check.notes)
 
