@@ -4,9 +4,10 @@
 
 The runs follow each other in one Spark session. Each has ``sources``: pairs of a format and a
 topic, whose rows come together. ``options`` are of all sources. A run reads what is there
-(availableNow). ``move`` runs ``kfetch checkpoint to-kafka`` before it. With ``die``, the process
-kills itself and its JVM in that micro-batch of the run: ``before`` its rows are written or
-``after`` it, but before Spark writes its commit.
+(availableNow). ``move`` runs ``kfetch checkpoint to-kafka`` before it. With ``fails``, the run has
+to end with an error of this text. With ``die``, the process kills itself and its JVM in that
+micro-batch of the run: ``before`` its rows are written or ``after`` it, but before Spark writes its
+commit.
 
 Below ``directory``: ``checkpoint``, and ``rows/<batch>`` with the rows of each micro-batch. A
 micro-batch that runs again has to have the same rows.
@@ -27,6 +28,8 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 import psutil
+import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.benchmarks.peer import connector_jars
@@ -49,8 +52,18 @@ def main(asked: dict[str, Any]) -> None:
     for run in asked["runs"]:
         if run.get("move") and (directory / "checkpoint").exists():
             to_connector(directory / "checkpoint", force=True)
-        _query(spark, asked["servers"], directory, run)
+        if "fails" in run:
+            _check_failure(spark, asked["servers"], directory, run)
+        else:
+            _query(spark, asked["servers"], directory, run)
     spark.stop()
+
+
+def _check_failure(spark: SparkSession, servers: str, directory: Path, run: dict[str, Any]) -> None:
+    planned = sorted(os.listdir(directory / "checkpoint/offsets"))
+    with pytest.raises(StreamingQueryException, match=run["fails"]):
+        _query(spark, servers, directory, run)
+    assert planned == sorted(os.listdir(directory / "checkpoint/offsets"))
 
 
 def _query(spark: SparkSession, servers: str, directory: Path, run: dict[str, Any]) -> None:

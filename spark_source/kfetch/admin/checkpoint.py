@@ -71,13 +71,16 @@ class Checkpoint:
         return self._start_of_batch_0(source)
 
     def _start_of_batch_0(self, source: int) -> Offsets | None:
-        """Return the start of batch 0. kfetch's end offset has it; the connector writes a file."""
+        """Return the start of batch 0: in the end offset of kfetch, or in the connector's file.
+
+        An empty batch 0 of kfetch starts where it ends.
+        """
         end = self.end(source)
-        if end is not None and end.first_batch is not None:
-            return Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
-        written_by = {line.name: line.writer for line in self.lines}
-        name = [*written_by][source] if source < len(written_by) else ""
-        return self.initial.get(name) if written_by.get(name) is Writer.CONNECTOR else None
+        if end is None:
+            return None
+        if self.lines[source].writer is Writer.CONNECTOR:
+            return self.initial.get(self.lines[source].name)
+        return Offsets(positions=end.first_batch or end.positions, topic_ids=end.topic_ids)
 
 
 def checkpoint_directory(text: str) -> Path:

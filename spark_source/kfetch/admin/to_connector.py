@@ -96,20 +96,11 @@ def _starts_of_batch_0(checkpoint: Checkpoint) -> dict[Path, str]:
     planned = checkpoint.planned
     if planned is None or planned.number != 0 or not checkpoint.pending:
         return {}
-    starts = {}
-    for line in planned.lines:
-        if line.writer is not Writer.KFETCH or line.offsets is None:
-            continue
-        if line.offsets.first_batch is None:
-            raise CheckpointError(
-                f"{checkpoint.path}: batch 0 of source {line.name} is not done, and its plan does "
-                "not tell where it starts",
-                action="Start the query with kfetch until batch 0 is done, and run the command "
-                "again",
-            )
-        start = initial_text(line.offsets.first_batch)
-        starts[checkpoint.path / "sources" / line.name / "0"] = start
-    return starts
+    return {
+        checkpoint.path / "sources" / line.name / "0": initial_text(start.positions)
+        for number, line in enumerate(planned.lines)
+        if line.writer is Writer.KFETCH and (start := checkpoint.start(number)) is not None
+    }
 
 
 def _forgotten(checkpoint: Checkpoint) -> dict[str, int]:

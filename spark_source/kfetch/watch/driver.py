@@ -130,12 +130,12 @@ class Driver:
         """Return the splits of the micro-batch between two offsets.
 
         After a restart this may be the first call, so it checks the positions too. A retried first
-        batch starts where its end offset says. Raises CheckpointError if the end does not say it,
-        and ``startingOffsets`` gives another start than before the restart.
+        batch starts where its end offset says. Raises CheckpointError if Spark's connector planned
+        that batch, and ``startingOffsets`` gives another start than before the restart.
         """
         if start == end:  # also the end of batch 0, whose ``from`` lies before it
             return []
-        if end.first_batch is None and start == self._initial:
+        if end.by_connector and start == self._initial:
             self._check_start_of_connector()
         self._update_candidates(end)
         start = start.with_returned(end.positions, end.topic_ids)

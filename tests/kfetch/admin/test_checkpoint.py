@@ -39,6 +39,10 @@ def first(path: Path) -> None:
     plan(path, 0, ours(5, 6, **{"from": START}))
 
 
+def first_and_empty(path: Path) -> None:
+    plan(path, 0, ours(5, 6))
+
+
 def first_of_connector(path: Path) -> None:
     plan(path, 0, theirs(5, 6))
     initial(path, "0", theirs(1, 2))
@@ -60,6 +64,7 @@ def asynchronous(path: Path) -> None:
         (done, False, [5, 6]),
         (pending, True, [3, 3]),
         (first, True, [1, 2]),
+        (first_and_empty, True, [5, 6]),
         (first_of_connector, True, [1, 2]),
         (first_of_connector_without_its_start, True, None),
         (asynchronous, True, [3, 3]),

@@ -174,15 +174,13 @@ def test_batch_0_that_is_done_needs_no_start(tmp_path: Path) -> None:
     assert ["v1", METADATA, theirs(9)] == lines(tmp_path, 0)
 
 
-def test_batch_0_without_a_start_is_refused(tmp_path: Path) -> None:
-    """Nothing tells where it starts, so the command says who can end it, and changes nothing."""
+def test_an_empty_batch_0_starts_where_it_ends(tmp_path: Path) -> None:
+    """kfetch's batch 0 has no ``from`` if it is empty, as with ``latest`` and no new record."""
     plan(tmp_path, 0, ours(9))
-    before = contents(tmp_path)
 
-    with pytest.raises(CheckpointError, match="Start the query with kfetch until batch 0 is done"):
-        to_connector.to_connector(tmp_path)
+    to_connector.to_connector(tmp_path)
 
-    assert before == contents(tmp_path)
+    assert f"\x00v1\n{theirs(9)}" == (tmp_path / "sources/0/0").read_text()
 
 
 def test_positions_of_partitions_that_left_are_told(tmp_path: Path) -> None:

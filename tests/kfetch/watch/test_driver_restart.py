@@ -95,6 +95,19 @@ def test_connector_batch_0_with_a_start_that_stays(kafka: LittleKafka, starting:
     assert {T0: (0, 2), T1: (0, 1)} == read(after, anew, from_json({"t": {"0": 2, "1": 1}}))
 
 
+def test_an_empty_batch_0_is_no_batch_of_the_connector(kafka: LittleKafka) -> None:
+    """kfetch logs an empty batch 0 without ``from``. After a crash in it, ``latest`` of now lies
+    behind its end. The batch stays empty, and the next one reads what came since."""
+    before = query(kafka, startingOffsets="latest")
+    end = logged(before.initial_offsets())
+    kafka.log(T0).append(b"d")
+    after = query(kafka, startingOffsets="latest")
+    anew = logged(after.initial_offsets())
+
+    assert {} == read(after, anew, end)
+    assert {T0: (3, 4)} == read(after, end, logged(after.next_end(end, None)))
+
+
 def test_connector_batch_that_is_not_the_first(kafka: LittleKafka) -> None:
     """A later batch has its start in the checkpoint, whatever startingOffsets says."""
     after = query(kafka, startingOffsets="latest")
