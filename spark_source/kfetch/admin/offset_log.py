@@ -75,10 +75,10 @@ class PlannedBatch:
     """When Spark planned the batch: seconds since 1970."""
     sources: tuple[Offsets | None, ...]
     """The end of the batch in each source; None for a source without an offset of Kafka."""
-    version: str = "v1"
-    metadata: str = ""
+    version: str
+    metadata: str
     """The second line, as it is."""
-    lines: tuple[SourceLine, ...] = ()
+    lines: tuple[SourceLine, ...]
 
     def with_connector_offsets(self) -> PlannedBatch:
         """Return the batch with kfetch's offsets in the form of Spark's connector."""
