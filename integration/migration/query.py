@@ -1,6 +1,6 @@
 """Queries over one checkpoint, by kfetch or by Spark's connector, in a process of its own.
 
-    python -m integration.migration.query '{"servers": …, "directory": …, "runs": [{…}, …]}'
+    python -m integration.migration.query '{"servers": …, "directory": …, "spark": {}, "runs": […]}'
 
 The runs follow each other in one Spark session. Each has ``sources``: pairs of a format and a
 topic, whose rows come together. ``options`` are of all sources. A run reads what is there
@@ -46,6 +46,7 @@ def main(asked: dict[str, Any]) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.jars", ",".join(map(str, connector_jars())))
         .config("spark.local.dir", str(directory / "tmp"))
+        .config(map=asked["spark"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

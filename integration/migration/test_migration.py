@@ -32,6 +32,11 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 DEFAULTS = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
 AT_ONCE = {"in": 1, "when": "before"}
+QUICK = {
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+    "checkpointing.FileSystemBasedCheckpointFileManager"
+}
+"""Spark's default starts 25 processes for each micro-batch. The longer tests use it."""
 
 
 def test_there_and_back(kafka: Cluster, topic: TopicFactory, tmp_path: Path) -> None:
@@ -46,7 +51,8 @@ def test_there_and_back(kafka: Cluster, topic: TopicFactory, tmp_path: Path) -> 
     with Arrivals(kafka, clicks).running():
         refused = run(stays) | {"fails": "Expected e.g."}
         runs = [run(stays), run(half), run(both), refused, run(stays, move=True)]
-        assert 0 == process(kafka, tmp_path, runs), (tmp_path / "log").read_text()
+        ended = process(kafka, tmp_path, runs, **QUICK)
+    assert 0 == ended, (tmp_path / "log").read_text()
 
     assert numbered("v", 40) == [value for name, _, _, value in rows(tmp_path) if name == views]
     assert_complete(kafka, clicks, tmp_path, dict.fromkeys(range(3), 0))
@@ -186,9 +192,14 @@ def run(
     return {"sources": sources, "die": die, "move": move, "options": DEFAULTS | options}
 
 
-def process(kafka: Cluster, directory: Path, runs: list[dict[str, Any]]) -> int:
+def process(kafka: Cluster, directory: Path, runs: list[dict[str, Any]], **spark: str) -> int:
     """The exit code of a process with these runs. Its output is in ``log``."""
-    asked = {"servers": kafka.bootstrap_servers, "directory": str(directory), "runs": runs}
+    asked = {
+        "servers": kafka.bootstrap_servers,
+        "directory": str(directory),
+        "spark": spark,
+        "runs": runs,
+    }
     command = [sys.executable, "-m", "integration.migration.query", json.dumps(asked)]
     with (directory / "log").open("w") as log:
         return subprocess.run(

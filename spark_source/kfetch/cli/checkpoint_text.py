@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.admin.checkpoint_check import SourceCheck
 from kfetch.admin.offset_log import SourceLine, Writer, connector_json
-from kfetch.admin.to_connector import Conversion
 from kfetch.admin.values import Offsets, Position
 from kfetch.model import TopicPartition
+
+if TYPE_CHECKING:  # `show` needs no sockets
+    from kfetch.admin.checkpoint_check import SourceCheck
+    from kfetch.admin.to_connector import Conversion
 
 __all__ = [
     "check_lines",
