@@ -66,14 +66,20 @@ class Checkpoint:
         """Return the offsets at which the next run continues; None: at ``startingOffsets``."""
         if not self.pending:
             return self.end(source)
-        if self.before is not None:
-            return self.before.sources[source] if source < len(self.before.sources) else None
-        return self._start_of_batch_0(source)
+        return self._end_before(source) or self._start_of_first(source)
 
-    def _start_of_batch_0(self, source: int) -> Offsets | None:
-        """Return the start of batch 0: in the end offset of kfetch, or in the connector's file.
+    def is_first(self, source: int) -> bool:
+        """Return whether the next run repeats a source's first batch: no plan has its start."""
+        return self.pending and self._end_before(source) is None
 
-        An empty batch 0 of kfetch starts where it ends.
+    def _end_before(self, source: int) -> Offsets | None:
+        before = self.before.sources if self.before else ()
+        return before[source] if source < len(before) else None
+
+    def _start_of_first(self, source: int) -> Offsets | None:
+        """Return the start of a source's first batch: in kfetch's end, or in the connector's file.
+
+        An empty first batch of kfetch starts where it ends.
         """
         end = self.end(source)
         if end is None:

@@ -88,18 +88,20 @@ def _new_texts(checkpoint: Checkpoint) -> dict[Path, str]:
         batch = read_batch(path, number)
         if any(line.writer is Writer.KFETCH for line in batch.lines):
             texts[path / "offsets" / str(number)] = batch.with_connector_offsets().text()
-    return _starts_of_batch_0(checkpoint) | texts
+    return _first_starts(checkpoint) | texts
 
 
-def _starts_of_batch_0(checkpoint: Checkpoint) -> dict[Path, str]:
-    """Return the files ``sources/<source>/0`` for a batch 0 that has to run again."""
-    planned = checkpoint.planned
-    if planned is None or planned.number != 0 or not checkpoint.pending:
-        return {}
+def _first_starts(checkpoint: Checkpoint) -> dict[Path, str]:
+    """Return the files ``sources/<source>/0`` for a source's first batch that has to run again.
+
+    That is batch 0, unless the source had no offset in the batches before.
+    """
     return {
         checkpoint.path / "sources" / line.name / "0": initial_text(start.positions)
-        for number, line in enumerate(planned.lines)
-        if line.writer is Writer.KFETCH and (start := checkpoint.start(number)) is not None
+        for number, line in enumerate(checkpoint.lines)
+        if line.writer is Writer.KFETCH
+        and checkpoint.is_first(number)
+        and (start := checkpoint.start(number)) is not None
     }
 
 

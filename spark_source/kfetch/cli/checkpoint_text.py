@@ -151,24 +151,28 @@ def _next(checkpoint: Checkpoint) -> Iterator[str]:
             f"kfetch checkpoint to-kafka {checkpoint.path}"
         )
     for name, start in _starts_unknown_to_kfetch(checkpoint).items():
+        starting = connector_json(start.positions) if start.positions else "earliest"
         yield (
-            f"Source {name}: batch 0 of Spark's connector is not done, and kfetch does not see "
-            "where it starts. Let the connector run it, or start kfetch with the option "
-            f"startingOffsets={connector_json(start.positions)}"
+            f"Source {name}: the first batch of Spark's connector is not done, and kfetch does not "
+            "see where it starts. Let the connector finish it, or start kfetch with the option "
+            f"startingOffsets={starting}"
         )
 
 
 def _starts_unknown_to_kfetch(checkpoint: Checkpoint) -> Mapping[str, Offsets]:
-    """Returns the starts of batch 0 that only the connector's own files have.
+    """Returns the starts of first batches that only the connector's own files have.
 
     Spark gives a Python source no path of the checkpoint.
     """
     if checkpoint.planned is None:
         return checkpoint.initial
-    if checkpoint.planned.number > 0 or not checkpoint.pending:
-        return {}
-    lines = {line.name for line in checkpoint.lines if line.writer is Writer.CONNECTOR}
-    return {name: start for name, start in checkpoint.initial.items() if name in lines}
+    names = {
+        line.name
+        for number, line in enumerate(checkpoint.lines)
+        if line.writer is Writer.NONE
+        or (line.writer is Writer.CONNECTOR and checkpoint.is_first(number))
+    }
+    return {name: start for name, start in checkpoint.initial.items() if name in names}
 
 
 def checks_json(checkpoint: Checkpoint, checks: Sequence[SourceCheck]) -> dict[str, Any]:

@@ -183,6 +183,20 @@ def test_an_empty_batch_0_starts_where_it_ends(tmp_path: Path) -> None:
     assert f"\x00v1\n{theirs(9)}" == (tmp_path / "sources/0/0").read_text()
 
 
+def test_a_source_whose_first_batch_is_later(tmp_path: Path) -> None:
+    """The connector logs no offset while a subscription has no partition. So the first batch of a
+    source may be a later one, and its start is in no plan either."""
+    start = {"users": {"0": [2, 0]}}
+    plan(tmp_path, 3, ours(4), "-")
+    plan(tmp_path, 4, ours(5), ours(6, topic="users", **{"from": start}))
+    commit(tmp_path, 3)
+
+    to_connector.to_connector(tmp_path)
+
+    assert ["1"] == os.listdir(tmp_path / "sources")
+    assert f"\x00v1\n{theirs(2, topic='users')}" == (tmp_path / "sources/1/0").read_text()
+
+
 def test_positions_of_partitions_that_left_are_told(tmp_path: Path) -> None:
     """The connector has no place for them."""
     left = {"views": {"id": "00" * 16, "partitions": {"0": [88, 3, 9], "1": [5, 3, 9]}}}

@@ -108,6 +108,20 @@ def test_a_start_that_only_the_connector_knows(
     assert f"startingOffsets={theirs(4, 5)}" in out
 
 
+def test_a_source_that_had_no_partition(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """The connector reads partitions that appear later from their beginning. So must kfetch."""
+    plan(tmp_path, 0, theirs(4), "-")
+    commit(tmp_path, 0)
+    initial(tmp_path, "0", theirs(1))
+    initial(tmp_path, "1", "{}")
+
+    told = json.loads(checkpoint("show", tmp_path, "--json")[1])["next"]
+
+    assert 1 == len([line for line in told if "startingOffsets" in line])
+    assert told[-1].startswith("Source 1: ")
+    assert told[-1].endswith("startingOffsets=earliest")
+
+
 def test_damage_is_one_line(checkpoint: Kfetch, tmp_path: Path) -> None:
     """The file, what is wrong, what to do, and the code."""
     plan(tmp_path, 0, text="v1\n{}\n{broken")
