@@ -1,8 +1,8 @@
 """Compares a checkpoint with the logs in Kafka: ``kfetch checkpoint verify``.
 
-It asks the brokers what a query's start asks, with the same verdicts (``kfetch.losses``): whether
-topics still have their ids, whether the logs still have the offsets, and whether an unclean leader
-election cut them. It opens no fetch session, and a running query does not notice it.
+It asks the brokers what a query's start asks, and comes to the same verdicts (``kfetch.losses``).
+Do the topics still have their ids? Do the logs still have the offsets? Has an unclean leader
+election cut them? It opens no fetch session, and a running query does not notice it.
 """
 
 from __future__ import annotations

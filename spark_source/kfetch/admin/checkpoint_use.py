@@ -1,8 +1,8 @@
 """Whether a query may run on a checkpoint. Spark holds no lock on it, so this looks for signs.
 
-A sign is the lock of a kfetch job, an agent of this machine that has read for the query, or a file
-that was written within the last minute. No sign does not prove that no query runs: an idle query
-writes nothing, and its executors may be on other machines.
+There are three signs: the lock of a kfetch job, an agent of this machine that has read for the
+query, and a file that was written within the last minute. No sign does not prove that no query
+runs. An idle query writes nothing, and its executors may be on other machines.
 """
 
 from __future__ import annotations

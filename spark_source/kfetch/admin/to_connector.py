@@ -1,9 +1,9 @@
 """Writes a checkpoint for Spark's Kafka connector: ``kfetch checkpoint to-kafka``.
 
 Spark reads the last two files of ``offsets``: the end of the last batch, and its start if it has to
-run again. Both get the connector's form of offsets. The connector's offset is the next one to read,
-as kfetch's is, so a batch that was planned and not done has the same records in either form. A
-batch 0 that is not done also needs its start in ``sources/<source>/0``.
+run again. Both get the connector's form of offsets. In both forms the offset is the next one to
+read. So a batch that was planned and not done keeps its records. A source's first batch that is not
+done also needs its start in ``sources/<source>/0``.
 
 kfetch reads both forms. So each file may be replaced on its own, and an interrupted command can be
 repeated. Lines of other sources stay as they are.

@@ -142,7 +142,7 @@ def _partitions(count: int) -> str:
 def _next(checkpoint: Checkpoint) -> Iterator[str]:
     """Yields what the next start does, with either source."""
     writers = {line.writer for line in checkpoint.lines}
-    if Writer.CONNECTOR in writers:
+    if Writer.CONNECTOR in writers and Writer.KFETCH not in writers:
         yield 'The next start with format("kfetch") or format("kafka") continues here.'
     if Writer.KFETCH in writers:
         yield 'The next start with format("kfetch") continues here.'

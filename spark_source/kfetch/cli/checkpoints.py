@@ -78,8 +78,8 @@ def verify(
 ) -> None:
     """Compare a checkpoint with the logs in Kafka. The command changes nothing.
 
-    It asks whether the topics still exist and have the same ids, whether the logs still have the
-    offsets, and whether an unclean leader election cut them. Without the option subscribe,
+    It asks whether the topics still exist with the same ids and whether the logs still have the
+    offsets. It finds logs that an unclean leader election has cut. Without the option subscribe,
     subscribePattern or assign it checks the partitions of the checkpoint. If the next start would
     fail or lose records, the command says what to do and exits with 1.
 
@@ -141,9 +141,9 @@ def to_kafka(
     sources that are not kfetch stay as they are. A micro-batch that is planned and not done keeps
     its offsets.
 
-    Spark holds no lock on a checkpoint. So the command refuses if a job of kfetch runs on it, if an
-    agent of this machine has read for the query, or if the checkpoint was written in the last
-    minute. The last two are no proof, and --force skips them.
+    Spark holds no lock on a checkpoint, so the command looks for signs of a query. It refuses if a
+    job of kfetch runs on the checkpoint. It also refuses if an agent of this machine has read for
+    the query, or if the checkpoint was written in the last minute. --force skips these two.
 
     \b
     Example: back to Spark's connector

@@ -58,7 +58,7 @@ def test_show_a_checkpoint(checkpoint: Kfetch, tmp_path: Path) -> None:
         "source 2: offsets of Spark's Kafka connector",
         "  users, no id, 1 partition",
         "    0: 1 to 2",
-    ] == out.splitlines()[:-3]
+    ] == out.splitlines()[:-2]
     assert f"run kfetch checkpoint to-kafka {tmp_path}" in out.splitlines()[-1]
 
 
