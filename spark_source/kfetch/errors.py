@@ -5,6 +5,8 @@
     │   ├── NoSuchPartition    a topic or partition that a new query names does not exist
     │   └── NotBuilt           the option is known, but kfetch has no such feature yet
     ├── CheckpointError        the checkpoint's offset cannot be used
+    │   ├── CheckpointInUse    a query may run on the checkpoint, so a command does not change it
+    │   └── CheckpointMismatch ``kfetch checkpoint verify`` finds offsets that Kafka does not have
     ├── DataLoss               records that the query has not read are gone (see ``failOnDataLoss``)
     │   ├── LogTruncated       the log was cut below the position (unclean leader election)
     │   ├── TopicRecreated     the topic's name has another topic id now
@@ -133,6 +135,24 @@ class CheckpointError(KfetchError):
     """
 
     condition = "CHECKPOINT_UNUSABLE"
+
+
+class CheckpointInUse(CheckpointError):
+    """A query may run on the checkpoint, so the command does not change it.
+
+    Stop the query, and run the command again.
+    """
+
+    condition = "CHECKPOINT_IN_USE"
+
+
+class CheckpointMismatch(CheckpointError):
+    """`kfetch checkpoint verify` found offsets that do not fit the logs in Kafka.
+
+    Do what the sentences say, then run `kfetch checkpoint verify` again.
+    """
+
+    condition = "CHECKPOINT_MISMATCH"
 
 
 class DataLoss(KfetchError):

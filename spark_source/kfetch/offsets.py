@@ -9,7 +9,7 @@ and the next offset that moves no longer has it.
 Spark compares offsets as JSON text, so the keys have one order: topics by name, partitions by
 number. The end of a query's first batch also carries ``from``, the positions where the batch
 starts. Spark does not log the initial offset and asks for it again after a crash in batch 0. With
-``latest`` the new answer would lie past the logged end.
+``latest`` the new answer would lie past the logged end. An empty first batch has no ``from``.
 
 ``left`` has the last positions of partitions that left the query, with the id of their topic:
 
@@ -68,6 +68,8 @@ class Offsets:
     """``from``: where batch 0 starts. Only the end of batch 0 has it."""
     left: Mapping[TopicPartition, LeftPosition] = field(default_factory=dict)
     """Partitions that left: their topic is gone, hidden, or not subscribed any more."""
+    by_connector: bool = field(default=False, compare=False)
+    """Whether Spark's connector wrote the document."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
     """The result of ``to_json``, not to be changed."""
     _left_summary: tuple[int, dict[str, UUID]] | None = field(
@@ -187,6 +189,7 @@ class Offsets:
             topic_ids=topic_ids,
             first_batch=first_batch,
             left=self.left if left is None else left,
+            by_connector=False,
         )
         if len(positions) == len(self.positions) and not gone and topic_ids == self.topic_ids:
             before = self.to_json()
@@ -293,7 +296,8 @@ def _from_connector(document: Mapping[str, Any]) -> Offsets:
             _partition(topic, partition): Position(_number(offset, lowest=0))
             for topic, partitions in document.items()
             for partition, offset in partitions.items()
-        }
+        },
+        by_connector=True,
     )
 
 

@@ -1,18 +1,12 @@
-"""Reads Spark's checkpoint of a query from this machine's disk.
-
-``offsets/<batch>`` has a version line, a line of metadata, and a line per source. This line is the
-end of the planned micro-batch, or ``-``. ``commits/<batch>`` exists once the batch is done. Spark
-keeps the last hundred
-(``spark.sql.streaming.minBatchesToRetain``). See OffsetSeqLog and CommitLog of Spark 4.2.
-"""
+"""Reads the checkpoint of a job from this machine's disk. See ``kfetch.admin.checkpoint``."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 
-from kfetch.admin.values import Offsets, parse_offsets
+from kfetch.admin import checkpoint as files
+from kfetch.admin.checkpoint import Checkpoint
+from kfetch.admin.offset_log import PlannedBatch, Writer
 from kfetch.errors import CheckpointError
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.checkpoints.origin import check_environment
@@ -21,60 +15,7 @@ from kfetch_jobs.errors import JobsError
 
 __all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "read_checkpoint"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedBatch:
-    """A micro-batch in the checkpoint's offset log."""
-
-    number: int
-    planned_s: float | None
-    """When Spark planned the batch: seconds since 1970."""
-    sources: tuple[Offsets | None, ...]
-    """The end of the batch in each source; None for a source without an offset."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A query's progress. ``planned`` is None before the first micro-batch."""
-
-    path: Path
-    query: str = ""
-    """The query's id; empty before its first start."""
-    planned: PlannedBatch | None = None
-    """The last planned batch."""
-    committed: int | None = None
-    """The number of the last batch that is done."""
-    before: PlannedBatch | None = None
-    """The batch before ``planned``, if the next run repeats ``planned``."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether the last planned batch is not done: the next run begins with it."""
-        return self.planned is not None and self.planned.number != self.committed
-
-    @property
-    def sources(self) -> int:
-        """The number of the query's sources; 0 before the first micro-batch."""
-        return len(self.planned.sources) if self.planned else 0
-
-    def end(self, source: int) -> Offsets | None:
-        """Return the end of the last planned batch in a source."""
-        return self.planned.sources[source] if self.planned else None
-
-    def start(self, source: int) -> Offsets | None:
-        """Return the offsets at which the next run goes on; None: at ``startingOffsets``."""
-        if not self.pending:
-            return self.end(source)
-        if self.before is not None:
-            return self.before.sources[source] if source < len(self.before.sources) else None
-        return _first(self.end(source))
-
-
-def _first(end: Offsets | None) -> Offsets | None:
-    """The start of batch 0. Spark does not log it, but kfetch's end offset contains it."""
-    if end is None or end.first_batch is None:
-        return None
-    return Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
+_ACTION = "restore the checkpoint's directory from a backup, or give the job a new one"
 
 
 def job_checkpoint(job: Job) -> Checkpoint:
@@ -96,68 +37,22 @@ def job_checkpoint(job: Job) -> Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Return the checkpoint in a directory; an empty one if there is none.
 
-    This reads the commits first. So a running query can't add a commit whose plan this misses.
+    A job reads from Kafka alone, and its moves of offsets write version 1 alone. Raises JobsError
+    for any other checkpoint.
     """
-    committed = _highest_number(path / "commits")
-    last = _highest_number(path / "offsets")
-    if last is None:
-        if committed is not None:
-            raise _unusable(path / "commits", "has commits, but offsets has no plan of them")
-        return Checkpoint(path=path, query=_query(path))
-    repeats = last != committed and last > 0
-    return Checkpoint(
-        path=path,
-        query=_query(path),
-        planned=_batch(path, last),
-        committed=committed,
-        before=_batch(path, last - 1) if repeats else None,
-    )
-
-
-def _highest_number(log: Path) -> int | None:
     try:
-        return max((int(file.name) for file in log.iterdir() if file.name.isdigit()), default=None)
-    except FileNotFoundError:
-        return None
-    except OSError as cause:
-        raise JobsError(f"{log} can't be read: {cause.strerror}") from None
-
-
-def _query(path: Path) -> str:
-    try:
-        return str(json.loads((path / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _batch(path: Path, number: int) -> PlannedBatch:
-    file = path / "offsets" / str(number)
-    try:
-        version, metadata, *sources = file.read_text().splitlines()
-        if version != "v1":
-            raise _unusable(file, f"is of version {version[:20]}, and this kfetch knows v1")
-        return PlannedBatch(
-            number=number,
-            planned_s=_planned_s(metadata),
-            sources=tuple(
-                None if line == "-" else parse_offsets(json.loads(line)) for line in sources
-            ),
-        )
-    except OSError as cause:
-        raise JobsError(f"{file} can't be read: {cause.strerror}") from None
+        checkpoint = files.read_checkpoint(path)
     except CheckpointError as cause:
-        raise _unusable(file, f"can't be used: {cause.message}") from None
-    except (ValueError, AttributeError, TypeError) as cause:
-        raise _unusable(file, f"is no plan of a micro-batch ({cause})") from None
+        raise JobsError(cause.what, action=_ACTION) from None
+    planned = checkpoint.planned
+    if planned is not None and planned.version != "v1":
+        raise _unusable(checkpoint, f"is of version {planned.version}, and this kfetch knows v1")
+    if any(line.writer is Writer.OTHER for line in checkpoint.lines):
+        raise _unusable(checkpoint, "can't be used: it has offsets of other sources")
+    return checkpoint
 
 
-def _planned_s(metadata: str) -> float | None:
-    planned_ms = json.loads(metadata or "{}").get("batchTimestampMs")
-    return planned_ms / 1000 if planned_ms else None
-
-
-def _unusable(file: Path, why: str) -> JobsError:
-    return JobsError(
-        f"the checkpoint's {file} {why}: restore the checkpoint's directory from a backup, or give "
-        "the job a new one"
-    )
+def _unusable(checkpoint: Checkpoint, why: str) -> JobsError:
+    assert checkpoint.planned is not None
+    file = checkpoint.path / "offsets" / str(checkpoint.planned.number)
+    return JobsError(f"the checkpoint's {file} {why}", action=_ACTION)

@@ -5,6 +5,8 @@ Other modules of kfetch may change without notice.
     values      pure: options, offsets, lag, fetch totals. Importing it loads no socket.
     sources     one source's partitions in Kafka: log starts, log ends, positions, losses
     brokers     whether kfetch can read from a cluster: versions, brokers, topics
+    checkpoint  a query's checkpoint on this machine; offset_log has the text of its files
+    checkpoint_check, to_connector  compare it with Kafka; write it for Spark's connector
     agents      the agents of this machine and what they report
     statistics  totals from the files in ``kfetch.statsDirectory``
     decoder     shows whether the record decoder is compiled, and compiles it

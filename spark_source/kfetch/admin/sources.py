@@ -68,6 +68,8 @@ class KafkaReport:
     topic_ids: Mapping[str, UUID]
     losses: tuple[str, ...] = ()
     """A sentence for each reason why the checkpoint's offsets don't fit the log."""
+    loss_errors: tuple[DataLoss, ...] = ()
+    """The errors of ``losses``, with topic, partition and offsets as attributes."""
     missing: str = ""
     """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
     them."""
@@ -180,10 +182,12 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= check.new_partition_starts(new)
     partitions = _partitions(view, subscribed, begin, starts, ends)
+    by_message = {loss.message: loss for loss in losses}
     return KafkaReport(
         partitions=tuple(replace(p, new=p.tp in new, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
-        losses=tuple(dict.fromkeys(loss.message for loss in losses)),
+        losses=tuple(by_message),
+        loss_errors=tuple(by_message.values()),
         missing=missing,
     )
 

@@ -40,8 +40,7 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all verbs, in the order of the help."""
-        own = {verb.__name__ for verb in verbs.OWN}
-        return sorted(super().list_commands(ctx), key=own.__contains__)
+        return sorted(super().list_commands(ctx), key=verbs.OWN.__contains__)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb. Without other distributions the error names the one that has more."""

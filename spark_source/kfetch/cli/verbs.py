@@ -1,4 +1,4 @@
-"""kfetch's own verbs: ``check``, ``options``, ``agents`` and ``warm``.
+"""kfetch's own verbs: ``check``, ``options``, ``agents``, ``warm`` and ``checkpoint``.
 
 Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 """
@@ -10,6 +10,8 @@ import math
 from typing import Annotated
 
 import typer
+
+from kfetch.cli import checkpoints
 
 __all__ = ["OWN", "add"]
 
@@ -23,6 +25,7 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="List the options of the source, with defaults and meanings.")(options)
     app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
     app.command(short_help="Compile the record decoder in advance, for images.")(warm)
+    checkpoints.add(app)
 
 
 def check(
@@ -171,5 +174,5 @@ def warm(
         typer.echo(f"{archive} has bytecode for {bytecode.add_bytecode(archive)} modules")
 
 
-OWN = (check, options, agents, warm)
-"""kfetch's own verbs, in the order of the help."""
+OWN = ("check", "options", "agents", "warm", "checkpoint")
+"""The names of kfetch's own verbs."""

@@ -15,9 +15,10 @@ import time
 import uuid
 from collections.abc import Collection, Mapping
 
+from kfetch.errors import CheckpointError
 from kfetch.model import ClusterView, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
-from kfetch.options import SourceOptions
+from kfetch.options import LATEST, SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
 from kfetch.watch.broker_report import BrokerReport
@@ -134,15 +135,34 @@ class Driver:
         """Return the splits of the micro-batch between two offsets.
 
         After a restart this may be the first call, so it checks the positions too. A retried first
-        batch starts where its end offset says.
+        batch starts where its end offset says. Raises CheckpointError if Spark's connector planned
+        that batch, and ``startingOffsets`` gives another start than before the restart.
         """
         if start == end:  # also the end of batch 0, whose ``from`` lies before it
             return []
+        if end.by_connector and start == self._initial:
+            self._check_start_of_connector()
         self._update_candidates(end)
         start = start.with_returned(end.positions, end.topic_ids)
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         return self._split_planning.splits(self._query, start, end)
+
+    def _check_start_of_connector(self) -> None:
+        """Raise CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
+
+        The connector keeps the start in a file of the checkpoint that Spark does not show to Python
+        sources. The log ends of now lie behind the batch, so its records would be lost.
+        """
+        starting = self._options.starting
+        asked = {starting.default} if starting.specific is None else {*starting.specific.values()}
+        if LATEST in asked:
+            raise CheckpointError(
+                "Spark's connector planned batch 0 of this checkpoint, and the batch is not done. "
+                "kfetch cannot tell where it starts, because startingOffsets is latest",
+                action="Let the connector finish the batch, or set startingOffsets to the offsets "
+                "that kfetch checkpoint show prints",
+            )
 
     def close(self) -> None:
         """Close the sessions and the connections."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kfetch.errors import CheckpointError
 from kfetch.offsets import from_json
 from kfetch.watch.driver import Driver
 from tests.kfetch.watch.helpers import T0, T1, at, logged, query, read
@@ -70,3 +73,44 @@ def test_connector_checkpoint_goes_on(kafka: LittleKafka, driver: Driver) -> Non
     plain = from_json({"t": {"0": 1, "1": 1}})
 
     assert {T0: (1, 3)} == read(driver, plain, logged(driver.next_end(plain, None)))
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"t": {"0": 1, "1": -1}}'])
+def test_connector_batch_0_with_a_start_that_has_moved(kafka: LittleKafka, starting: str) -> None:
+    """The connector planned batch 0 and did not finish it. ``latest`` of now lies behind the batch,
+    whose records would be lost silently."""
+    after = query(kafka, startingOffsets=starting)
+    anew = logged(after.initial_offsets())
+
+    with pytest.raises(CheckpointError, match="kfetch cannot tell where it starts"):
+        after.splits(anew, from_json({"t": {"0": 2, "1": 1}}))
+
+
+@pytest.mark.parametrize("starting", ["earliest", '{"t": {"0": 0, "1": -2}}'])
+def test_connector_batch_0_with_a_start_that_stays(kafka: LittleKafka, starting: str) -> None:
+    """From ``earliest``, or from the connector's own start, the batch has the same records."""
+    after = query(kafka, startingOffsets=starting)
+    anew = logged(after.initial_offsets())
+
+    assert {T0: (0, 2), T1: (0, 1)} == read(after, anew, from_json({"t": {"0": 2, "1": 1}}))
+
+
+def test_an_empty_batch_0_is_no_batch_of_the_connector(kafka: LittleKafka) -> None:
+    """kfetch logs an empty batch 0 without ``from``. After a crash in it, ``latest`` of now lies
+    behind its end. The batch stays empty, and the next one reads what came since."""
+    before = query(kafka, startingOffsets="latest")
+    end = logged(before.initial_offsets())
+    kafka.log(T0).append(b"d")
+    after = query(kafka, startingOffsets="latest")
+    anew = logged(after.initial_offsets())
+
+    assert {} == read(after, anew, end)
+    assert {T0: (3, 4)} == read(after, end, logged(after.next_end(end, None)))
+
+
+def test_connector_batch_that_is_not_the_first(kafka: LittleKafka) -> None:
+    """A later batch has its start in the checkpoint, whatever startingOffsets says."""
+    after = query(kafka, startingOffsets="latest")
+    start, end = from_json({"t": {"0": 1, "1": 0}}), from_json({"t": {"0": 3, "1": 1}})
+
+    assert {T0: (1, 3), T1: (0, 1)} == read(after, start, end)

@@ -62,7 +62,7 @@ def test_offsets_of_the_connector(kafka: LittleKafka, kfetch: Command) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("v2\n{}\n-", "offsets/0 is of version v2, and this kfetch knows v1"),
+        ("v2\n{}\n0:-", "offsets/0 is of version v2, and this kfetch knows v1"),
         ("v1", "offsets/0 is no plan of a micro-batch"),
         ("v1\n{}\n{broken", "offsets/0 is no plan of a micro-batch"),
         ('v1\n{}\n{"version": 9}', "offsets/0 can't be used: the checkpoint's offset has version"),

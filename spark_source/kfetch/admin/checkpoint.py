@@ -1,0 +1,200 @@
+"""Reads Spark's checkpoint of a query from this machine's disk.
+
+``offsets/<batch>`` is the plan of a micro-batch, and ``commits/<batch>`` exists once the batch is
+done. Spark keeps the last hundred (``spark.sql.streaming.minBatchesToRetain``) and reads the last
+two. ``sources/<source>/0`` has the start of batch 0 if Spark's connector planned it. See
+MicroBatchExecution.populateStartOffsets of Spark 4.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
+from kfetch.errors import CheckpointError
+from kfetch.offsets import Offsets
+
+__all__ = [
+    "Checkpoint",
+    "batch_numbers",
+    "checkpoint_directory",
+    "read_batch",
+    "read_checkpoint",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A query's progress. ``planned`` is None before the first micro-batch."""
+
+    path: Path
+    query: str = ""
+    """The query's id; empty before its first start."""
+    planned: PlannedBatch | None = None
+    """The last planned batch."""
+    committed: int | None = None
+    """The number of the last batch that is done."""
+    before: PlannedBatch | None = None
+    """The batch before ``planned``, if the next run repeats ``planned``."""
+    initial: Mapping[str, Offsets] = field(default_factory=dict)
+    """Where batch 0 starts, by the source's name, for sources that Spark's connector started."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the last planned batch is not done: the next run begins with it."""
+        return self.planned is not None and self.planned.number != self.committed
+
+    @property
+    def sources(self) -> int:
+        """The number of the query's sources; 0 before the first micro-batch."""
+        return len(self.planned.sources) if self.planned else 0
+
+    @property
+    def lines(self) -> tuple[SourceLine, ...]:
+        """The last planned batch's lines, one for each source."""
+        return self.planned.lines if self.planned else ()
+
+    def end(self, source: int) -> Offsets | None:
+        """Return the end of the last planned batch in a source."""
+        return self.planned.sources[source] if self.planned else None
+
+    def start(self, source: int) -> Offsets | None:
+        """Return the offsets at which the next run continues; None: at ``startingOffsets``."""
+        if not self.pending:
+            return self.end(source)
+        return self._end_before(source) or self._start_of_first(source)
+
+    def is_first(self, source: int) -> bool:
+        """Return whether the next run repeats a source's first batch: no plan has its start."""
+        return self.pending and self._end_before(source) is None
+
+    def _end_before(self, source: int) -> Offsets | None:
+        before = self.before.sources if self.before else ()
+        return before[source] if source < len(before) else None
+
+    def _start_of_first(self, source: int) -> Offsets | None:
+        """Return the start of a source's first batch: in kfetch's end, or in the connector's file.
+
+        An empty first batch of kfetch starts where it ends.
+        """
+        end = self.end(source)
+        if end is None:
+            return None
+        if self.lines[source].writer is Writer.CONNECTOR:
+            return self.initial.get(self.lines[source].name)
+        return Offsets(positions=end.first_batch or end.positions, topic_ids=end.topic_ids)
+
+
+def checkpoint_directory(text: str) -> Path:
+    """Return the directory of a path or of a ``file:`` URI.
+
+    Raises CheckpointError for other file systems, and if there is no checkpoint.
+    """
+    parts = urlsplit(text)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        path = Path(unquote(parts.path))
+    elif "://" in text:
+        raise CheckpointError(
+            f"the checkpoint {text} is not on this machine",
+            action="Copy its directories offsets, commits and sources and its file metadata here, "
+            "and name the copy. After a change, copy the files that the command names back",
+            file=text,
+        )
+    else:
+        path = Path(text)
+    if not any((path / part).exists() for part in ("offsets", "metadata", "sources")):
+        raise CheckpointError(
+            f"{path} is no checkpoint of a query: it has neither offsets nor metadata",
+            action="name the directory of the option checkpointLocation",
+            file=str(path),
+        )
+    return path
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in a directory; an empty one if there is none.
+
+    This reads the commits first. So a running query can't add a commit whose plan this misses.
+    Raises CheckpointError if Spark or kfetch could not use the files that a start reads.
+    """
+    committed = max(batch_numbers(path / "commits"), default=None)
+    numbers = batch_numbers(path / "offsets")
+    if not numbers and committed is not None:
+        raise _unusable(path / "commits", "has commits, but offsets has no plan of them")
+    if not numbers:
+        return Checkpoint(path=path, query=_query(path), initial=_initial(path))
+    last = numbers[-1]
+    repeats = last != committed and last > 0
+    return Checkpoint(
+        path=path,
+        query=_query(path),
+        planned=read_batch(path, last),
+        committed=committed,
+        before=read_batch(path, _number_before(numbers)) if repeats else None,
+        initial=_initial(path),
+    )
+
+
+def batch_numbers(log: Path) -> list[int]:
+    """Return the numbers of the micro-batches in ``offsets`` or ``commits``, in order."""
+    try:
+        return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit())
+    except FileNotFoundError:
+        return []
+    except OSError as cause:
+        raise CheckpointError(f"{log} can't be read: {cause.strerror}", file=str(log)) from None
+
+
+def _number_before(numbers: list[int]) -> int:
+    """Return the batch before the last one. With asynchronous progress numbers are left out."""
+    return numbers[-2] if len(numbers) > 1 else numbers[-1] - 1
+
+
+def _query(path: Path) -> str:
+    try:
+        return str(json.loads((path / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def read_batch(path: Path, number: int) -> PlannedBatch:
+    """Return ``offsets/<number>`` of the checkpoint in ``path``. Raises CheckpointError."""
+    file = path / "offsets" / str(number)
+    try:
+        return parse_batch(number, _text(file))
+    except CheckpointError as cause:
+        raise _unusable(file, cause.what) from None
+
+
+def _initial(path: Path) -> dict[str, Offsets]:
+    """Return the starts of batch 0. Other sources keep files at the same place, with no zero."""
+    starts = {}
+    for file in sorted((path / "sources").glob("*/0")):
+        try:
+            text = _text(file)
+            if text.startswith("\x00"):
+                starts[file.parent.name] = parse_initial(text)
+        except CheckpointError as cause:
+            raise _unusable(file, cause.what) from None
+    return starts
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode()
+    except OSError as cause:
+        raise CheckpointError(f"can't be read: {cause.strerror}") from None
+    except UnicodeDecodeError:
+        raise CheckpointError("is no text in UTF-8") from None
+
+
+def _unusable(file: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint's {file} {why}",
+        action="restore the checkpoint's directory from a backup, or use a new one",
+        file=str(file),
+    )

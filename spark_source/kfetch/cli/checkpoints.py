@@ -1,0 +1,161 @@
+"""The verbs ``kfetch checkpoint show``, ``verify`` and ``to-kafka``.
+
+Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["add"]
+
+_ABOUT = "Look at a checkpoint, or move it to Spark's connector."
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+_Path = Annotated[
+    str, typer.Argument(metavar="PATH", help="The directory of the option checkpointLocation.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_ABOUT)
+    group.command(short_help="Print the sources, micro-batches and offsets.")(show)
+    group.command(short_help="Compare the offsets with the logs in Kafka.")(verify)
+    group.command("to-kafka", short_help="Write the offsets for Spark's connector.")(to_kafka)
+    app.add_typer(group, name="checkpoint", short_help=_ABOUT)
+
+
+def show(
+    path: _Path,
+    all_partitions: Annotated[
+        bool, typer.Option("--all", help="List every partition, not only ten of each topic.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Print a checkpoint: sources, micro-batches, offsets, and what the next start does.
+
+    The command reads checkpoints of kfetch and of Spark's Kafka connector. An offset is the next
+    one to read. The leader epoch stands behind it, if the checkpoint has it. The command changes
+    nothing, and the query may run.
+
+    \b
+    Example: a query's checkpoint
+      kfetch checkpoint show /data/clicks
+    """
+    from kfetch.admin import checkpoint as checkpoints
+    from kfetch.cli import checkpoint_text
+
+    checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
+    if as_json:
+        typer.echo(json.dumps(checkpoint_text.checkpoint_json(checkpoint)))
+    else:
+        lines = checkpoint_text.checkpoint_lines(checkpoint, all_partitions)
+        typer.echo("\n".join(lines))
+
+
+def verify(
+    path: _Path,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of the query's source. Repeat it for more options.",
+        ),
+    ] = None,
+    options_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a NAME=VALUE in each line, for options with passwords."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Check this source alone, if the query's sources differ in options."),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Compare a checkpoint with the logs in Kafka. The command changes nothing.
+
+    It asks whether the topics still exist with the same ids and whether the logs still have the
+    offsets. It finds logs that an unclean leader election has cut. Without the option subscribe,
+    subscribePattern or assign it checks the partitions of the checkpoint. If the next start would
+    fail or lose records, the command says what to do and exits with 1.
+
+    \b
+    Example: before a query starts with the other source
+      kfetch checkpoint verify /data/clicks --option kafka.bootstrap.servers=localhost:9092
+    """
+    from kfetch.admin import checkpoint as checkpoints
+    from kfetch.admin import checkpoint_check
+    from kfetch.cli import checkpoint_text
+    from kfetch.errors import CheckpointMismatch
+
+    texts = [*_lines(options_file), *(option or ())]
+    checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
+    checks = checkpoint_check.verify(checkpoint, dict(map(_pair, texts)), source)
+    if as_json:
+        typer.echo(json.dumps(checkpoint_text.checks_json(checkpoint, checks)))
+    else:
+        typer.echo("\n".join(checkpoint_text.check_lines(checks)))
+    count = sum(len(check.findings) for check in checks)
+    if count:
+        offsets = "1 finding" if count == 1 else f"{count} findings"
+        raise CheckpointMismatch(
+            f"the checkpoint {checkpoint.path} does not fit the logs in Kafka ({offsets})",
+            action="do what the sentences above say",
+            file=str(checkpoint.path),
+        )
+
+
+def _lines(file: Path | None) -> list[str]:
+    from kfetch.errors import OptionError
+
+    try:
+        lines = file.read_text().splitlines() if file else []
+    except (OSError, UnicodeDecodeError) as cause:
+        raise OptionError(f"--options-file {file} can't be read: {cause}") from None
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        # The text may be a password, so the error does not show it.
+        raise typer.BadParameter("a value is not NAME=VALUE", param_hint="'--option'")
+    return name.strip(), value.strip()
+
+
+def to_kafka(
+    path: _Path,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write although a query may run: you have stopped it.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Write a checkpoint's offsets in the form of Spark's Kafka connector. Stop the query first.
+
+    After that a query with format("kafka") continues where kfetch has stopped. The command copies
+    the checkpoint's logs to PATH.backups and then rewrites the last two files of offsets. Lines of
+    sources that are not kfetch stay as they are. A micro-batch that is planned and not done keeps
+    its offsets.
+
+    Spark holds no lock on a checkpoint, so the command looks for signs of a query. It refuses if a
+    job of kfetch runs on the checkpoint. It also refuses if an agent of this machine has read for
+    the query, or if the checkpoint was written in the last minute. --force skips these two.
+
+    \b
+    Example: back to Spark's connector
+      kfetch checkpoint to-kafka /data/clicks
+    """
+    from kfetch.admin.checkpoint import checkpoint_directory
+    from kfetch.admin.to_connector import to_connector
+    from kfetch.cli import checkpoint_text
+
+    directory = checkpoint_directory(path)
+    conversion = to_connector(directory, force=force)
+    if as_json:
+        typer.echo(json.dumps(checkpoint_text.conversion_json(conversion)))
+    else:
+        typer.echo("\n".join(checkpoint_text.conversion_lines(directory, conversion)))

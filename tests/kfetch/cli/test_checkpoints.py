@@ -1,0 +1,221 @@
+"""The verbs ``kfetch checkpoint show``, ``verify`` and ``to-kafka``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kfetch import cli
+from kfetch.admin import agents
+from tests.kfetch.admin.checkpoints import ID, QUERY, commit, initial, ours, plan, theirs
+from tests.kfetch.wire.little import LittleKafka
+
+Kfetch = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+
+@pytest.fixture
+def checkpoint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kfetch:
+    """Runs ``kfetch checkpoint``: exit code, stdout, stderr."""
+    alone = cli.build([])
+    monkeypatch.setattr(cli, "command", lambda: alone)
+    monkeypatch.setattr(agents, "find", lambda: [])
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kfetch", "checkpoint", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
+
+    return run
+
+
+def test_show_a_checkpoint(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """Sources, offsets, epochs, ids, partitions that left, and what the next start does."""
+    left = {"views": {"id": ID, "partitions": {"0": [88, 3, 1795335036]}}}
+    plan(tmp_path, 6, ours(3, 3), "-", theirs(1, topic="users"))
+    plan(tmp_path, 7, ours(5, 3, left=left), "-", theirs(2, topic="users"))
+    commit(tmp_path, 6)
+
+    code, out, err = checkpoint("show", tmp_path)
+
+    assert (0, "") == (code, err)
+    assert [
+        f"checkpoint {tmp_path}, query {QUERY}",
+        "last micro-batch: 7, planned 2026-11-22 08:10:36Z, not done: the next start runs it again",
+        "source 0: offsets of kfetch",
+        f"  clicks, id {ID}, 2 partitions",
+        "    0: 3 to 5, epoch 3",
+        "    1: 3, epoch 3",
+        f"  left: views-0 at 88, id {ID}, 2026-11-22 08:10:36Z",
+        "source 1: no offset yet",
+        "source 2: offsets of Spark's Kafka connector",
+        "  users, no id, 1 partition",
+        "    0: 1 to 2",
+    ] == out.splitlines()[:-2]
+    assert f"run kfetch checkpoint to-kafka {tmp_path}" in out.splitlines()[-1]
+
+
+def test_show_as_json(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """The JSON has every partition, with the start and the end of the batch."""
+    plan(tmp_path, 6, theirs(3, 3))
+    plan(tmp_path, 7, ours(5, 3))
+    commit(tmp_path, 6)
+
+    told = json.loads(checkpoint("show", tmp_path, "--json")[1])
+
+    assert (7, 6, True, QUERY) == tuple(
+        told[key] for key in ("planned", "committed", "pending", "query")
+    )
+    (source,) = told["sources"]
+    assert ("kfetch", {"clicks": ID}) == (source["writer"], source["topic_ids"])
+    assert [(0, 3, 5, 3), (1, 3, 3, 3)] == [
+        (each["partition"], each["start"], each["end"], each["leader_epoch"])
+        for each in source["partitions"]
+    ]
+
+
+def test_many_partitions_are_counted(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """Ten of each topic are listed, and ``--all`` lists every one."""
+    plan(tmp_path, 0, ours(*range(25)))
+    commit(tmp_path, 0)
+
+    brief = checkpoint("show", tmp_path)[1]
+    whole = checkpoint("show", tmp_path, "--all")[1]
+
+    assert "    9: 9, epoch 3\n    and 15 more; --all lists them" in brief
+    assert "10: 10" not in brief
+    assert "    24: 24, epoch 3" in whole
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_start_that_only_the_connector_knows(
+    checkpoint: Kfetch, tmp_path: Path, is_planned: bool
+) -> None:
+    """kfetch can't see ``sources/0/0``, so ``show`` prints the option that starts it there."""
+    initial(tmp_path, "0", theirs(4, 5))
+    if is_planned:
+        plan(tmp_path, 0, theirs(8, 9))
+
+    out = checkpoint("show", tmp_path)[1]
+
+    assert f"startingOffsets={theirs(4, 5)}" in out
+
+
+def test_a_source_that_had_no_partition(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """The connector reads partitions that appear later from their beginning. So must kfetch."""
+    plan(tmp_path, 0, theirs(4), "-")
+    commit(tmp_path, 0)
+    initial(tmp_path, "0", theirs(1))
+    initial(tmp_path, "1", "{}")
+
+    told = json.loads(checkpoint("show", tmp_path, "--json")[1])["next"]
+
+    assert 1 == len([line for line in told if "startingOffsets" in line])
+    assert told[-1].startswith("Source 1: ")
+    assert told[-1].endswith("startingOffsets=earliest")
+
+
+def test_damage_is_one_line(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """The file, what is wrong, what to do, and the code."""
+    plan(tmp_path, 0, text="v1\n{}\n{broken")
+
+    code, out, err = checkpoint("show", tmp_path)
+
+    assert (1, "") == (code, out)
+    assert 1 == len(err.splitlines())
+    assert err.startswith(f"kfetch: the checkpoint's {tmp_path}/offsets/0 is no plan")
+    assert err.endswith("[CHECKPOINT_UNUSABLE]\n")
+
+
+def test_verify_exits_with_1_for_a_finding(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """Lines for people and JSON have the same findings."""
+    with LittleKafka() as kafka:
+        kafka.create("clicks", 1)[0].append(b"a", b"b")
+        plan(tmp_path, 0, theirs(2))
+        commit(tmp_path, 0)
+        servers = ("--option", f"kafka.bootstrap.servers={kafka.bootstrap}")
+        sound = checkpoint("verify", tmp_path, *servers)
+        plan(tmp_path, 0, theirs(9))
+        code, out, err = checkpoint("verify", tmp_path, *servers)
+        told = json.loads(checkpoint("verify", tmp_path, *servers, "--json")[1])
+
+    assert (0, "") == (sound[0], sound[2])
+    assert "source 0: 1 partition, 0 offsets behind the log ends, fits the logs" in sound[1]
+    assert 1 == code
+    assert "clicks-0: offset 9 lies past the log end 2" in out
+    assert "does not fit the logs in Kafka (1 finding)" in err
+    assert err.endswith("[CHECKPOINT_MISMATCH]\n")
+    assert "OFFSET_BEYOND_LOG" == told["sources"][0]["findings"][0]["code"]
+
+
+def test_options_from_a_file(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """Passwords belong into no command line. ``--option`` wins over the file."""
+    file = tmp_path / "options"
+    file.write_text("# of the query\n\nkafka.bootstrap.servers = 127.0.0.1:1\nsubscribe=clicks\n")
+    plan(tmp_path, 0, theirs(2))
+
+    with LittleKafka() as kafka:
+        kafka.create("clicks", 1)[0].append(b"a", b"b")
+        code, _, err = checkpoint(
+            "verify",
+            tmp_path,
+            "--options-file",
+            file,
+            "--option",
+            f"kafka.bootstrap.servers={kafka.bootstrap}",
+        )
+
+    assert (0, "") == (code, err)
+
+
+def test_a_wrong_option_is_not_shown(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """It may be a password."""
+    plan(tmp_path, 0, theirs(2))
+
+    code, out, err = checkpoint("verify", tmp_path, "--option", "hunter2")
+
+    assert 2 == code
+    assert "hunter2" not in out + err
+    assert "is not NAME=VALUE" in err
+
+
+def test_to_kafka_and_back(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """The command names the backup, the files and what to change; then ``show`` sees both ways."""
+    path = tmp_path / "checkpoint"
+    left = {"views": {"id": ID, "partitions": {"0": [88, 3, 9]}}}
+    plan(path, 0, ours(5, left=left))
+    commit(path, 0)
+
+    code, out, err = checkpoint("to-kafka", path)
+
+    assert (0, "") == (code, err)
+    assert f"backup: {path}.backups/" in out
+    assert f"written: {path}/offsets/0" in out
+    assert "note: views left the query (1 partition). The connector does not keep" in out
+    assert 'Source 0: change format("kfetch") to format("kafka")' in out
+    assert theirs(5) == (path / "offsets/0").read_text().splitlines()[-1]
+    shown = checkpoint("show", path)[1]
+    assert 'The next start with format("kfetch") or format("kafka") continues here.' in shown
+    assert [] == json.loads(checkpoint("to-kafka", path, "--json")[1])["files"]
+
+
+def test_to_kafka_refuses_a_query_that_may_run(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """A checkpoint of a second ago needs ``--force``."""
+    path = tmp_path / "checkpoint"
+    file = plan(path, 0, ours(5))
+    commit(path, 0)
+    file.touch()
+
+    code, _, err = checkpoint("to-kafka", path)
+    forced = checkpoint("to-kafka", path, "--force", "--json")
+
+    assert 1 == code
+    assert err.endswith("[CHECKPOINT_IN_USE]\n")
+    assert [str(file)] == json.loads(forced[1])["files"]
