@@ -131,9 +131,7 @@ def _furthest(partitions: Sequence[Partition]) -> Sequence[Partition]:
 
 def _starting(source: SourceReport) -> str:
     starting = source.options.starting
-    named = {-1: "latest", -2: "earliest"}
-    how = "given offsets" if starting.specific is not None else named.get(starting.default, "")
-    return f"starts at startingOffsets ({how})"
+    return f"starts at {starting.option} ({starting.summary})"
 
 
 def _partition_row(partition: Partition) -> tuple[str, ...]:

@@ -127,7 +127,9 @@ def log_offsets(
         return LogOffsets(
             starts=log.log_starts(partitions),
             ends=log.log_ends(partitions),
-            times={} if timestamp_ms is None else log.offsets_at_time(partitions, timestamp_ms),
+            times={}
+            if timestamp_ms is None
+            else log.offsets_at_times(dict.fromkeys(partitions, timestamp_ms)),
         )
 
 
@@ -145,11 +147,11 @@ def _lookup(options: SourceOptions) -> OffsetLookup:
 
 
 def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
-    from kfetch.watch.initial_positions import initial_positions
+    from kfetch.watch.initial_positions import bound_positions
 
     view = log.cluster_view()
     log.check_subscription(view)
-    positions = initial_positions(options.starting, log, view)
+    positions = bound_positions(options.starting, log, view)
     starts, ends = log.log_starts(positions), log.log_ends(positions)
     return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),

@@ -21,6 +21,7 @@ class Treatment(Enum):
     """How kfetch treats an option."""
 
     BUILT = "built"
+    BATCH = "batch reads only; in streams an error, as in Spark's connector"
     PLANNED = "not built yet: an error"
     REFUSED = "an error, as in Spark's connector"
     IGNORED = "accepted without effect, with a warning"
@@ -47,7 +48,27 @@ OPTIONS: tuple[Option, ...] = (
         ("subscribe", "none", "topics, comma-separated; exactly one of the three"),
         ("subscribePattern", "none", "regular expression searched in topic names"),
         ("assign", "none", 'partitions, `{"topicA":[0,1]}`'),
-        ("startingOffsets", "latest", "`earliest`, `latest`, or JSON with every partition"),
+        (
+            "startingOffsets",
+            "latest",
+            "`latest`, `earliest` (the default of batch reads), `group`, or JSON",
+        ),
+        (
+            "startingTimestamp",
+            "none",
+            "start at a time: milliseconds since 1970, or `-2h`; beats the next two",
+        ),
+        ("startingOffsetsByTimestamp", "none", "start at a time per partition, as JSON"),
+        (
+            "startingOffsetsByTimestampStrategy",
+            "error",
+            "if no record is that young: `error`, or `latest`",
+        ),
+        (
+            "kfetch.startingGroup",
+            "none",
+            "group of `startingOffsets=group`; otherwise that of `kafka.group.id`",
+        ),
         ("failOnDataLoss", "true", "`false`: log it and continue with the remaining records"),
         ("maxOffsetsPerTrigger", "none", "offsets per micro-batch, shared by backlog"),
         ("minOffsetsPerTrigger", "none", "a micro-batch waits for this many offsets"),
@@ -132,19 +153,19 @@ OPTIONS: tuple[Option, ...] = (
         ),
     ),
     *_rows(
+        Treatment.BATCH,
+        ("endingOffsets", "latest", "`latest`, or JSON"),
+        ("endingTimestamp", "none", "end at a time: milliseconds since 1970, or `-2h`"),
+        ("endingOffsetsByTimestamp", "none", "end at a time per partition, as JSON"),
+    ),
+    *_rows(
         Treatment.PLANNED,
-        ("startingTimestamp", "none", "start at a time"),
-        ("startingOffsetsByTimestamp", "none", "start at a time, per partition"),
-        ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
         ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
         ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
     ),
     *_rows(
         Treatment.REFUSED,
-        ("endingOffsets", "none", "ending offset not valid in streaming queries"),
-        ("endingOffsetsByTimestamp", "none", "ending timestamp not valid in streaming queries"),
-        ("endingTimestamp", "none", "ending timestamp not valid in streaming queries"),
         ("topic", "none", 'kfetch does not write to Kafka: use format("kafka") for that'),
         (
             "checkpointLocation",
@@ -207,6 +228,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""Options of micro-batches. Batch reads ignore them, with a warning."""
+
+_IN_STREAMS = {
+    "endingOffsets": "ending offset not valid in streaming queries",
+    "endingTimestamp": "ending timestamp not valid in streaming queries",
+    "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
+}
+"""What Spark's connector says to options of batch reads."""
+
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _SYNONYMS = {"topics": "subscribe", "bootstrap.servers": "kafka.bootstrap.servers"}
 """Names of other tools, with the option for the same thing."""
@@ -220,8 +251,8 @@ def lookup(name: str) -> Option | None:
     return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
 
 
-def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of options that have no effect.
+def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]:
+    """Return the names of options that have no effect in a stream, or in a batch read.
 
     Raises OptionError or NotBuilt for the first name that can't be used.
     """
@@ -232,7 +263,9 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
             raise _unknown(name)
         if row.treatment in (Treatment.PLANNED, Treatment.REFUSED):
             raise _unusable(name, row)
-        if row.treatment is Treatment.IGNORED:
+        if row.treatment is Treatment.BATCH and not batch:
+            raise _not_supported(row.name, _IN_STREAMS[row.name])
+        if row.treatment is Treatment.IGNORED or (batch and row.name in TRIGGER_OPTIONS):
             ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
@@ -240,6 +273,8 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 def no_effect(name: str) -> str:
     """Return the warning for an option without effect. ``check_names`` returns such options."""
     row = lookup(name)
+    if name in TRIGGER_OPTIONS:
+        return f"{name} option ignored in batch queries"
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
 
@@ -264,7 +299,11 @@ def _unusable(written: str, row: Option) -> OptionError:
         return NotBuilt(
             f"option {name} ({row.meaning}) is not built yet", action="remove it", option=name
         )
-    return OptionError(f"option {name} is not supported: {row.meaning}", option=name)
+    return _not_supported(name, row.meaning)
+
+
+def _not_supported(name: str, why: str) -> OptionError:
+    return OptionError(f"option {name} is not supported: {why}", option=name)
 
 
 def markdown_table() -> str:

@@ -17,13 +17,10 @@ def boolean(text: str) -> bool:
 
 
 def _whole(text: str, lowest: int, highest: int, expected: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(expected) from None
-    if not lowest <= number <= highest:
+    # As Java does; int() also reads 1_000 and digits of other scripts.
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not lowest <= int(text) <= highest:
         raise ValueError(expected)
-    return number
+    return int(text)
 
 
 def positive(text: str) -> int:
@@ -31,9 +28,16 @@ def positive(text: str) -> int:
     return _whole(text, 1, (1 << 63) - 1, "a whole number above 0")
 
 
-def positive_int(text: str) -> int:
-    """Return a whole number from 1 to 2**31 - 1."""
-    return _whole(text, 1, (1 << 31) - 1, "a whole number from 1 to 2147483647")
+def min_partitions(text: str) -> int:
+    """Return ``minPartitions``, from 1 to 2**31 - 1."""
+    expected = "a whole number from 1 to 2147483647: minPartitions must be positive"
+    return _whole(text, 1, (1 << 31) - 1, expected)
+
+
+def max_records(text: str) -> int:
+    """Return ``maxRecordsPerPartition``, from 1 to 2**63 - 1."""
+    expected = "a whole number above 0: maxRecordsPerPartition must be positive"
+    return _whole(text, 1, (1 << 63) - 1, expected)
 
 
 def count(text: str) -> int:
@@ -70,6 +74,9 @@ agent_place = _one_of("process", "inline")
 
 on_corrupt = _one_of("fail", "skip")
 """Reads the reaction to a corrupt record batch: fail or skip."""
+
+no_match_strategy = _one_of("error", "latest")
+"""Reads the reaction to a time that is later than every record: error or latest."""
 
 isolation = _one_of("read_uncommitted", "read_committed")
 """Reads the isolation level (KIP-98)."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.options.bounds import check_order, ending_bound, starting_bound
 from kfetch.options.catalogue import check_names
 from kfetch.options.converters import (
     agent_place,
@@ -18,43 +19,59 @@ from kfetch.options.converters import (
     delay,
     duration,
     isolation,
+    max_records,
     memory,
     milliseconds,
+    min_partitions,
     on_corrupt,
     pause,
     positive,
-    positive_int,
     seconds,
     size_or_default,
 )
 from kfetch.options.reader import OptionReader
 from kfetch.options.security import security
-from kfetch.options.subscription import bootstrap_servers, starting_offsets, subscription
-from kfetch.options.values import DEFAULT_AGENT, FetchOptions, NetworkOptions, SourceOptions
+from kfetch.options.subscription import bootstrap_servers, subscription
+from kfetch.options.values import (
+    DEFAULT_AGENT,
+    Bound,
+    FetchOptions,
+    NetworkOptions,
+    SourceOptions,
+)
 
 __all__ = ["parse"]
 
 
-def parse(options: Mapping[str, str]) -> SourceOptions:
-    """Return the values of the options of ``spark.readStream.format("kfetch")``.
+def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
+    """Return the values of the options of a stream, or of a batch read with ``batch``.
 
-    Raises OptionError or NotBuilt with a sentence that names the option.
+    Only a batch read has an end. By default it starts at the log starts, and a stream at the log
+    ends. Raises OptionError or NotBuilt with a sentence that names the option.
     """
     lowered = {name.lower(): str(value) for name, value in options.items()}
-    ignored = check_names(options)
+    ignored = check_names(options, batch=batch)
     read = OptionReader(lowered)
+    # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
+    bounds = _bounds(read, batch=True) if batch else {}
+    topics = subscription(lowered)
+    sizes = {
+        "min_partitions": read("minPartitions", min_partitions, None),
+        "max_records_per_partition": read("maxRecordsPerPartition", max_records, None),
+    }
+    bootstrap = bootstrap_servers(lowered.get("kafka.bootstrap.servers", ""))
+    bounds = bounds or _bounds(read, batch=False)
     return SourceOptions(
-        bootstrap=bootstrap_servers(lowered.get("kafka.bootstrap.servers", "")),
-        subscription=subscription(lowered),
-        starting=starting_offsets(lowered.get("startingoffsets", "latest")),
+        bootstrap=bootstrap,
+        subscription=topics,
+        **bounds,
         include_headers=read("includeHeaders", boolean, False),
         include_leader_epoch=read("includeLeaderEpoch", boolean, False),
         include_serialized_sizes=read("includeSerializedSizes", boolean, False),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
-        min_partitions=read("minPartitions", positive_int, None),
-        max_records_per_partition=read("maxRecordsPerPartition", positive, None),
+        **sizes,
         rows_per_split=read("kfetch.rowsPerSplit", count, 100_000),
         lookup_retries=read("fetchOffset.numRetries", count, 3),
         lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
@@ -66,8 +83,22 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         agent_lease_s=read("kfetch.agent.lease", duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
         broker_report=read("kfetch.brokerReport", str, ""),
-        ignored=ignored,
+        ignored=_ignored(ignored, bounds["starting"]),
     )
+
+
+def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
+    starting = starting_bound(read, batch=batch)
+    ending = ending_bound(read) if batch else None
+    if ending is not None:
+        check_order(starting, ending)
+    return {"starting": starting, "ending": ending}
+
+
+def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:
+    """Return the options without effect: a start at a group's offsets needs the group's name."""
+    used = {"kafka.group.id"} if starting.group else set()
+    return tuple(name for name in names if name not in used)
 
 
 def _trigger(read: OptionReader) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The options that name brokers, topics, partitions and offsets: from text to values."""
+"""The options that name brokers, topics and partitions: from text to values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import Any
 from kfetch.errors import OptionError
 from kfetch.model import TopicPartition
 from kfetch.options.catalogue import STRATEGIES
-from kfetch.options.values import (
-    EARLIEST,
-    LATEST,
-    OFFSET_MAX,
-    PARTITION_MAX,
-    StartingOffsets,
-    Subscription,
+from kfetch.options.values import PARTITION_MAX, Subscription
+
+__all__ = ["bootstrap_servers", "json_object", "malformed", "subscription"]
+
+
+_ADDRESS = re.compile(
+    r"(?:[0-9A-Za-z%._-]*://)?"
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z._-]+)?)\]|(?P<host>[^\[\]\s/:]+))"
+    r":(?P<port>[0-9]{1,5})"
 )
-
-__all__ = ["bootstrap_servers", "starting_offsets", "subscription"]
-
-_PARTITION = re.compile("[0-9]{1,10}")
+_BARE_IPV6 = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*):([0-9]{1,5})")
 
 
 def bootstrap_servers(text: str) -> tuple[tuple[str, int], ...]:
@@ -36,15 +35,15 @@ def bootstrap_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _host_port(entry: str) -> tuple[str, int]:
-    match = re.fullmatch(
-        r"(?:[A-Za-z_]+://)?\[?(?P<host>[^\[\]\s/]+?)\]?:(?P<port>[0-9]{1,5})", entry
+    match = _ADDRESS.fullmatch(entry)
+    if match is not None and 0 < int(match["port"]) < 65536:
+        return match["ipv6"] or match["host"], int(match["port"])
+    advice = "but each entry must be host:port"
+    if (bare := _BARE_IPV6.fullmatch(entry)) is not None:
+        advice = f"but an IPv6 address needs brackets: write [{bare[1]}]:{bare[2]}"
+    raise OptionError(
+        f"option kafka.bootstrap.servers has {entry!r}, {advice}", option="kafka.bootstrap.servers"
     )
-    if match is None or not 0 < int(match["port"]) < 65536:
-        raise OptionError(
-            f"option kafka.bootstrap.servers has {entry!r}, but each entry must be host:port",
-            option="kafka.bootstrap.servers",
-        )
-    return match["host"], int(match["port"])
 
 
 def subscription(options: Mapping[str, str]) -> Subscription:
@@ -92,7 +91,13 @@ def _pattern(text: str) -> Subscription:
 
 def _assignment(text: str) -> Subscription:
     example = '{"topicA":[0,1],"topicB":[2]}'
-    topics = _json_object("assign", text, example)
+    if not text.startswith("{"):
+        raise OptionError(
+            f"no topicpartitions to assign: option assign is {text!r}",
+            action=f"expected e.g. {example}",
+            option="assign",
+        )
+    topics = json_object("assign", text, example)
     partitions = [
         TopicPartition(topic, partition)
         for topic, numbers in topics.items()
@@ -125,40 +130,15 @@ _STRATEGY_PARSERS: Mapping[str, Callable[[str], Subscription]] = {
 }
 
 
-def starting_offsets(text: str) -> StartingOffsets:
-    """Return the value of ``startingOffsets``: earliest, latest, or JSON with offsets.
-
-    Raises OptionError for any other text.
-    """
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return StartingOffsets(default=EARLIEST if word == "earliest" else LATEST)
-    example = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-    topics = _json_object("startingOffsets", text, f"{example}, earliest or latest")
-    specific: dict[TopicPartition, int] = {}
-    for topic, offsets in topics.items():
-        if not isinstance(offsets, dict):
-            raise _malformed("startingOffsets", text, example)
-        for partition, offset in offsets.items():
-            if not _PARTITION.fullmatch(partition) or not _is_offset(offset):
-                raise _malformed("startingOffsets", text, example)
-            specific[TopicPartition(topic, int(partition))] = offset
-    return StartingOffsets(specific=specific)
-
-
-def _is_offset(value: object) -> bool:
-    return type(value) is int and EARLIEST <= value <= OFFSET_MAX
-
-
-def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
+def json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise _malformed(option, text, example)
+        raise malformed(option, text, example)
     return document
 
 
-def _malformed(option: str, text: str, example: str) -> OptionError:
+def malformed(option: str, text: str, example: str) -> OptionError:
     return OptionError(f"option {option}: Expected e.g. {example}, got {text}", option=option)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kfetch.options.security import SecurityOptions
@@ -74,13 +75,63 @@ class Subscription:
         return topic in self.topics or any(tp.topic == topic for tp in self.assigned)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartingOffsets:
-    """Where a new query starts: at ``default`` in every partition, or at ``specific`` offsets."""
+class Ago(NamedTuple):
+    """A time before the query's first start, such as ``-2h``."""
 
-    default: int = LATEST
-    specific: Mapping[TopicPartition, int] | None = None
-    """Names every partition if it is set. -2 stands for earliest and -1 for latest."""
+    ms: int
+
+
+Place = int | Ago
+"""An offset; or a time in milliseconds since 1970, or before the start; or EARLIEST or LATEST."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Where a new query starts, or where a batch read ends, as its options say.
+
+    A partition has the place of its own entry, else that of its topic, else ``rest``. A partition
+    without a place is an error.
+    """
+
+    option: str = "startingOffsets"
+    """The option that decides, for error sentences."""
+    partitions: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    topics: Mapping[str, Place] = field(default_factory=dict)
+    """Places of all other partitions of a topic."""
+    rest: Place | None = None
+    """The place of every partition of other topics."""
+    by_time: bool = False
+    """Whether places are times. EARLIEST and LATEST mean the same in both."""
+    no_match: int | None = None
+    """The place if no record is that young: LATEST. None: an error."""
+    group: str = ""
+    """A consumer group whose committed offsets are the places; empty: none."""
+
+    def place(self, tp: TopicPartition) -> Place | None:
+        """Return the place of a partition, or None if no entry includes it."""
+        return self.partitions.get(tp, self.topics.get(tp.topic, self.rest))
+
+    def at_time(self, now_ms: int) -> Bound:
+        """Return the bound with every relative time counted from ``now_ms`` (since 1970)."""
+
+        def fixed(place: Place) -> int:
+            return max(0, now_ms - place.ms) if isinstance(place, Ago) else place
+
+        return replace(
+            self,
+            partitions={tp: fixed(place) for tp, place in self.partitions.items()},
+            topics={topic: fixed(place) for topic, place in self.topics.items()},
+            rest=None if self.rest is None else fixed(self.rest),
+        )
+
+    @property
+    def summary(self) -> str:
+        """The bound in a few words."""
+        if self.group:
+            return f"offsets of group {self.group}"
+        if not self.partitions and not self.topics and self.rest in (EARLIEST, LATEST):
+            return "earliest" if self.rest == EARLIEST else "latest"
+        return "given times" if self.by_time else "given offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +141,9 @@ class SourceOptions:
     bootstrap: tuple[tuple[str, int], ...]
     """(host, port) of the brokers to ask first."""
     subscription: Subscription
-    starting: StartingOffsets = field(default_factory=StartingOffsets)
+    starting: Bound = field(default_factory=lambda: Bound(rest=LATEST))
+    ending: Bound | None = None
+    """Where a batch read ends. None: a stream, which has no end."""
     include_headers: bool = False
     include_leader_epoch: bool = False
     include_serialized_sizes: bool = False

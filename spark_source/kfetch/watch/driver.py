@@ -21,7 +21,7 @@ from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
 from kfetch.watch.broker_report import BrokerReport
-from kfetch.watch.initial_positions import initial_positions
+from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.poll_pause import LONG_POLL_MS
@@ -84,7 +84,7 @@ class Driver:
         if self._initial is None:
             view = self._lookup.cluster_view()
             self._lookup.check_subscription(view)
-            positions = initial_positions(self._options.starting, self._lookup, view)
+            positions = bound_positions(self._options.starting, self._lookup, view)
             self._initial = Offsets(positions=positions, topic_ids=_topic_ids(view))
         return self._initial
 

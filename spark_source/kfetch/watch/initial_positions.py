@@ -1,54 +1,96 @@
-"""The positions at which a new query starts: ``startingOffsets`` applied to the log."""
+"""The positions at which a new query starts, or a batch read ends: a ``Bound`` applied to the log.
+
+Offsets and times come from the options. The leaders say which offsets they mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Mapping, Sequence
 
-from kfetch.errors import OptionError
+from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import NO_EPOCH, ClusterView, TopicPartition
 from kfetch.offsets import Position
-from kfetch.options import EARLIEST, LATEST, StartingOffsets
+from kfetch.options import EARLIEST, LATEST, Bound
 from kfetch.watch.lookups import OffsetLookup
 
-__all__ = ["initial_positions"]
+__all__ = ["bound_positions"]
+
+_NAMES_MAX = 10
+
+Positions = dict[TopicPartition, Position]
 
 
-def initial_positions(
-    starting: StartingOffsets, lookup: OffsetLookup, view: ClusterView
-) -> dict[TopicPartition, Position]:
+def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Positions:
     """Return a position for every subscribed partition of ``view``.
 
-    Raises OptionError if ``starting`` names other partitions than the subscription.
+    Relative times count from now. To look up two bounds with the same clock, call
+    ``Bound.at_time`` first. Raises OptionError if the bound has no place for a partition, or names
+    one that is not subscribed, or if no record is as young as a time.
     """
+    if bound.group:
+        raise NotBuilt("startingOffsets=group is not built yet", option=bound.option)
+    places = _places(bound.at_time(time.time_ns() // 1_000_000), lookup, view)
+    if bound.by_time:
+        return _positions_at_times(bound, places, lookup)
+    return _positions_at_offsets(places, lookup)
+
+
+def _places(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> dict[TopicPartition, int]:
     partitions = lookup.subscribed_partitions(view)
-    offsets = starting.specific
-    if offsets is None:
-        offsets = dict.fromkeys(partitions, starting.default)
-    elif set(offsets) != set(partitions):
-        raise _mismatched_partitions(offsets, partitions)
-    positions = lookup.log_starts(tp for tp, offset in offsets.items() if offset == EARLIEST)
-    log_ends = lookup.log_ends(tp for tp, offset in offsets.items() if offset != EARLIEST)
+    places = {tp: place for tp in partitions if isinstance(place := bound.place(tp), int)}
+    extra = [str(tp) for tp in sorted(bound.partitions) if tp not in places]
+    topics = {tp.topic for tp in partitions}
+    extra += sorted(topic for topic in bound.topics if topic not in topics)
+    if len(places) < len(partitions) or extra:
+        raise _mismatched(bound, [str(tp) for tp in partitions if tp not in places], extra)
+    return places
+
+
+def _positions_at_offsets(places: Mapping[TopicPartition, int], lookup: OffsetLookup) -> Positions:
+    positions = lookup.log_starts(tp for tp, place in places.items() if place == EARLIEST)
+    log_ends = lookup.log_ends(tp for tp, place in places.items() if place != EARLIEST)
     # An offset from the option has no epoch. The leader's epoch vouches for all records below the
     # log end.
     for tp, end in log_ends.items():
-        offset = end.offset if offsets[tp] == LATEST else offsets[tp]
+        offset = end.offset if places[tp] == LATEST else places[tp]
         positions[tp] = Position(offset, end.leader_epoch if offset <= end.offset else NO_EPOCH)
     return positions
 
 
-def _mismatched_partitions(
-    offsets: Iterable[TopicPartition], partitions: Iterable[TopicPartition]
-) -> OptionError:
-    missing = sorted(set(partitions) - set(offsets))
-    extra = sorted(set(offsets) - set(partitions))
-    problems = [f"it lacks {_names(missing)}"] if missing else []
-    problems += [f"{_names(extra)} are not subscribed or don't exist"] if extra else []
+def _positions_at_times(
+    bound: Bound, places: Mapping[TopicPartition, int], lookup: OffsetLookup
+) -> Positions:
+    times = {tp: place for tp, place in places.items() if place >= 0}
+    codes = {tp: place for tp, place in places.items() if place < 0}
+    # Log ends come first: a record that arrives between the two questions must not be skipped.
+    no_match = dict.fromkeys(times, bound.no_match) if bound.no_match is not None else {}
+    otherwise = _positions_at_offsets({**no_match, **codes}, lookup)
+    positions = {**otherwise, **lookup.offsets_at_times(times)}
+    for tp in places:
+        if tp not in positions:
+            raise OptionError(
+                f"No offset matched from request of topic-partition {tp} and timestamp "
+                f"{times[tp]}: option {bound.option}",
+                action="choose an earlier time, or set startingOffsetsByTimestampStrategy=latest",
+                option=bound.option,
+            )
+    return positions
+
+
+def _mismatched(bound: Bound, missing: Sequence[str], extra: Sequence[str]) -> OptionError:
+    kind = "end" if bound.option.startswith("ending") else "start"
+    problems = [f"option {bound.option} lacks {_names(missing)}"] if missing else []
+    if extra:
+        problems.append(f"{_names(extra)} of option {bound.option} are not subscribed")
     return OptionError(
-        "option startingOffsets must name every subscribed partition and no other: "
-        f"{'; '.join(problems)} (use -1 in the offset field for latest, -2 for earliest)",
-        option="startingOffsets",
+        f"Partitions specified for Kafka {'timestamp based ' if bound.by_time else ''}{kind} "
+        f"offsets don't match what are assigned: {'; '.join(problems)}",
+        action='Name each partition, or add "*" for the rest. Use -1 for latest, -2 for earliest',
+        option=bound.option,
     )
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(map(str, partitions))
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    return ", ".join(names[:_NAMES_MAX]) + more

@@ -161,14 +161,16 @@ class OffsetLookup:
         """Return each partition's log start offset."""
         return self._positions(dict.fromkeys(partitions, EARLIEST))
 
-    def offsets_at_time(
-        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    def offsets_at_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Position]:
-        """Return the position of each partition's first record at ``timestamp_ms`` or later.
+        """Return the position of each partition's first record at its time or later.
 
-        Partitions without such a record are left out.
+        Partitions without such a record below the log end are left out. The log end is that of
+        ``log_ends``. The broker answers with a record's leader epoch.
         """
-        positions = self._positions(dict.fromkeys(partitions, timestamp_ms))
+        level = self._options.fetch.isolation_level
+        positions = self._positions(timestamps_ms, isolation_level=level)
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
 
     def epoch_ends(

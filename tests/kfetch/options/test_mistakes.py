@@ -73,11 +73,17 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"subscribe": None, "assign": ""},
-        'option assign: Expected e.g. {"topicA":[0,1],"topicB":[2]}, got ',
+        "no topicpartitions to assign: option assign is '': expected e.g. "
+        '{"topicA":[0,1],"topicB":[2]}',
     ),
     (
         {"subscribe": None, "assign": "[1]"},
-        'option assign: Expected e.g. {"topicA":[0,1],"topicB":[2]}, got [1]',
+        "no topicpartitions to assign: option assign is '[1]': expected e.g. "
+        '{"topicA":[0,1],"topicB":[2]}',
+    ),
+    (
+        {"subscribe": None, "assign": "{1}"},
+        'option assign: Expected e.g. {"topicA":[0,1],"topicB":[2]}, got {1}',
     ),
     (
         {"subscribe": None, "assign": "{}"},
@@ -105,9 +111,9 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"startingOffsets": "newest"},
-        f"{SO}, earliest or latest, got newest",
+        f"{SO}, earliest, latest or group, got newest",
     ),
-    ({"startingOffsets": "[]"}, f"{SO}, earliest or latest, got []"),
+    ({"startingOffsets": "[]"}, f"{SO}, earliest, latest or group, got []"),
     ({"startingOffsets": '{"t":5}'}, f'{SO}, got {{"t":5}}'),
     ({"startingOffsets": '{"t":{"x":5}}'}, f'{SO}, got {{"t":{{"x":5}}}}'),
     ({"startingOffsets": '{"t":{"0":"5"}}'}, f'{SO}, got {{"t":{{"0":"5"}}}}'),
@@ -157,15 +163,18 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"minPartitions": "0"},
-        "option minPartitions is '0', but it must be a whole number from 1 to 2147483647",
+        "option minPartitions is '0', but it must be a whole number from 1 to 2147483647: "
+        "minPartitions must be positive",
     ),
     (
         {"minPartitions": str(2**31)},
-        "option minPartitions is '2147483648', but it must be a whole number from 1 to 2147483647",
+        "option minPartitions is '2147483648', but it must be a whole number from 1 to 2147483647: "
+        "minPartitions must be positive",
     ),
     (
         {"maxRecordsPerPartition": "-1"},
-        "option maxRecordsPerPartition is '-1', but it must be a whole number above 0",
+        "option maxRecordsPerPartition is '-1', but it must be a whole number above 0: "
+        "maxRecordsPerPartition must be positive",
     ),
     (
         {"fetchOffset.numRetries": "-1"},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse
+from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -66,24 +66,37 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     (
         "startingOffsets",
         "starting",
-        StartingOffsets(default=-1),
+        Bound(rest=-1),
         [
-            ("earliest", StartingOffsets(default=-2)),
-            ("LATEST", StartingOffsets(default=-1)),
-            (" Earliest ", StartingOffsets(default=-2)),
+            ("earliest", Bound(rest=-2)),
+            ("LATEST", Bound(rest=-1)),
+            (" Earliest ", Bound(rest=-2)),
             (
                 '{"t":{"0":23,"1":-1,"2":-2}}',
-                StartingOffsets(
-                    specific={
+                Bound(
+                    partitions={
                         TopicPartition("t", 0): 23,
                         TopicPartition("t", 1): -1,
                         TopicPartition("t", 2): -2,
                     }
                 ),
             ),
-            ("{}", StartingOffsets(specific={})),
+            ("{}", Bound()),
         ],
     ),
+    (
+        "startingTimestamp",
+        "starting.rest",
+        -1,
+        [("1600000000000", 1_600_000_000_000), (" 0 ", 0), ("-2h", Ago(7_200_000))],
+    ),
+    (
+        "startingOffsetsByTimestamp",
+        "starting.partitions",
+        {},
+        [('{"t":{"0":5}}', {TopicPartition("t", 0): 5})],
+    ),
+    ("startingOffsetsByTimestampStrategy", "starting.no_match", None, [("error", None)]),
     ("failOnDataLoss", "fail_on_data_loss", True, [("false", False), (" TRUE ", True)]),
     (
         "maxOffsetsPerTrigger",
@@ -181,6 +194,7 @@ def test_every_built_option_is_tried() -> None:
     assert {option.name for option in BUILT} == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",
+        "kfetch.startingGroup",
     }
 
 
@@ -258,9 +272,10 @@ def test_options_are_plain_values() -> None:
     assert {
         "SourceOptions",
         "Subscription",
-        "StartingOffsets",
+        "Bound",
         "NetworkOptions",
         "FetchOptions",
+        "SecurityOptions",
     } == {type(part).__name__ for part in parts}
 
 

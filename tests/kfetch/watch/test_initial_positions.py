@@ -43,21 +43,27 @@ def test_initial_offsets(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"t":{"0":2}}', "it lacks t-1"),
-        ('{"t":{"0":2,"1":1,"2":0}}', "t-2 are not subscribed or don't exist"),
-        ('{"u":{"0":2}}', "it lacks t-0, t-1; u-0 are not subscribed or don't exist"),
-        ("{}", "it lacks t-0, t-1"),
+        ('{"t":{"0":2}}', "option startingOffsets lacks t-1"),
+        ('{"t":{"0":2,"1":1,"2":0}}', "t-2 of option startingOffsets are not subscribed"),
+        ('{"t":"latest","u":"latest"}', "u of option startingOffsets are not subscribed"),
+        (
+            '{"u":{"0":2}}',
+            "option startingOffsets lacks t-0, t-1; u-0 of option startingOffsets are not "
+            "subscribed",
+        ),
+        ("{}", "option startingOffsets lacks t-0, t-1"),
     ],
 )
 def test_starting_offsets_that_do_not_match(kafka: LittleKafka, text: str, message: str) -> None:
-    """JSON offsets must name every subscribed partition and no other."""
+    """JSON offsets must include every subscribed partition and no other."""
     driver = query(kafka, startingOffsets=text)
     with pytest.raises(OptionError) as caught:
         driver.initial_offsets()
 
     assert (
-        f"option startingOffsets must name every subscribed partition and no other: {message} (use "
-        "-1 in the offset field for latest, -2 for earliest)"
+        "Partitions specified for Kafka start offsets don't match what are assigned: "
+        f'{message}. Name each partition, or add "*" for the rest. Use -1 for latest, -2 for '
+        "earliest"
     ) == caught.value.message
 
 

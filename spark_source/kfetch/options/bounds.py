@@ -1,0 +1,225 @@
+"""The options that say where a query starts, and where a batch read ends: from text to ``Bound``.
+
+Three options say it, and Spark's connector has their order: a time for all partitions, then times
+per partition, then offsets. kfetch also reads words for whole topics, ``"*"`` for the rest,
+relative times, and the committed offsets of a consumer group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kfetch.errors import OptionError
+from kfetch.model import TopicPartition
+from kfetch.options.converters import no_match_strategy
+from kfetch.options.reader import OptionReader
+from kfetch.options.subscription import json_object, malformed
+from kfetch.options.values import EARLIEST, LATEST, OFFSET_MAX, Ago, Bound, Place
+
+__all__ = ["check_order", "ending_bound", "starting_bound"]
+
+REST = "*"
+"""The key for all partitions of a topic, or for all topics, that have no entry of their own."""
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+_PARTITION = re.compile("[0-9]{1,10}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_AGO = re.compile(r"-([0-9]{1,12}) ?(ms|s|m|min|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+_OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES_EXAMPLE = (
+    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
+)
+
+
+def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
+    """Return where a query starts: by default at the log ends, a batch read at the log starts.
+
+    Raises OptionError for invalid texts, and for a batch read that would start at the log ends.
+    """
+    strategy = read("startingOffsetsByTimestampStrategy", no_match_strategy, "error")
+    no_match = LATEST if strategy == "latest" else None
+    default = EARLIEST if batch else LATEST
+    bound = _bound(read, "starting", default, no_match)
+    if batch and not bound.by_time:
+        _refuse(
+            bound,
+            LATEST,
+            "starting offset can't be latest for batch queries on Kafka",
+            "startingOffsets for {} can't be latest for batch queries on Kafka",
+        )
+    if not bound.group and read("kfetch.startingGroup", str, None) is not None:
+        raise OptionError(
+            "option kfetch.startingGroup has no effect here",
+            action="set startingOffsets=group, or remove it",
+            option="kfetch.startingGroup",
+        )
+    return bound
+
+
+def ending_bound(read: OptionReader) -> Bound:
+    """Return where a batch read ends: by default at the log ends.
+
+    Raises OptionError for invalid texts, and for an end at the log starts.
+    """
+    bound = _bound(read, "ending", LATEST, LATEST)
+    if not bound.by_time:
+        _refuse(
+            bound,
+            EARLIEST,
+            "ending offset can't be earliest for batch queries on Kafka",
+            "ending offset for {} can't be earliest for batch queries on Kafka",
+        )
+    return bound
+
+
+def check_order(starting: Bound, ending: Bound) -> None:
+    """Raise OptionError if a batch read's bounds name other partitions, or are in wrong order.
+
+    Only bounds of the same kind can be compared before a look-up.
+    """
+    if starting.by_time is not ending.by_time or not (starting.partitions and ending.partitions):
+        return
+    is_complete = not (_has_rest(starting) or _has_rest(ending))
+    if is_complete and set(starting.partitions) != set(ending.partitions):
+        raise OptionError(
+            "The specified start offset and end offset should have the same topic-partitions. "
+            f"Topic-partitions for start offset: {_names(starting)}, topic-partitions for end "
+            f"offset: {_names(ending)}",
+            option=ending.option,
+        )
+    kind = "timestamp" if starting.by_time else "offset"
+    for tp, start in sorted(starting.partitions.items()):
+        end = ending.place(tp)
+        if isinstance(start, int) and isinstance(end, int) and start > end >= 0:
+            raise OptionError(
+                f"The specified start {kind} {start} is greater than the end {kind} {end} for "
+                f"topic {tp.topic} partition {tp.partition}",
+                option=starting.option,
+            )
+
+
+def _bound(read: OptionReader, kind: str, default: int, no_match: int | None) -> Bound:
+    """Return the bound of the options of one kind, starting or ending."""
+    by_time, by_partition, offsets = (
+        f"{kind}Timestamp",
+        f"{kind}OffsetsByTimestamp",
+        f"{kind}Offsets",
+    )
+    if (text := read(by_time, str, None)) is not None:
+        return Bound(option=by_time, rest=_one_time(by_time, text), by_time=True, no_match=no_match)
+    if (text := read(by_partition, str, None)) is not None:
+        bound = _json_bound(by_partition, text, _time, _time, _TIMES_EXAMPLE)
+        return replace(bound, by_time=True, no_match=no_match)
+    text = read(offsets, str, "")
+    word = text.lower()
+    if word in _WORDS or read(offsets, str, None) is None:
+        return Bound(option=offsets, rest=_WORDS.get(word, default))
+    if word == "group" and kind == "starting":
+        return Bound(option=offsets, group=_group(read))
+    words = "earliest, latest or group" if kind == "starting" else "earliest or latest"
+    json_object(offsets, text, f"{_OFFSETS_EXAMPLE}, {words}")
+    return _json_bound(offsets, text, _offset, _word_or_code, _OFFSETS_EXAMPLE)
+
+
+def _group(read: OptionReader) -> str:
+    group: str = read("kfetch.startingGroup", str, "") or read("kafka.group.id", str, "")
+    if not group:
+        raise OptionError(
+            "option startingOffsets is group, but no consumer group is named",
+            action="set option kfetch.startingGroup or kafka.group.id",
+            option="startingOffsets",
+        )
+    return group
+
+
+def _one_time(option: str, text: str) -> Place:
+    time = _time(int(text) if _WHOLE.fullmatch(text) else text)
+    if time is None or text.lower() in _WORDS:
+        raise OptionError(
+            f"option {option}: Expected a single long value, got {text}",
+            action="write milliseconds since 1970, or a time before the start such as -2h",
+            option=option,
+        )
+    return time
+
+
+def _json_bound(
+    option: str,
+    text: str,
+    read_one: Callable[[object], Place | None],
+    read_many: Callable[[object], Place | None],
+    example: str,
+) -> Bound:
+    """Return the partitions, the topics and the rest that a JSON object names.
+
+    ``read_one`` reads a partition's value, and ``read_many`` that of a topic or of ``"*"``. They
+    return None for an invalid value.
+    """
+    problem = malformed(option, text, example)
+    partitions: dict[TopicPartition, Place] = {}
+    topics: dict[str, Place] = {}
+    for topic, value in json_object(option, text, example).items():
+        if topic == REST or not isinstance(value, dict):
+            topics[topic] = _valid(read_many(value), problem)
+            continue
+        for key, of_key in value.items():
+            if key == REST:
+                topics[topic] = _valid(read_many(of_key), problem)
+            elif _PARTITION.fullmatch(key):
+                partitions[TopicPartition(topic, int(key))] = _valid(read_one(of_key), problem)
+            else:
+                raise problem
+    rest = topics.pop(REST, None)
+    return Bound(option=option, partitions=partitions, topics=topics, rest=rest)
+
+
+def _valid(place: Place | None, problem: OptionError) -> Place:
+    if place is None:
+        raise problem
+    return place
+
+
+def _word_or_code(value: object) -> Place | None:
+    """Return the place of earliest, latest, -2 or -1. An offset fits one partition only."""
+    place = _offset(value)
+    return place if place in (EARLIEST, LATEST) else None
+
+
+def _offset(value: object) -> Place | None:
+    if isinstance(value, str):
+        return _WORDS.get(value.lower())
+    return value if type(value) is int and EARLIEST <= value <= OFFSET_MAX else None
+
+
+def _time(value: object) -> Place | None:
+    """Return a time. Like ListOffsets (KIP-79), it takes -2 for earliest and -1 for latest."""
+    if isinstance(value, str) and (match := _AGO.fullmatch(value)) is not None:
+        return Ago(int(match[1]) * _UNITS_MS[match[2]])
+    return _offset(value)
+
+
+def _refuse(bound: Bound, code: int, everywhere: str, somewhere: str) -> None:
+    """Raise OptionError if a bound has a place that a batch read can't have."""
+    if bound.rest == code and not (bound.partitions or bound.topics):
+        raise OptionError(everywhere, option=bound.option)
+    for name, place in _named_places(bound):
+        if place == code:
+            raise OptionError(somewhere.format(name), option=bound.option)
+
+
+def _named_places(bound: Bound) -> Iterator[tuple[str, Place | None]]:
+    yield from ((str(tp), place) for tp, place in sorted(bound.partitions.items()))
+    yield from sorted(bound.topics.items())
+    yield REST, bound.rest
+
+
+def _has_rest(bound: Bound) -> bool:
+    return bool(bound.topics) or bound.rest is not None
+
+
+def _names(bound: Bound) -> str:
+    return ", ".join(map(str, sorted(bound.partitions)))
