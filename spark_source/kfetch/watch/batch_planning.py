@@ -17,7 +17,7 @@ from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
 from kfetch.narrowing import CLOCK_SKEW_MS, Condition, narrow, time_bounds
 from kfetch.offsets import Position
-from kfetch.options import LATEST, Bound, SourceOptions
+from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup, no_leader_error
@@ -61,9 +61,9 @@ class _Bounds:
         self._fail = options.fail_on_data_loss
         partitions = lookup.subscribed_partitions(view)
         now_ms = time.time_ns() // 1_000_000
-        starting = options.starting.at_time(now_ms)
+        self._starting = options.starting.at_time(now_ms)
         ending = (options.ending or Bound(option="endingOffsets", rest=LATEST)).at_time(now_ms)
-        self._starts = bound_positions(starting, lookup, view)
+        self._starts = bound_positions(self._starting, lookup, view)
         self._ends = bound_positions(ending, lookup, view)
         # The log's own bounds come last. So a record that expires now is a loss, and a record that
         # is appended now is none.
@@ -78,6 +78,8 @@ class _Bounds:
     def _range(self, tp: TopicPartition, starting: Position) -> tuple[int, int]:
         start, end = starting.offset, self._ends[tp].offset
         log_start, log_end = self._log_starts[tp].offset, self._log_ends[tp].offset
+        if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
+            start = max(start, min(log_start, end))
         if start > end:
             raise _wrong_order(tp, start, end)
         if end > log_end:
@@ -127,9 +129,12 @@ def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLoo
         since = _first_offsets(ranges, times.since_ms, lookup)
         ranges = narrow(ranges, conditions, first_since=since)
     if times.before_ms is not None:
-        ordered = lookup.in_append_order({tp: start for tp, (start, _) in ranges.items()})
-        after = _first_offsets(ordered, times.before_ms + CLOCK_SKEW_MS, lookup)
-        ranges = narrow(ranges, conditions, first_after=after)
+        after = _first_offsets(ranges, times.before_ms + CLOCK_SKEW_MS, lookup)
+        cut = {
+            tp: ranges[tp][0] for tp, at in after.items() if at is not None and at < ranges[tp][1]
+        }
+        ordered = lookup.in_append_order(cut)
+        ranges = narrow(ranges, conditions, first_after={tp: after[tp] for tp in ordered})
     return ranges
 
 

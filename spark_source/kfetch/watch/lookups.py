@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
@@ -172,6 +172,32 @@ class OffsetLookup:
         level = self._options.fetch.isolation_level
         positions = self._positions(timestamps_ms, isolation_level=level)
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
+
+    def in_append_order(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the partitions whose records from a start offset on are in order of time.
+
+        Their topic has LogAppendTime now, and the record batch at the start has it, too. Partitions
+        for which the brokers can't tell are left out.
+        """
+        if not starts:
+            return {}
+        topics = {tp.topic for tp in starts}
+        try:
+            settled = self._with_retries(
+                lambda deadline: self._cluster.append_time_topics(topics, deadline)
+            )
+            candidates = {tp: start for tp, start in starts.items() if tp.topic in settled}
+            batches = (
+                self._with_retries(
+                    lambda deadline: self._cluster.first_batches(candidates, deadline)
+                )
+                if candidates
+                else {}
+            )
+        except KfetchError as cause:
+            log.warning("kfetch: the order of timestamps is unknown: %s", cause.message)
+            return {}
+        return {tp: starts[tp] for tp, batch in batches.items() if batch and batch.append_time}
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
