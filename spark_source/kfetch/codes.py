@@ -22,6 +22,7 @@ REBOOTSTRAP_REQUIRED = 129  # KIP-1102
 
 # Refusals of SASL 33, 34, 58; by ACLs 29, 30, 31, 53, 65.
 _TOPIC_AUTHORIZATION_FAILED = 29
+_GROUP_AUTHORIZATION_FAILED = 30
 _ACCESS = frozenset({_TOPIC_AUTHORIZATION_FAILED, 30, 31, 33, 34, 53, 58, 65})
 
 
@@ -57,6 +58,11 @@ def _meaning(code: int, context: Mapping[str, object]) -> str:
         return (
             "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
             f"{context['topic']}: add Read and Describe with kafka-acls.sh"
+        )
+    if code == _GROUP_AUTHORIZATION_FAILED and "group" in context:
+        return (
+            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) use group "
+            f"{context['group']}: add Describe and Read with kafka-acls.sh --group"
         )
     if code == REBOOTSTRAP_REQUIRED:
         return "it asks for a new start at kafka.bootstrap.servers"

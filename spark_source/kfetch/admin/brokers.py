@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion
+from kfetch.errors import KfetchError, UnsupportedVersion
 from kfetch.model import Broker, Topic
 from kfetch.options import SourceOptions, parse
 
@@ -53,7 +53,7 @@ class ClusterState:
     cluster_id: str
     """Empty if the brokers have none."""
     versions: Mapping[str, ApiVersions]
-    """By the API's name. They come from the bootstrap server that answered first."""
+    """By the API's name. They come from the broker that answered first."""
     fetch_sessions: bool
     """Whether that broker has incremental fetch sessions (KIP-227)."""
     brokers: tuple[BrokerState, ...]
@@ -111,9 +111,7 @@ def check(
     with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
-    with closing(_first_connection(options, wait_s)) as connection:
-        versions = _versions(connection, time.monotonic() + wait_s)
-        id_ = _cluster_id(connection, time.monotonic() + wait_s)
+        versions, id_ = cluster.ask_any(_versions_and_id, time.monotonic() + wait_s)
     return ClusterState(
         servers=",".join(f"{host}:{port}" for host, port in options.bootstrap),
         cluster_id=id_,
@@ -127,11 +125,12 @@ def check(
 def cluster_id(options: SourceOptions, wait_s: float = WAIT_S) -> str:
     """Return the id of a source's cluster; empty if its brokers have none.
 
-    Connecting and asking take ``wait_s`` seconds each at most. Raises ConnectionLost if no
-    bootstrap server answers.
+    Takes ``wait_s`` seconds at most. Raises ConnectionLost if no bootstrap server answers.
     """
-    with closing(_first_connection(options, wait_s)) as connection:
-        return _cluster_id(connection, time.monotonic() + wait_s)
+    from kfetch.wire.cluster import Cluster
+
+    with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
+        return cluster.ask_any(_cluster_id, time.monotonic() + wait_s)
 
 
 def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerState:
@@ -142,19 +141,8 @@ def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerStat
     return BrokerState(broker=broker)
 
 
-def _first_connection(options: SourceOptions, wait_s: float) -> Connection:
-    """Return a connection to the first bootstrap server that answers."""
-    from kfetch.wire.connection import Connection
-
-    first_cause: ConnectionLost | None = None
-    share_s = wait_s / len(options.bootstrap)
-    for host, port in options.bootstrap:
-        try:
-            return Connection.open(host, port, options.network, time.monotonic() + share_s)
-        except ConnectionLost as cause:
-            first_cause = first_cause or cause
-    assert first_cause is not None, "options without a bootstrap server"
-    raise first_cause
+def _versions_and_id(connection: Connection, deadline: float) -> tuple[dict[str, ApiVersions], str]:
+    return _versions(connection, deadline), _cluster_id(connection, deadline)
 
 
 def _versions(connection: Connection, deadline: float) -> dict[str, ApiVersions]:

@@ -33,6 +33,7 @@ __all__ = [
     "options_without_effect",
     "parse_offsets",
     "parse_options",
+    "similar_option",
 ]
 
 
@@ -52,6 +53,11 @@ def options_without_effect(parsed: SourceOptions) -> dict[str, str]:
 def known_options(part: str = "") -> list[Option]:
     """Return the options whose names contain ``part``, in any case. Working ones come first."""
     return [option for option in catalogue.OPTIONS if part.lower() in option.name.lower()]
+
+
+def similar_option(name: str) -> Option | None:
+    """Return the usable option whose name is most like ``name``, or None if none is like it."""
+    return catalogue.similar(name)
 
 
 def parse_offsets(document: Mapping[str, Any]) -> Offsets:

@@ -6,12 +6,14 @@ Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated
 
 import typer
 
 __all__ = ["OWN", "add"]
 
+_RATES_S_MAX = 3600.0
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -87,24 +89,36 @@ def options(
     Example: options of fetching
       kfetch options fetch
     """
-    from kfetch.admin.values import known_options
+    from kfetch.admin.values import known_options, similar_option
     from kfetch.cli import text
     from kfetch.errors import OptionError
 
     rows = known_options(name)
+    if not rows:
+        near = similar_option(name)
+        advice = f"did you mean {near.name}?" if near else "kfetch options lists all"
+        raise OptionError(f"no option has {name!r} in its name", action=advice, option=name)
     if as_json:
         typer.echo(json.dumps([text.option_json(row) for row in rows]))
-    elif rows:
-        typer.echo("\n".join(text.option_lines(rows)))
     else:
-        raise OptionError(
-            f"no option has {name!r} in its name", action="kfetch options lists all", option=name
-        )
+        typer.echo("\n".join(text.option_lines(rows)))
+
+
+def _number(seconds: float) -> float:
+    if math.isnan(seconds):  # a comparison with the limits does not find it
+        raise typer.BadParameter(f"{seconds} is not a number of seconds")
+    return seconds
 
 
 def agents(
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="The time over which rates are measured, in seconds.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=_RATES_S_MAX,
+            callback=_number,
+            help="The time over which rates are measured, in seconds.",
+        ),
     ] = 1.0,
     as_json: _Json = False,
 ) -> None:

@@ -122,6 +122,11 @@ OPTIONS: tuple[Option, ...] = (
             "`skip`: skip, log and count corrupt batches; checks CRCs too",
         ),
         (
+            "kfetch.commitGroup",
+            "none",
+            "consumer group for which the driver commits its progress, for tools that show lag",
+        ),
+        (
             "kfetch.statsDirectory",
             "none",
             "directory to which each worker writes its fetch statistics",
@@ -234,8 +239,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-"""Options of micro-batches. Batch reads ignore them, with a warning."""
+_STREAMS_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "kfetch.commitGroup",
+)
+"""Options of streams. Batch reads ignore them, with a warning."""
 
 _IN_STREAMS = {
     "endingOffsets": "ending offset not valid in streaming queries",
@@ -271,7 +281,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
             raise _unusable(name, row)
         if row.treatment is Treatment.BATCH and not batch:
             raise _not_supported(row.name, _IN_STREAMS[row.name])
-        if row.treatment is Treatment.IGNORED or (batch and row.name in TRIGGER_OPTIONS):
+        if row.treatment is Treatment.IGNORED or (batch and row.name in _STREAMS_ONLY):
             ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
@@ -279,19 +289,23 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
 def no_effect(name: str) -> str:
     """Return the warning for an option without effect. ``check_names`` returns such options."""
     row = lookup(name)
-    if name in TRIGGER_OPTIONS:
+    if name in _STREAMS_ONLY:
         return f"{name} option ignored in batch queries"
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
 
-def _unknown(name: str) -> OptionError:
+def similar(name: str) -> Option | None:
+    """Return the usable option whose name is most like ``name``, or None if none is like it."""
     # An option that is an error itself is no help.
     usable = [low for low, row in _BY_NAME.items() if row.treatment is not Treatment.REFUSED]
     near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []
     near = near or difflib.get_close_matches(name.lower(), usable, n=1, cutoff=0.75)
-    advice = "`kfetch options` lists all options"
-    if near:
-        advice = f"did you mean {_BY_NAME[near[0]].name}?"
+    return _BY_NAME[near[0]] if near else None
+
+
+def _unknown(name: str) -> OptionError:
+    near = similar(name)
+    advice = f"did you mean {near.name}?" if near else "`kfetch options` lists all options"
     return OptionError(f"option {name} is not known", action=advice, option=name)
 
 

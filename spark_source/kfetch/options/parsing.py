@@ -84,6 +84,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         agent_lease_s=read("kfetch.agent.lease", duration, 120.0),
         stats_directory=read("kfetch.statsDirectory", str, ""),
         broker_report=read("kfetch.brokerReport", str, ""),
+        commit_group=read("kfetch.commitGroup", str, ""),
         ignored=_ignored(ignored, bounds["starting"]),
     )
 

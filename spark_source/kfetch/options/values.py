@@ -178,8 +178,10 @@ class SourceOptions:
     agent_lease_s: float = 120.0
     """The agent closes a query's sessions if no task has read for this time."""
     stats_directory: str = ""
+    """The directory for files of fetch statistics, empty for none."""
     broker_report: str = ""
     """The path of the file that lists unreachable brokers; empty: none."""
-    """The directory for files of fetch statistics, empty for none."""
+    commit_group: str = ""
+    """The consumer group for which the driver commits its progress; empty: none."""
     ignored: tuple[str, ...] = ()
     """Options that have no effect here. The source warns of each once."""

@@ -133,7 +133,7 @@ def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLoo
         cut = {
             tp: ranges[tp][0] for tp, at in after.items() if at is not None and at < ranges[tp][1]
         }
-        ordered = lookup.in_append_order(cut)
+        ordered = lookup.in_append_order(cut) if cut else {}
         ranges = narrow(ranges, conditions, first_after={tp: after[tp] for tp in ordered})
     return ranges
 

@@ -21,6 +21,7 @@ from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
 from kfetch.watch.broker_report import BrokerReport
+from kfetch.watch.group_commits import GroupCommits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.metadata_refresh import MetadataRefresh
@@ -63,6 +64,8 @@ class Driver:
         )
         self._query = uuid.uuid4().hex
         self._statistics = DriverStatistics(options.stats_directory, self._query)
+        group = options.commit_group
+        self._commits = GroupCommits(group, options) if group else None
         self._initial: Offsets | None = None
         self._available_now = False
         self._available_now_ends: AvailableNowEnds | None = None
@@ -103,6 +106,8 @@ class Driver:
         long poll. The watch then knows every record that was acknowledged before the call, unless
         a broker is unreachable.
         """
+        if self._commits and start != self._initial:
+            self._commits.note(start.positions)
         if not self._available_now:  # an AvailableNow query has fixed ends
             self._watch.poll_resting(_POLL_WAIT_S)
         self._begin(start)
@@ -141,6 +146,8 @@ class Driver:
 
     def close(self) -> None:
         """Close the sessions and the connections."""
+        if self._commits:
+            self._commits.close()
         self._watch.close()
         self._lookup.close()
         self._write_statistics()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from kfetch.errors import NotBuilt, OptionError
+from kfetch.errors import OptionError
 from kfetch.model import NO_EPOCH, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, Bound
@@ -29,11 +29,28 @@ def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Po
     one that is not subscribed, or if no record is as young as a time.
     """
     if bound.group:
-        raise NotBuilt("startingOffsets=group is not built yet", option=bound.option)
+        return _committed_positions(bound.group, lookup, view)
     places = _places(bound.at_time(time.time_ns() // 1_000_000), lookup, view)
     if bound.by_time:
         return _positions_at_times(bound, places, lookup)
     return _positions_at_offsets(places, lookup)
+
+
+def _committed_positions(group: str, lookup: OffsetLookup, view: ClusterView) -> Positions:
+    """Return the committed positions of a consumer group, and the log start of other partitions.
+
+    Raises OptionError for a group without any commit here: its name may be wrong.
+    """
+    partitions = lookup.subscribed_partitions(view)
+    positions = lookup.committed_offsets(group, partitions)
+    if partitions and not positions:
+        raise OptionError(
+            f"consumer group {group} has no committed offset for any subscribed partition",
+            action="check its name, or set startingOffsets to earliest or latest",
+            option="startingOffsets",
+            group=group,
+        )
+    return {**lookup.log_starts(tp for tp in partitions if tp not in positions), **positions}
 
 
 def _places(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> dict[TopicPartition, int]:

@@ -179,25 +179,33 @@ class OffsetLookup:
         Their topic has LogAppendTime now, and the record batch at the start has it, too. Partitions
         for which the brokers can't tell are left out.
         """
-        if not starts:
-            return {}
         topics = {tp.topic for tp in starts}
         try:
             settled = self._with_retries(
                 lambda deadline: self._cluster.append_time_topics(topics, deadline)
             )
-            candidates = {tp: start for tp, start in starts.items() if tp.topic in settled}
-            batches = (
-                self._with_retries(
-                    lambda deadline: self._cluster.first_batches(candidates, deadline)
-                )
-                if candidates
-                else {}
+            asked = {tp: start for tp, start in starts.items() if tp.topic in settled}
+            batches = self._with_retries(
+                lambda deadline: self._cluster.first_batches(asked, deadline)
             )
         except KfetchError as cause:
             log.warning("kfetch: the order of timestamps is unknown: %s", cause.message)
             return {}
         return {tp: starts[tp] for tp, batch in batches.items() if batch and batch.append_time}
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return a consumer group's committed positions, without partitions that have none."""
+        # Few queries need it, and a query's start can't spare the time of its import.
+        from kfetch.wire import groups
+
+        network = self._options.network
+        return self._with_retries(
+            lambda deadline: groups.committed_offsets(
+                self._cluster, group, partitions, network, deadline
+            )
+        )
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]

@@ -42,6 +42,7 @@ LeaderRequest = Callable[
 _SHARE_MIN_S = 5.0
 """The least time for one of many servers, or half of what is left. The metadata of a large cluster
 takes seconds."""
+_ASKED_LAST_S = 30.0
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. Black holes must not hold it up.
 _VIEWS_S = 3.0
@@ -69,6 +70,8 @@ class Cluster:
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
+        self._asked_last_until: dict[tuple[str, int], float] = {}
+        """Addresses that did not answer, with the end of their time as the last ones."""
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
         self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
@@ -80,7 +83,7 @@ class Cluster:
 
         def attempt() -> ClusterView:
             self._rotation += 1
-            return self._ask_any(
+            return self.ask_any(
                 lambda connection, until: messages.metadata(connection, names, until), deadline
             )
 
@@ -141,7 +144,7 @@ class Cluster:
         """
         self._rotation += 1
         try:
-            changed = self._ask_any(
+            changed = self.ask_any(
                 lambda connection, until: messages.may_have_changed(connection, topic, until),
                 deadline,
             )
@@ -239,11 +242,12 @@ class Cluster:
 
         return retrying(action, attempt, self._options, deadline, self.give_up_at)
 
-    def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
+    def ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
         Brokers take turns, because one with old metadata must not answer every time. The
-        servers share the time: one that accepts connections and never answers costs its share.
+        servers share the time: one that accepts connections and never answers costs its share
+        once, and is asked last for half a minute.
         """
         try:
             answer = self._first_answer(question, deadline)
@@ -258,10 +262,11 @@ class Cluster:
         causes: list[ConnectionLost | BrokerError] = []
         addresses = self._addresses()
         while addresses:
-            until = self._share_end(deadline, servers=len(addresses))
+            until, address = self._share_end(deadline, len(addresses)), addresses.pop(0)
             try:
-                return question(self._connect(addresses.pop(0), until), until)
+                return question(self._connect(address, until), until)
             except ConnectionLost as cause:
+                self._asked_last_until[address] = time.monotonic() + _ASKED_LAST_S
                 causes.append(cause)
             except BrokerError as cause:
                 if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
@@ -297,7 +302,9 @@ class Cluster:
         connected = [key for key, connection in self._connections.items() if connection.alive]
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         turns = [*self._rotated(connected), *self._rotated(known)]
-        return list(dict.fromkeys([*turns, *self._bootstrap]))
+        addresses = dict.fromkeys([*turns, *self._bootstrap])
+        now, last_until = time.monotonic(), self._asked_last_until
+        return sorted(addresses, key=lambda address: last_until.get(address, now) > now)
 
     def _rotated(self, addresses: list[tuple[str, int]]) -> list[tuple[str, int]]:
         first = self._rotation % max(1, len(addresses))

@@ -10,6 +10,7 @@ import time
 
 from kfetch.errors import ConnectionLost
 from kfetch.options import NetworkOptions
+from kfetch.wire.addresses import connect
 
 
 def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:
@@ -19,7 +20,7 @@ def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) 
     """
     wait_s = min(options.connect_timeout_s, deadline - time.monotonic())
     try:
-        stream = socket.create_connection((host, port), timeout=max(wait_s, 0.001))
+        stream = connect(host, port, wait_s)
     except (OSError, UnicodeError) as cause:  # UnicodeError: a name that no DNS can hold
         raise ConnectionLost(
             f"no connection to {host}:{port}: {cause} (is the broker up, and is this the "

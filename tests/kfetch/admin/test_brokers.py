@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from kfetch.admin.brokers import BrokerState, ClusterState, check
+from kfetch.admin.brokers import BrokerState, ClusterState, check, cluster_id
 from kfetch.errors import ConnectionLost, OptionError
+from kfetch.options import parse
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import ScriptedBroker, Silence
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -76,6 +80,19 @@ def test_a_broker_at_a_wrong_address() -> None:
     )
 
     assert "cannot be reached (no connection): its advertised.listeners must" in away.problems[0]
+
+
+@pytest.mark.parametrize("api", [ApiVersionsRequest, MetadataRequest])
+def test_a_server_that_never_answers(api: Any) -> None:
+    """A bootstrap server that accepts and never answers does not hide that the next one lives."""
+    with LittleKafka() as kafka, ScriptedBroker(9) as mute:
+        mute.always(api, Silence())
+        servers = f"127.0.0.1:{mute.port},{kafka.bootstrap}"
+        state = check({"kafka.bootstrap.servers": servers}, wait_s=0.6)
+        source = parse({"kafka.bootstrap.servers": servers, "subscribe": "t"})
+
+        assert "little" == state.cluster_id == cluster_id(source, 0.6)
+    assert () == state.problems
 
 
 def test_nobody_there() -> None:

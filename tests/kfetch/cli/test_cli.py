@@ -97,6 +97,30 @@ def test_options_are_the_catalogue(kfetch: Kfetch) -> None:
     assert {"name", "default", "treatment", "meaning"} == rows[0].keys()
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("zzz", "kfetch options lists all"), ("startngOffsets", "did you mean startingOffsets?")],
+)
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_options_that_nobody_knows(
+    kfetch: Kfetch, name: str, advice: str, json_too: list[str]
+) -> None:
+    """A name that no option has is an error with a suggestion, for scripts too."""
+    code, out, said = kfetch("options", name, *json_too)
+
+    assert (1, "") == (code, out)
+    assert f"no option has {name!r} in its name: {advice}" in said
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-inf", "1e9", "0"])
+def test_seconds_that_are_no_time(kfetch: Kfetch, seconds: str) -> None:
+    """``agents`` measures over a tenth of a second to an hour. Other numbers are refused."""
+    code, _, said = kfetch("agents", "--seconds", seconds)
+
+    assert 2 == code
+    assert "--seconds" in said
+
+
 def test_options_by_name(kfetch: Kfetch) -> None:
     """A part of a name, in any case, selects options; one that no name has is an error."""
     code, out, _ = kfetch("options", "FETCH.MAX")

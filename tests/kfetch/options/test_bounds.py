@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
 from kfetch.options import EARLIEST, LATEST, Ago, Bound, Place, parse
+from kfetch.options.catalogue import no_effect
 from tests.kfetch.options.test_parsing import REQUIRED
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -202,11 +203,17 @@ def test_json_of_the_connector(offsets: dict[str, dict[int, int]]) -> None:
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_trigger_options_of_batch_reads(batch: bool) -> None:
-    """A batch read ignores the options of micro-batches, with a warning, as the connector does."""
-    names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+    """A batch read ignores the options of streams, with a warning in the connector's words."""
+    names = (
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "kfetch.commitGroup",
+    )
     options = parse({**REQUIRED, **dict.fromkeys(names, "5")}, batch=batch)
 
     assert (names if batch else ()) == options.ignored
+    assert no_effect(names[0]) == "maxOffsetsPerTrigger option ignored in batch queries"
 
 
 def test_the_group_of_the_start_is_used() -> None:

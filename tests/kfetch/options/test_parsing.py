@@ -138,6 +138,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ),
     ("kfetch.agent.lease", "agent_lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
     ("kfetch.rowsPerSplit", "rows_per_split", 100_000, [("0", 0), ("7", 7)]),
+    ("kfetch.commitGroup", "commit_group", "", [("g", "g"), (" g ", "g")]),
     ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
     ("kfetch.brokerReport", "broker_report", "", [("brokers.json", "brokers.json")]),
     ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),

@@ -21,9 +21,16 @@ from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     FetchRequest,
     ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch.model import Broker
@@ -40,6 +47,9 @@ REQUESTS = (
     ApiVersionsRequest,
     DescribeTopicPartitionsRequest,
     SaslHandshakeRequest,
+    FindCoordinatorRequest,
+    OffsetFetchRequest,
+    OffsetCommitRequest,
 )
 _BY_KEY = {message.API_KEY: message for message in (*REQUESTS, DescribeConfigsRequest)}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}

@@ -208,6 +208,36 @@ def test_silent_bootstrap_broker_costs_its_share(kafka: LittleKafka) -> None:
     assert took_s < 0.6
 
 
+def test_a_silent_server_is_asked_last(kafka: LittleKafka) -> None:
+    """After a server has not answered, the next questions go to the others first."""
+    with ScriptedBroker() as mute:
+        mute.always(ApiVersionsRequest, Silence())
+        addresses = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
+        cluster = Cluster(addresses, OPTIONS)
+        cluster.view(["t"], soon(0.6))
+        asked = mute.connections
+        cluster._brokers = {}
+        cluster.close()
+        cluster.view(["t"], soon())
+        cluster.close()
+
+    assert asked == mute.connections
+
+
+def test_a_server_that_failed_gets_its_turn_again(
+    kafka: LittleKafka, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute later the order is the old one: a server must not be left out for good."""
+    monkeypatch.setattr(wire_cluster, "time", clock)
+    first, second = (("127.0.0.1", node.port) for node in kafka.nodes.values())
+    cluster = Cluster((first, second), OPTIONS)
+    cluster._asked_last_until[first] = clock.now + 30
+
+    assert [second, first] == cluster._addresses()
+    clock.now += 30
+    assert [first, second] == cluster._addresses()
+
+
 def test_shares_of_many_servers(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers share the time evenly. Of many servers, one gets 5 s, or half of a shorter time."""
     monkeypatch.setattr(wire_cluster, "time", clock)

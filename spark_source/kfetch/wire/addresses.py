@@ -1,0 +1,54 @@
+"""Connects to a name that may have several addresses: each one gets its share of the time.
+
+``socket.create_connection`` gives every address the whole time, so a name with three addresses that
+are black holes would take three times the deadline.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+__all__ = ["connect"]
+
+_SHARE_MIN_S = 2.0
+"""The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
+again after one second (RFC 6298)."""
+
+
+def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Return a socket connected to the first address of ``host`` that accepts.
+
+    Addresses are tried in the order of the system's resolver (RFC 6724). Raises OSError with the
+    first cause, or UnicodeError for a name that no DNS can hold. ``timeout_s`` limits all tries
+    together, without the time of the resolver.
+    """
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    deadline = time.monotonic() + timeout_s
+    first_cause: OSError | None = None
+    while addresses:
+        family, kind, protocol, _, address = addresses[0]
+        left_s = deadline - time.monotonic()
+        try:
+            return _connected(family, kind, protocol, address, _share_s(left_s, len(addresses)))
+        except OSError as cause:
+            first_cause = first_cause or cause
+        addresses = addresses[1:]
+    raise first_cause or OSError(f"{host} has no address")
+
+
+def _share_s(left_s: float, addresses: int) -> float:
+    share_s = left_s if addresses == 1 else max(left_s / addresses, min(_SHARE_MIN_S, left_s / 2))
+    return max(0.001, share_s)
+
+
+def _connected(family: int, kind: int, protocol: int, address: Any, wait_s: float) -> socket.socket:
+    stream = socket.socket(family, kind, protocol)
+    try:
+        stream.settimeout(wait_s)
+        stream.connect(address)
+    except BaseException:
+        stream.close()
+        raise
+    return stream

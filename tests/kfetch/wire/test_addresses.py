@@ -1,0 +1,113 @@
+"""Names with several addresses, and IPv6."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfetch.errors import ConnectionLost
+from kfetch.options import parse
+from kfetch.wire import addresses
+from kfetch.wire.addresses import connect
+from kfetch.wire.cluster import Cluster
+from kfetch.wire.transport import open_stream
+from tests.kfetch.wire.helpers import OPTIONS, T0, soon
+from tests.kfetch.wire.little import LittleKafka
+
+NETWORK = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).network
+BLACK_HOLE = "192.0.2.1"  # TEST-NET-1 (RFC 5737)
+
+
+def resolver(monkeypatch: pytest.MonkeyPatch, *hosts: tuple[str, int]) -> None:
+    """Let every name have these addresses."""
+    found = [
+        (
+            socket.AF_INET6 if ":" in host else socket.AF_INET,
+            socket.SOCK_STREAM,
+            6,
+            "",
+            (host, port),
+        )
+        for host, port in hosts
+    ]
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: found)
+
+
+def closed_port() -> int:
+    """Return a port of this machine on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_each_address_is_tried(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the first address of a name refuses, the next one is used."""
+    live = kafka.nodes[1].port
+    resolver(monkeypatch, ("127.0.0.1", closed_port()), ("127.0.0.1", live))
+    with closing(Cluster((("kafka.example", 9092),), OPTIONS)) as cluster:
+        assert cluster.view(["t"], soon()).exists(T0)
+
+
+def test_an_address_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that drops packets costs its share of the time, and the next one is used."""
+
+    class Stuck(socket.socket):
+        def connect(self, address: tuple[str, int]) -> None:
+            if address[0] != BLACK_HOLE:
+                return super().connect(address)
+            waits.append(self.gettimeout())
+            raise TimeoutError("timed out")
+
+    waits: list[float | None] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        resolver(monkeypatch, (BLACK_HOLE, port), ("127.0.0.1", port))
+        monkeypatch.setattr(addresses.socket, "socket", Stuck)
+        with connect("kafka.example", 9092, 8.0) as stream:
+            assert ("127.0.0.1", port) == stream.getpeername()
+
+    assert [pytest.approx(4.0, abs=0.1)] == waits
+
+
+@given(st.floats(0, 100), st.integers(1, 50))
+def test_shares(left_s: float, count: int) -> None:
+    """No address gets more than what is left, and all but the last leave time for the next."""
+    share_s = addresses._share_s(left_s, count)
+
+    assert 0.001 <= share_s <= max(0.001, left_s)
+    if count > 1 and left_s > 1:
+        assert share_s <= left_s / 2
+
+
+def test_the_first_cause_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no address accepts, the error has the first cause and the name."""
+    resolver(monkeypatch, ("127.0.0.1", closed_port()), ("127.0.0.1", closed_port()))
+    with pytest.raises(ConnectionLost, match=r"no connection to kafka\.example:9092: .*refused"):
+        open_stream("kafka.example", 9092, NETWORK, time.monotonic() + 5)
+
+
+def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that finds nothing is an error with the name in it."""
+    resolver(monkeypatch)
+    with pytest.raises(ConnectionLost, match=r"kafka\.example has no address"):
+        open_stream("kafka.example", 9092, NETWORK, time.monotonic() + 5)
+
+
+def test_ipv6() -> None:
+    """A broker at ``[::1]:port`` is reached."""
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with server:
+        servers = f"[::1]:{server.getsockname()[1]}"
+        ((host, port),) = parse({"kafka.bootstrap.servers": servers, "subscribe": "t"}).bootstrap
+        with open_stream(host, port, NETWORK, time.monotonic() + 5) as stream:
+            assert ("::1", port) == stream.getpeername()[:2]
