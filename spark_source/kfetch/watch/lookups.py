@@ -19,6 +19,7 @@ from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import RetryPauses, may_retry
+from kfetch.wire.timestamp_types import append_time_topics
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -182,7 +183,10 @@ class OffsetLookup:
         topics = {tp.topic for tp in starts}
         try:
             settled = self._with_retries(
-                lambda deadline: self._cluster.append_time_topics(topics, deadline)
+                lambda deadline: self._cluster.ask_any(
+                    lambda connection, until: append_time_topics(connection, topics, until),
+                    deadline,
+                )
             )
             asked = {tp: start for tp, start in starts.items() if tp.topic in settled}
             batches = self._with_retries(

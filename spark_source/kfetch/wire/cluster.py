@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -187,13 +187,6 @@ class Cluster:
         """
         action = "asking for epoch ends"
         return self._of_leaders(action, messages.epoch_ends, epochs, deadline, leader_epochs or {})
-
-    def append_time_topics(self, topics: Collection[str], deadline: float) -> set[str]:
-        """Returns the topics whose setting is LogAppendTime now, as far as this user may know."""
-        return self._ask_any(
-            lambda connection, until: timestamp_types.append_time_topics(connection, topics, until),
-            deadline,
-        )
 
     def first_batches(
         self, offsets: Mapping[TopicPartition, int], deadline: float
