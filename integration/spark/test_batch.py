@@ -110,7 +110,8 @@ def mixed(kafka: Cluster) -> str:
             sender.begin_transaction()
             for number in range(5):
                 text = b"%s-%d" % (b"kept" if commits else b"aborted", number)
-                sender.send(name, text, partition=1, timestamp_ms=FIRST_MS + number)
+                sent = sender.send(name, text, partition=1, timestamp_ms=FIRST_MS + number)
+            sent.get(30)  # aborting would drop what has not been sent
             sender.commit_transaction() if commits else sender.abort_transaction()
     # A broker writes the end of a transaction after its answer.
     wait_until(lambda: log_ends(kafka, name)[1] == 12)
@@ -328,7 +329,7 @@ def test_offsets_without_a_record_are_no_loss(kafka: Cluster, topic: TopicFactor
     with producer(kafka, transactional_id=name) as sender:
         sender.init_transactions()
         sender.begin_transaction()
-        sender.send(name, b"aborted", partition=0)
+        sender.send(name, b"aborted", partition=0).get(30)
         sender.abort_transaction()
     wait_until(lambda: log_ends(kafka, name)[0] == 2)
     committed = batch_reader(kafka, name, **{"kafka.isolation.level": "read_committed"})
@@ -386,7 +387,7 @@ def test_sql_tables(spark: SparkSession, kafka: Cluster, topic: TopicFactory) ->
     advice = "use CREATE TEMPORARY VIEW name USING kfetch OPTIONS"
 
     session = spark.newSession()
-    session.conf.unset("spark.sql.catalog.spark_catalog")  # Delta's refuses all such tables itself
+    session.conf.unset("spark.sql.catalog.spark_catalog")  # Delta's can't read such tables
 
     with pytest.raises(AnalysisException, match=advice):
         session.sql(f"CREATE TABLE batch_table USING kfetch OPTIONS ({given})")
