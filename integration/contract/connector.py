@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector as an oracle: its planning, called in the JVM without a broker.
+"""Spark's own Kafka connector as an oracle: its options, its planning and its look-ups in the JVM.
 
 A class loader of its own keeps the connector out of the shared session's class path.
 """
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from integration.benchmarks.peer import connector_jars
@@ -22,7 +23,7 @@ Range = tuple[str, int, int, int]
 
 
 class Connector:
-    """``KafkaOffsetRangeCalculator`` and ``KafkaMicroBatchStream.rateLimit`` of the connector."""
+    """The connector's options, look-ups, ``KafkaOffsetRangeCalculator`` and ``rateLimit``."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm = spark.sparkContext._jvm
@@ -59,6 +60,84 @@ class Connector:
         offsets = json.loads(self._json.partitionOffsets(found))["t"]
         return [offsets[str(partition)] for partition in range(len(start))]
 
+    def refusal(self, options: Mapping[str, str], *, batch: bool) -> str:
+        """What it says to the options of a query, before the query starts; empty if they are good.
+
+        Options that it reads later, such as startingOffsets of a stream, are read too.
+        """
+        provider = (
+            self._class("KafkaSourceProvider")
+            .getConstructors()[0]
+            .newInstance(self._array(self._object, []))
+        )
+        kind = "Batch" if batch else "Stream"
+        try:
+            self._call(provider, f"validate{kind}Options", self._texts(options))
+            start = self._limit(options, "starting", earliest=batch)
+            if batch:
+                end = self._limit(options, "ending", earliest=False)
+                self._call(self._companion(), "checkOffsetLimitValidity", start, end)
+        except Py4JJavaError as error:
+            return _message(error)
+        return ""
+
+    def positions(self, servers: str, topic: str, options: Mapping[str, str]) -> dict[int, int]:
+        """The offset at which it starts in each partition of a topic.
+
+        Raises ValueError with its message.
+        """
+        thread = self._jvm.java.lang.Thread.currentThread()
+        before = thread.getContextClassLoader()
+        thread.setContextClassLoader(self._loader)  # Kafka's clients load classes with it
+        try:
+            reader = self._offset_reader(servers, topic)
+            limit = self._limit(options, "starting", earliest=False)
+            found = self._call(reader, "fetchPartitionOffsets", limit, True)
+            reader.close()
+        except Py4JJavaError as error:
+            raise ValueError(_message(error)) from None
+        finally:
+            thread.setContextClassLoader(before)
+        offsets = json.loads(self._json.partitionOffsets(found))[topic]
+        return {int(partition): offset for partition, offset in offsets.items()}
+
+    def _offset_reader(self, servers: str, topic: str) -> Any:
+        topics = self._jvm.PythonUtils.toSeq([topic])
+        strategy = (
+            self._class("SubscribeStrategy")
+            .getConstructors()[0]
+            .newInstance(self._array(self._object, [topics]))
+        )
+        client = self._jvm.PythonUtils.toScalaMap({"bootstrap.servers": servers})
+        params = self._call(self._companion(), "kafkaParamsForDriver", client)
+        retries = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+        given = [strategy, params, self._texts(retries), "oracle"]
+        kind = self._class("KafkaOffsetReaderAdmin").getConstructors()[0]
+        return kind.newInstance(self._array(self._object, given))
+
+    def _limit(self, options: Mapping[str, str], kind: str, *, earliest: bool) -> Any:
+        default = "Earliest" if earliest else "Latest"
+        name = f"{default}OffsetRangeLimit$"
+        names = [f"{kind}timestamp", f"{kind}offsetsbytimestamp", f"{kind}offsets"]
+        limit = self._class(name).getField("MODULE$").get(None)
+        texts = self._texts(options)
+        return self._call(self._companion(), "getKafkaOffsetRangeLimit", texts, *names, limit)
+
+    def _companion(self) -> Any:
+        return self._class("KafkaSourceProvider$").getField("MODULE$").get(None)
+
+    def _texts(self, options: Mapping[str, str]) -> Any:
+        given = self._jvm.PythonUtils.toScalaMap(dict(options))
+        package = self._jvm.org.apache.spark.sql.catalyst.util
+        return getattr(getattr(package, "CaseInsensitiveMap$"), "MODULE$").apply(given)
+
+    def _call(self, target: Any, name: str, *given: Any) -> Any:
+        """Call a method of a target, though it may be private."""
+        methods = target.getClass().getDeclaredMethods()
+        method = next(m for m in methods if m.getName().split("$$")[-1] == name)
+        method.setAccessible(True)
+        return method.invoke(target, self._array(self._object, given))
+
     @property
     def _object(self) -> Any:
         return self._jvm.java.lang.Object
@@ -89,3 +168,8 @@ class Connector:
 
 def _offsets(offsets: list[int]) -> dict[str, dict[str, int]]:
     return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}
+
+
+def _message(error: Py4JJavaError) -> str:
+    cause = error.java_exception
+    return str((cause.getCause() or cause).getMessage())

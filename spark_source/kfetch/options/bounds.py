@@ -45,12 +45,7 @@ def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
     default = EARLIEST if batch else LATEST
     bound = _bound(read, "starting", default, no_match)
     if batch and not bound.by_time:
-        _refuse(
-            bound,
-            LATEST,
-            "starting offset can't be latest for batch queries on Kafka",
-            "startingOffsets for {} can't be latest for batch queries on Kafka",
-        )
+        _refuse(bound, LATEST, "starting offset", "startingOffsets for {}")
     if not bound.group and read("kfetch.startingGroup", str, None) is not None:
         raise OptionError(
             "option kfetch.startingGroup has no effect here",
@@ -67,12 +62,7 @@ def ending_bound(read: OptionReader) -> Bound:
     """
     bound = _bound(read, "ending", LATEST, LATEST)
     if not bound.by_time:
-        _refuse(
-            bound,
-            EARLIEST,
-            "ending offset can't be earliest for batch queries on Kafka",
-            "ending offset for {} can't be earliest for batch queries on Kafka",
-        )
+        _refuse(bound, EARLIEST, "ending offset", "ending offset for {}")
     return bound
 
 
@@ -103,26 +93,31 @@ def check_order(starting: Bound, ending: Bound) -> None:
 
 
 def _bound(read: OptionReader, kind: str, default: int, no_match: int | None) -> Bound:
-    """Return the bound of the options of one kind, starting or ending."""
-    by_time, by_partition, offsets = (
-        f"{kind}Timestamp",
-        f"{kind}OffsetsByTimestamp",
-        f"{kind}Offsets",
-    )
-    if (text := read(by_time, str, None)) is not None:
-        return Bound(option=by_time, rest=_one_time(by_time, text), by_time=True, no_match=no_match)
-    if (text := read(by_partition, str, None)) is not None:
-        bound = _json_bound(by_partition, text, _time, _time, _TIMES_EXAMPLE)
+    """Return the bound of the options of one kind, starting or ending: the first that is set."""
+    names = f"{kind}Timestamp", f"{kind}OffsetsByTimestamp", f"{kind}Offsets"
+    texts = {name: text for name in names if (text := read(name, str, None)) is not None}
+    option, text = next(iter(texts.items()), (names[-1], None))
+    if text is None:
+        return Bound(option=option, rest=default)
+    if option == names[0]:
+        place = _one_time(option, text)
+        return Bound(option=option, rest=place, by_time=True, no_match=no_match)
+    if option == names[1]:
+        bound = _json_bound(option, text, _time, _time, _TIMES_EXAMPLE)
         return replace(bound, by_time=True, no_match=no_match)
-    text = read(offsets, str, "")
+    return _offsets_bound(read, option, text, group=kind == "starting")
+
+
+def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -> Bound:
+    """Return the bound of a word, or of JSON with offsets. ``group``: whether that is a word."""
     word = text.lower()
-    if word in _WORDS or read(offsets, str, None) is None:
-        return Bound(option=offsets, rest=_WORDS.get(word, default))
-    if word == "group" and kind == "starting":
-        return Bound(option=offsets, group=_group(read))
-    words = "earliest, latest or group" if kind == "starting" else "earliest or latest"
-    json_object(offsets, text, f"{_OFFSETS_EXAMPLE}, {words}")
-    return _json_bound(offsets, text, _offset, _word_or_code, _OFFSETS_EXAMPLE)
+    if word in _WORDS:
+        return Bound(option=option, rest=_WORDS[word])
+    if group and word == "group":
+        return Bound(option=option, group=_group(read))
+    words = "earliest, latest or group" if group else "earliest or latest"
+    json_object(option, text, f"{_OFFSETS_EXAMPLE}, {words}")  # its error names the words too
+    return _json_bound(option, text, _offset, _word_or_code, _OFFSETS_EXAMPLE)
 
 
 def _group(read: OptionReader) -> str:
@@ -169,7 +164,7 @@ def _json_bound(
         for key, of_key in value.items():
             if key == REST:
                 topics[topic] = _valid(read_many(of_key), problem)
-            elif _PARTITION.fullmatch(key):
+            elif _PARTITION.fullmatch(key) and TopicPartition(topic, int(key)) not in partitions:
                 partitions[TopicPartition(topic, int(key))] = _valid(read_one(of_key), problem)
             else:
                 raise problem
@@ -203,12 +198,16 @@ def _time(value: object) -> Place | None:
 
 
 def _refuse(bound: Bound, code: int, everywhere: str, somewhere: str) -> None:
-    """Raise OptionError if a bound has a place that a batch read can't have."""
+    """Raise OptionError if a bound has a place that a batch read can't have.
+
+    ``everywhere`` and ``somewhere``: what the connector calls the place.
+    """
+    why = f"can't be {'latest' if code == LATEST else 'earliest'} for batch queries on Kafka"
     if bound.rest == code and not (bound.partitions or bound.topics):
-        raise OptionError(everywhere, option=bound.option)
+        raise OptionError(f"{everywhere} {why}", option=bound.option)
     for name, place in _named_places(bound):
         if place == code:
-            raise OptionError(somewhere.format(name), option=bound.option)
+            raise OptionError(f"{somewhere.format(name)} {why}", option=bound.option)
 
 
 def _named_places(bound: Bound) -> Iterator[tuple[str, Place | None]]:

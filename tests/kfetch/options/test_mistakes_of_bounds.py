@@ -97,6 +97,7 @@ BOTH: list[tuple[dict[str, str | None], str]] = [
             '{"t":"group"}',
             '{"t":null}',
             '{"t":{"0,1":5}}',
+            '{"t":{"0":5,"00":6}}',
         )
     ),
     (
