@@ -74,18 +74,6 @@ def test_no_broker_is_asked_for_at_load(spark: SparkSession) -> None:
     assert "'kafka.bootstrap.servers' must be specified" in str(refused.value)
 
 
-def test_a_batch_read_is_refused(spark: SparkSession, kafka: Cluster) -> None:
-    """spark.read says that it is not built, and what to use instead."""
-    reader = spark.read.format("kfetch").option("subscribe", "t")
-    with pytest.raises(AnalysisException) as refused:
-        reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load().collect()
-
-    assert (
-        'NotBuilt: spark.read.format("kfetch") is not built yet: use spark.readStream, with '
-        "trigger(availableNow=True) for a bounded read"
-    ) in str(refused.value)
-
-
 def test_a_schema_of_the_users_own_is_refused(
     spark: SparkSession, kafka: Cluster, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 _READS_ONLY = 'kfetch does not write to Kafka: use format("kafka") for that'
 
+_USE_A_VIEW = "use CREATE TEMPORARY VIEW name USING kfetch OPTIONS (…)"
+
 _SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 
 _CLOSED_WITHIN_S = 3.0
@@ -93,7 +95,8 @@ class KfetchDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = parsing.parse(options)
+        _check_sql(options)
+        self._options = _parsed(options)
 
     @classmethod
     def name(cls) -> str:
@@ -105,11 +108,13 @@ class KfetchDataSource(DataSource):
         return schema(self._options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raise NotBuilt: kfetch has no batch reads yet."""
-        raise NotBuilt(
-            'spark.read.format("kfetch") is not built yet',
-            action="use spark.readStream, with trigger(availableNow=True) for a bounded read",
-        )
+        """Return the reader of a batch read. Raises OptionError for a user's schema."""
+        from kfetch.batch import batch_reader
+
+        options = parsing.parse(self.options, batch=True)
+        if not _has_columns(schema, options):
+            raise _custom_schema()
+        return batch_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise NotBuilt: kfetch does not write."""
@@ -120,10 +125,14 @@ class KfetchDataSource(DataSource):
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader. With a user's schema, its first call raises OptionError."""
-        if schema != self.schema():
-            return _RefusedSchema(self._options)
-        return KfetchStreamReader(self._options)
+        """Return the stream reader. For wrong options or a user's schema, its first call raises."""
+        try:
+            options = parsing.parse(self.options)
+        except OptionError as problem:
+            return _RefusingReader(self._options, problem)
+        if not _has_columns(schema, options):
+            return _RefusingReader(options, _custom_schema())
+        return KfetchStreamReader(options)
 
 
 class KfetchSplit(InputPartition):
@@ -211,16 +220,65 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
 
-class _RefusedSchema(KfetchStreamReader):
-    """Refuses the user's own schema, as the connector does.
+class _RefusingReader(KfetchStreamReader):
+    """Raises an error by its first call.
 
     An error of ``streamReader`` itself would be followed by Spark's UnboundLocalError.
     """
 
+    def __init__(self, options: SourceOptions, problem: OptionError) -> None:
+        super().__init__(options)
+        self._problem = problem
+
     def _planner(self) -> Driver:
+        raise self._problem
+
+
+def _custom_schema() -> OptionError:
+    return OptionError(
+        "Kafka source has a fixed schema and cannot be set with a custom one",
+        action="remove .schema(…) and cast the column value",
+    )
+
+
+def _has_columns(given: StructType, options: SourceOptions) -> bool:
+    """Return whether the columns are the source's own. Comments of columns don't matter."""
+    return [(f.name, f.dataType) for f in given] == [(f.name, f.dataType) for f in schema(options)]
+
+
+def _parsed(options: Mapping[str, str]) -> SourceOptions:
+    """Return the values of a stream's options, or of a batch read's.
+
+    Spark does not tell which one it loads, so options that fit either are accepted here.
+    """
+    try:
+        return parsing.parse(options)
+    except OptionError as of_stream:
+        try:
+            return parsing.parse(options, batch=True)
+        except OptionError as of_batch:
+            is_batch = any(name.lower().startswith("ending") for name in options)
+            raise (of_batch if is_batch else of_stream) from None
+
+
+def _check_sql(options: Mapping[str, str]) -> None:
+    """Raise OptionError for CREATE TABLE, and for a read of such a table.
+
+    Spark 4.2 stores no options of a table of a Python source, and reads it without any. While it
+    creates a table, it passes its own properties beside the options.
+    """
+    lowered = {name.lower(): text for name, text in options.items()}
+    if lowered.get("provider", "").lower() == "kfetch" and "owner" in lowered:
         raise OptionError(
-            "Kafka source has a fixed schema and cannot be set with a custom one",
-            action="remove .schema(…) and cast the column value",
+            "CREATE TABLE … USING kfetch does not work, because Spark does not store the options "
+            "of such a table",
+            action=_USE_A_VIEW,
+        )
+    if not lowered:
+        raise OptionError(
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer",
+            action=f"set it, or instead of a table USING kfetch, {_USE_A_VIEW}",
+            option="kafka.bootstrap.servers",
         )
 
 

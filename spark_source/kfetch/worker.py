@@ -28,3 +28,16 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     from kfetch.fetch import inline
 
     return inline.read(split, options)
+
+
+def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Return the records of a batch read's split, as ``read`` does.
+
+    No later micro-batch needs the sessions, so this worker closes its own ones afterwards. An agent
+    closes them after its lease.
+    """
+    if options.agent == "process":
+        return read(split, options)
+    from kfetch.fetch import inline
+
+    return inline.read_once(split, options)

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 import pyspark_kfetch
 from kfetch import records
-from kfetch.errors import NotBuilt, OptionError
+from kfetch.errors import OptionError
 from kfetch.fetch import inline
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.options import parse
@@ -128,12 +128,6 @@ def test_custom_schema() -> None:
         ):
             call()
     refusing.stop()
-
-
-def test_batch_reads() -> None:
-    """``spark.read`` is refused with what to do instead."""
-    with pytest.raises(NotBuilt, match=r"use spark\.readStream"):
-        KfetchDataSource(REQUIRED).reader(schema(parse(REQUIRED)))
 
 
 REQUIRED_7, MOST_9 = {"minOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "9"}

@@ -51,6 +51,15 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     return query.read(split.ranges)
 
 
+def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yields the records of a split as ``read`` does, and closes the sessions behind it."""
+    query = Query(split.query, options)
+    try:
+        yield from query.read(split.ranges)
+    finally:
+        query.close()
+
+
 class Query:
     """A query's fetchers in this process."""
 

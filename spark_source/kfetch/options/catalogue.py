@@ -112,6 +112,12 @@ OPTIONS: tuple[Option, ...] = (
             "small ranges share a task up to this many offsets; 0: one task each",
         ),
         (
+            "kfetch.pushFilters",
+            "false",
+            "a batch read leaves out what filters exclude, for a `load()` that is used once; see "
+            "[batch reads](#batch-reads)",
+        ),
+        (
             "kfetch.onCorruptBatch",
             "fail",
             "`skip`: skip, log and count corrupt batches; checks CRCs too",

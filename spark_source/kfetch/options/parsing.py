@@ -73,6 +73,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         **_trigger(read),
         **sizes,
         rows_per_split=read("kfetch.rowsPerSplit", count, 100_000),
+        push_filters=read("kfetch.pushFilters", boolean, False),
         lookup_retries=read("fetchOffset.numRetries", count, 3),
         lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),

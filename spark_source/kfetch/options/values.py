@@ -160,6 +160,9 @@ class SourceOptions:
     """Ranges of more offsets are cut."""
     rows_per_split: int = 100_000
     """Small ranges share a task up to this many offsets. 0 gives every range its own task."""
+    push_filters: bool = False
+    """Whether filters narrow a batch read. Spark 4.2 would reuse the narrowed ranges for every
+    other query on the same ``load()``."""
     lookup_retries: int = 3
     lookup_retry_s: float = 1.0
     """The pause between two tries of a look-up."""

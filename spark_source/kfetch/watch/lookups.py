@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
@@ -19,6 +19,7 @@ from kfetch.watch.broker_report import BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import RetryPauses, may_retry
+from kfetch.wire.timestamp_types import append_time_topics
 
 __all__ = ["OffsetLookup", "no_leader_error"]
 
@@ -172,6 +173,29 @@ class OffsetLookup:
         level = self._options.fetch.isolation_level
         positions = self._positions(timestamps_ms, isolation_level=level)
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
+
+    def in_append_order(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the partitions whose records from a start offset on are in order of time.
+
+        Their topic has LogAppendTime now, and the record batch at the start has it, too. Partitions
+        for which the brokers can't tell are left out.
+        """
+        topics = {tp.topic for tp in starts}
+        try:
+            settled = self._with_retries(
+                lambda deadline: self._cluster.ask_any(
+                    lambda connection, until: append_time_topics(connection, topics, until),
+                    deadline,
+                )
+            )
+            asked = {tp: start for tp, start in starts.items() if tp.topic in settled}
+            batches = self._with_retries(
+                lambda deadline: self._cluster.first_batches(asked, deadline)
+            )
+        except KfetchError as cause:
+            log.warning("kfetch: the order of timestamps is unknown: %s", cause.message)
+            return {}
+        return {tp: starts[tp] for tp, batch in batches.items() if batch and batch.append_time}
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]

@@ -24,15 +24,16 @@ from kfetch.model import (
     TopicPartition,
 )
 from kfetch.options import NetworkOptions
-from kfetch.wire import messages
+from kfetch.wire import messages, timestamp_types
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import LASTING, retrying
+from kfetch.wire.timestamp_types import FirstBatch
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-A = TypeVar("A", ListedOffset, EpochEnd)
+A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
 E = TypeVar("E", bound=KfetchError)
 LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
@@ -190,6 +191,13 @@ class Cluster:
         """
         action = "asking for epoch ends"
         return self._of_leaders(action, messages.epoch_ends, epochs, deadline, leader_epochs or {})
+
+    def first_batches(
+        self, offsets: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, FirstBatch | None]:
+        """Returns what the first record batch at an offset of each partition says."""
+        action, request = "reading a record batch", timestamp_types.first_batches
+        return self._of_leaders(action, request, offsets, deadline, {})
 
     def connection(self, broker: Broker, deadline: float) -> Connection:
         """Returns a connection to a broker: the last one if it is alive, else a new one."""

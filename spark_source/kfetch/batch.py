@@ -1,0 +1,140 @@
+"""``spark.read.format("kfetch")``: the reader of a batch read.
+
+Spark makes this reader in a planning process of the driver, and asks it for the partitions there.
+That happens when Spark plans the first action on a DataFrame. Spark 4.2 keeps the partitions, so
+later actions on the same DataFrame read the same offsets. A new ``load()`` finds new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kfetch.narrowing import Condition, Operator
+from kfetch.options.catalogue import no_effect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfetch.model import Split
+    from kfetch.options import SourceOptions
+
+__all__ = ["KfetchBatchSplit", "KfetchReader", "NarrowingReader", "batch_reader", "conditions"]
+
+log = logging.getLogger(__name__)
+
+_LEASE_S_MAX = 5.0
+"""How long an agent keeps the sessions of a batch read that no task reads. No later micro-batch
+needs them, and a driver may start many batch reads one after the other."""
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+_OPERATORS: dict[type[spark.Filter], Operator] = {
+    spark.EqualTo: Operator.EQUAL,
+    spark.EqualNullSafe: Operator.EQUAL,
+    spark.LessThan: Operator.LESS,
+    spark.LessThanOrEqual: Operator.LESS_OR_EQUAL,
+    spark.GreaterThan: Operator.GREATER,
+    spark.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
+    spark.In: Operator.IN,
+    spark.StringStartsWith: Operator.STARTS_WITH,
+    spark.StringEndsWith: Operator.ENDS_WITH,
+    spark.StringContains: Operator.CONTAINS,
+}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class KfetchBatchSplit(InputPartition):
+    """A split of a batch read. Its value is None if there is nothing to read."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+class KfetchReader(DataSourceReader):
+    """Plans a batch read on the driver and reads its splits on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        lease_s = min(options.agent_lease_s, _LEASE_S_MAX)
+        self._options = replace(options, agent_lease_s=lease_s)
+        self._conditions: tuple[Condition, ...] = ()
+
+    def partitions(self) -> list[KfetchBatchSplit]:
+        """Ask the brokers for offsets, and return the splits.
+
+        Without any split Spark calls ``read`` once, with an empty InputPartition.
+        """
+        from kfetch.watch.batch_planning import plan_batch
+        from kfetch.watch.lookups import OffsetLookup
+
+        for name in self._options.ignored:
+            log.warning("kfetch: %s", no_effect(name))
+        with closing(OffsetLookup(self._options)) as lookup:
+            splits = plan_batch(self._options, lookup, self._conditions)
+        return [KfetchBatchSplit(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return a split's records. Runs in an executor's Python worker."""
+        from kfetch import worker
+
+        if partition.value is None:
+            return iter(())
+        return worker.read_once(partition.value, self._options)
+
+
+class NarrowingReader(KfetchReader):
+    """A reader that also reads less if the query has filters.
+
+    Spark refuses a reader with ``pushFilters`` while the setting
+    ``spark.sql.python.filterPushdown.enabled`` is off.
+    """
+
+    def pushFilters(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
+        """Note the filters, and return them all: Spark applies each of them to the rows."""
+        self._conditions = tuple(conditions(filters))
+        return list(filters)
+
+
+def batch_reader(options: SourceOptions) -> KfetchReader:
+    """Return the reader for this process. It takes filters only if Spark is about to pass them.
+
+    Spark passes filters in a planning process of another kind, and only while
+    ``spark.sql.python.filterPushdown.enabled`` is on. No other process knows that setting.
+    """
+    takes_filters = options.push_filters and _is_pushdown_process()
+    return NarrowingReader(options) if takes_filters else KfetchReader(options)
+
+
+def _is_pushdown_process() -> bool:
+    # Spark's worker daemon imports the module; without the daemon it is the main module.
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHDOWN_WORKER in (*sys.modules, getattr(spec, "name", ""))
+
+
+def conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
+    """Yield the conditions of Spark's filters, without those that can't narrow anything."""
+    for item in filters:
+        negated = isinstance(item, spark.Not)
+        inner: Any = item.child if isinstance(item, spark.Not) else item
+        operator = _OPERATORS.get(type(inner))
+        if operator is not None and len(inner.attribute) == 1:
+            yield Condition(inner.attribute[0], operator, _plain(inner.value), negated)
+
+
+def _plain(value: object) -> object:
+    """Return a literal with microseconds since 1970 for a moment in time."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // _MICROSECOND
+    return value

@@ -1,0 +1,186 @@
+"""Plans a batch read in the driver: one look-up of offsets, then the splits for all tasks.
+
+Spark asks for the splits once, when it plans the query. Offsets are fixed at that moment. The tasks
+read these ranges to their ends, also when Spark repeats a task.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+
+from kfetch import losses
+from kfetch.errors import DataLoss, OffsetBeyondLog, OptionError
+from kfetch.losses import LogAnswer, ReadPosition, find_loss
+from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
+from kfetch.narrowing import CLOCK_SKEW_MS, Condition, narrow, time_bounds
+from kfetch.offsets import Position
+from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
+from kfetch.planner import plan_splits
+from kfetch.watch.initial_positions import bound_positions
+from kfetch.watch.lookups import OffsetLookup, no_leader_error
+from kfetch.wire.retry import retrying
+
+__all__ = ["plan_batch"]
+
+log = logging.getLogger(__name__)
+
+Ranges = dict[TopicPartition, tuple[int, int]]
+
+
+def plan_batch(
+    options: SourceOptions, lookup: OffsetLookup, conditions: Sequence[Condition] = ()
+) -> list[Split]:
+    """Return the splits of a batch read, none if there is nothing to read.
+
+    Ranges leave out what ``conditions`` exclude, as far as offsets tell. Raises OptionError for
+    bounds that don't fit, an error below DataLoss for records that are gone, and BrokerError for a
+    partition without a leader.
+    """
+    view = lookup.cluster_view()
+    lookup.check_subscription(view)
+    ranges = _Bounds(options, lookup, view).ranges()
+    ranges = _narrowed(ranges, conditions, lookup)
+    leaders = _leaders(ranges, view, options, lookup)
+    packed = plan_splits(
+        [_range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())],
+        options.rows_per_split,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    query = uuid.uuid4().hex
+    return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
+
+
+class _Bounds:
+    """The ranges between the options' bounds that the logs have."""
+
+    def __init__(self, options: SourceOptions, lookup: OffsetLookup, view: ClusterView) -> None:
+        self._fail = options.fail_on_data_loss
+        partitions = lookup.subscribed_partitions(view)
+        now_ms = time.time_ns() // 1_000_000
+        self._starting = options.starting.at_time(now_ms)
+        ending = (options.ending or Bound(option="endingOffsets", rest=LATEST)).at_time(now_ms)
+        self._starts = bound_positions(self._starting, lookup, view)
+        self._ends = bound_positions(ending, lookup, view)
+        # The log's own bounds come last. So a record that expires now is a loss, and a record that
+        # is appended now is none.
+        self._log_starts = lookup.log_starts(partitions)
+        self._log_ends = lookup.log_ends(partitions)
+
+    def ranges(self) -> Ranges:
+        """Return (start, end) of each partition with offsets to read."""
+        ranges = {tp: self._range(tp, start) for tp, start in self._starts.items()}
+        return {tp: (start, end) for tp, (start, end) in ranges.items() if start < end}
+
+    def _range(self, tp: TopicPartition, starting: Position) -> tuple[int, int]:
+        start, end = starting.offset, self._ends[tp].offset
+        log_start, log_end = self._log_starts[tp].offset, self._log_ends[tp].offset
+        if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
+            start = max(start, min(log_start, end))
+        if start > end:
+            raise _wrong_order(tp, start, end)
+        if end > log_end:
+            self._report(_beyond_log(tp, end, log_end))
+        if start < end:
+            answer = LogAnswer(log_start=log_start, log_end=log_end)
+            self._report(find_loss(ReadPosition(tp, start, end=end), answer))
+        return max(start, log_start), min(end, log_end)
+
+    def _report(self, loss: DataLoss | None) -> None:
+        """Raise or log a loss, if there is one."""
+        if loss is not None and self._fail:
+            raise loss
+        if loss is not None:
+            log.warning("kfetch: %s", losses.warning(loss))
+
+
+def _wrong_order(tp: TopicPartition, start: int, end: int) -> OptionError:
+    # The connector's words.
+    return OptionError(
+        f"The resolved start offset {start} is greater than the resolved end offset {end} for "
+        f"topic {tp.topic} partition {tp.partition}",
+        action="change the starting or the ending options",
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _beyond_log(tp: TopicPartition, end: int, log_end: int) -> OffsetBeyondLog:
+    return OffsetBeyondLog(
+        f"{tp}: the end offset {end} lies past the log end {log_end}. The log was truncated, or "
+        "endingOffsets lies past its end",
+        action="Set failOnDataLoss=false to read up to the log end",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=end,
+        high_watermark=log_end,
+    )
+
+
+def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLookup) -> Ranges:
+    """Return the parts of ranges that may have rows which the conditions accept."""
+    ranges = narrow(ranges, conditions)
+    times = time_bounds(conditions)
+    since: Mapping[TopicPartition, int | None] = {}
+    if times.since_ms is not None:
+        since = _first_offsets(ranges, times.since_ms, lookup)
+        ranges = narrow(ranges, conditions, first_since=since)
+    if times.before_ms is not None:
+        after = _first_offsets(ranges, times.before_ms + CLOCK_SKEW_MS, lookup)
+        cut = {
+            tp: ranges[tp][0] for tp, at in after.items() if at is not None and at < ranges[tp][1]
+        }
+        ordered = lookup.in_append_order(cut) if cut else {}
+        ranges = narrow(ranges, conditions, first_after={tp: after[tp] for tp in ordered})
+    return ranges
+
+
+def _first_offsets(
+    partitions: Collection[TopicPartition], timestamp_ms: int, lookup: OffsetLookup
+) -> dict[TopicPartition, int | None]:
+    """Return each partition's first offset at a time or later, None if it has none."""
+    found = lookup.offsets_at_times(dict.fromkeys(partitions, timestamp_ms))
+    return {tp: found[tp].offset if tp in found else None for tp in partitions}
+
+
+def _leaders(
+    partitions: Collection[TopicPartition],
+    view: ClusterView,
+    options: SourceOptions,
+    lookup: OffsetLookup,
+) -> dict[TopicPartition, Leader]:
+    """Return the leaders of partitions; wait for a running election.
+
+    Raises BrokerError for a partition without a leader after the request timeout.
+    """
+    leaders = {tp: view.leader(tp) for tp in partitions}
+
+    def attempt() -> dict[TopicPartition, Leader]:
+        fresh = lookup.cluster_view()
+        refreshed = {tp: fresh.leader(tp) for tp in partitions}
+        leaderless = [tp for tp, leader in refreshed.items() if leader is None]
+        if leaderless:
+            raise no_leader_error(leaderless[0])
+        return {tp: leader for tp, leader in refreshed.items() if leader is not None}
+
+    if None in leaders.values():
+        deadline = time.monotonic() + options.network.request_timeout_s
+        return retrying("planning", attempt, options.network, deadline)
+    return {tp: leader for tp, leader in leaders.items() if leader is not None}
+
+
+def _range(
+    tp: TopicPartition, start: int, end: int, leader: Leader, view: ClusterView
+) -> OffsetRange:
+    topic = view.topics.get(tp.topic)
+    return OffsetRange(
+        tp=tp,
+        topic_id=topic.topic_id if topic else NO_TOPIC_ID,
+        start=start,
+        end=end,
+        leader_epoch=leader.epoch,
+        leader=leader.broker,
+    )

@@ -1,0 +1,203 @@
+"""The plan of a batch read: offsets are looked up once, and the ranges have all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from kfetch.errors import (
+    BrokerError,
+    NoSuchPartition,
+    OffsetBeyondLog,
+    OptionError,
+    RecordsExpired,
+)
+from kfetch.model import Split, TopicPartition
+from kfetch.narrowing import Condition, Operator
+from kfetch.options import parse
+from kfetch.watch.batch_planning import plan_batch
+from kfetch.watch.lookups import OffsetLookup
+from tests.kfetch.watch.helpers import T0, T1, U0, fill
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.log import T0 as FIRST_MS
+
+WHOLE = {T0: (0, 3), T1: (0, 1)}
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Topic t: 3 records in partition 0, a millisecond apart, and 1 in partition 1."""
+    with LittleKafka() as running:
+        fill(running)
+        yield running
+
+
+def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Split]:
+    """Return the splits. By default it reads the whole topic t, and fails fast."""
+    chosen = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "kafka.request.timeout.ms": "300",
+        "kafka.retry.backoff.ms": "10",
+        "fetchOffset.numRetries": "0",
+        "subscribe": "t",
+    }
+    if {"assign", "subscribePattern"} & set(options):
+        del chosen["subscribe"]
+    parsed = parse(chosen | {k.replace("__", "."): v for k, v in options.items()}, batch=True)
+    with closing(OffsetLookup(parsed)) as lookup:
+        return plan_batch(parsed, lookup, conditions)
+
+
+def ranges(splits: list[Split]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return (start, end) of each partition's one range."""
+    items = [item for split in splits for item in split.ranges]
+    assert len(items) == len({item.tp for item in items})
+    return {item.tp: (item.start, item.end) for item in items}
+
+
+def test_whole_topic(kafka: LittleKafka) -> None:
+    """By default a batch reads from the log starts to the log ends, under one query id."""
+    splits = plan(kafka)
+
+    (split,) = splits
+    (topic_id,) = {item.topic_id for item in split.ranges}
+    assert WHOLE == ranges(splits)
+    assert kafka.topics["t"].topic_id == topic_id
+    assert split.query != plan(kafka)[0].query
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": '{"t":{"0":1,"1":-2}}'}, {T0: (1, 3), T1: (0, 1)}),
+        ({"endingOffsets": '{"t":{"0":2,"1":-1}}'}, {T0: (0, 2), T1: (0, 1)}),
+        ({"startingTimestamp": str(FIRST_MS + 1), "startingOffsetsByTimestampStrategy": "latest"},
+         {T0: (1, 3)}),
+        ({"endingTimestamp": str(FIRST_MS + 2)}, {T0: (0, 2), T1: (0, 1)}),
+        ({"assign": '{"t":[1]}'}, {T1: (0, 1)}),
+        ({"subscribePattern": "^t"}, WHOLE),
+        ({"subscribePattern": "nothing"}, {}),
+        ({"startingOffsets": '{"t":{"0":3,"1":1}}'}, {}),
+        ({"failOnDataLoss": "false", "endingOffsets": '{"t":{"0":9,"1":0}}'}, {T0: (0, 3)}),
+        ({"failOnDataLoss": "false", "startingOffsets": '{"t":{"0":7,"1":-2}}',
+          "endingOffsets": '{"t":{"0":9,"1":1}}'}, {T1: (0, 1)}),
+    ],
+)  # fmt: skip
+def test_bounds(
+    kafka: LittleKafka,
+    options: dict[str, str],
+    expected: dict[TopicPartition, tuple[int, int]],
+) -> None:
+    """Ranges lie between the options' bounds, and empty ones are left out."""
+    assert expected == ranges(plan(kafka, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"subscribe": "t,gone"}, NoSuchPartition, "gone: no such topic"),
+        ({"assign": '{"t":[0,7]}'}, NoSuchPartition, "t-7: no such topic"),
+        ({"startingOffsets": '{"t":{"0":0}}'}, OptionError, "lacks t-1"),
+        ({"startingOffsets": '{"t":{"0":9,"1":0}}'}, OptionError,
+         "start offset 9 is greater than the resolved end offset 3 for topic t partition 0"),
+        ({"endingOffsets": '{"t":{"0":9,"1":1}}'}, OffsetBeyondLog,
+         "end offset 9 lies past the log end 3"),
+        ({"startingTimestamp": str(FIRST_MS + 1)}, OptionError, "No offset matched"),
+    ],
+)  # fmt: skip
+def test_refusals(
+    kafka: LittleKafka, options: dict[str, str], kind: type[Exception], words: str
+) -> None:
+    """What cannot be read whole is an error that names the place."""
+    with pytest.raises(kind, match=words):
+        plan(kafka, **options)
+
+
+def test_expired_records(kafka: LittleKafka) -> None:
+    """A start that the log no longer has is a loss; earliest is where the log starts now."""
+    kafka.log(T0).expire(3)
+    kafka.log(T0).append(b"d", b"e")
+    given = '{"t":{"0":1,"1":-2}}'
+
+    assert {T0: (3, 5), T1: (0, 1)} == ranges(plan(kafka))
+    with pytest.raises(RecordsExpired, match="offsets 1 to 3 have expired"):
+        plan(kafka, startingOffsets=given)
+    lenient = plan(kafka, startingOffsets=given, failOnDataLoss="false")
+    assert {T0: (3, 5), T1: (0, 1)} == ranges(lenient)
+
+
+def test_empty_topics(kafka: LittleKafka) -> None:
+    """An empty topic, and a topic without partitions, have nothing to read."""
+    kafka.create("u")
+    kafka.create("v", 0)
+
+    assert {} == ranges(plan(kafka, subscribe="u"))
+    assert WHOLE == ranges(plan(kafka, subscribePattern="[tuv]"))
+
+
+def test_open_transaction(kafka: LittleKafka) -> None:
+    """Under read_committed a batch ends before the first open transaction."""
+    kafka.log(T0).stable = 1
+
+    committed = plan(kafka, kafka__isolation__level="read_committed")
+
+    assert {T0: (0, 1), T1: (0, 1)} == ranges(committed)
+    assert WHOLE == ranges(plan(kafka))
+
+
+def test_partition_without_leader(kafka: LittleKafka) -> None:
+    """A partition without a leader is an error after the request timeout."""
+    kafka.elect(T0, None)
+
+    with pytest.raises(BrokerError, match="t-0"):
+        plan(kafka)
+
+
+def test_splits_are_cut_and_packed(kafka: LittleKafka) -> None:
+    """minPartitions, maxRecordsPerPartition and kfetch.rowsPerSplit work as in streams."""
+    many = [[(i.start, i.end) for i in s.ranges] for s in plan(kafka, maxRecordsPerPartition="1")]
+
+    assert 4 == len(many) == sum(map(len, many))
+    assert 2 == len(plan(kafka, kfetch__rowsPerSplit="0"))
+    assert 3 == len(plan(kafka, minPartitions="3"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (Condition("partition", Operator.EQUAL, 1), {T1: (0, 1)}),
+        (Condition("offset", Operator.GREATER, 0), {T0: (1, 3)}),
+        (Condition("topic", Operator.EQUAL, "u"), {}),
+        (Condition("timestamp", Operator.GREATER, FIRST_MS * 1000), {T0: (1, 3)}),
+        (Condition("timestamp", Operator.GREATER_OR_EQUAL, (FIRST_MS + 9) * 1000), {}),
+        # These records have CreateTime. Later ones may be older.
+        (Condition("timestamp", Operator.LESS, (FIRST_MS - 5000) * 1000), WHOLE),
+    ],
+)
+def test_conditions(
+    kafka: LittleKafka, condition: Condition, expected: dict[TopicPartition, tuple[int, int]]
+) -> None:
+    """A filter leaves out the offsets that it excludes, and asks for times only if it names one."""
+    assert expected == ranges(plan(kafka, condition))
+
+
+def test_append_order_decides_on_the_upper_bound(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With LogAppendTime a range ends at the upper bound and a second behind it."""
+    monkeypatch.setattr(OffsetLookup, "in_append_order", lambda _, starts: {T0: starts[T0]})
+    before = Condition("timestamp", Operator.LESS, (FIRST_MS + 1 - 1000) * 1000)
+
+    assert {T0: (0, 1), T1: (0, 1)} == ranges(plan(kafka, before))
+
+
+def test_connections_are_closed(kafka: LittleKafka) -> None:
+    """Planning leaves no session behind: the process plans many queries."""
+    kafka.create("u")
+    kafka.log(U0).append(b"x")
+
+    plan(kafka, subscribe="t,u")
+
+    assert [] == kafka.sessions()
