@@ -33,7 +33,7 @@ def main(bootstrap: str, topic: str, client_id: str) -> None:
         "subscribe": topic,
         "startingOffsets": "latest",  # no backlog from the seconds that Spark takes to start
         "kfetch.agent": "process",
-        "kfetch.agent.lease": "3s",
+        "kfetch.agent.lease": "5s",
         "kfetch.rowsPerSplit": "200",
     }
     with tempfile.TemporaryDirectory() as checkpoint:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.agent.budget import Budget
@@ -15,6 +15,7 @@ from kfetch.decoding import decode
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.replies import PartitionReply
+from tests.examples import examples
 from tests.kfetch.agent.test_read_ahead import progress, reply
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.records.legacy_builder import message, wrapped
@@ -95,7 +96,7 @@ class RandomLog:
             self.committed.update(offsets)
 
 
-@settings(max_examples=40)
+@examples(25)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_every_committed_record_once(random: Random, skip: bool) -> None:
     """Each range reads cached records first, then fetches. Every committed record comes once and in

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import parse
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from tests.examples import examples
 from tests.kfetch.options.test_parsing import BUILT, REQUIRED
 
 SO = 'option startingOffsets: Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -307,7 +308,7 @@ def test_any_text_is_read_or_refused(options: dict[str, str]) -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", [o.name for o in BUILT])
-@settings(max_examples=20)
+@examples(10)
 @given(text=_texts)
 def test_any_text_of_one_option(name: str, text: str) -> None:
     """The same for every option alone, so that each meets many texts."""

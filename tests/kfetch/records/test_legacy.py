@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import CorruptBatch
@@ -13,6 +13,7 @@ from kfetch.records import codecs, legacy
 from kfetch.records.batch import extent
 from kfetch.records.faults import Fault
 from kfetch.records.format import LOG_APPEND_TIME
+from tests.examples import examples
 from tests.kfetch.decoders import Decode, Rows, decode_with
 from tests.kfetch.records.batch_builder import CODECS, T0, TP, batch, make_slice, record
 from tests.kfetch.records.legacy_builder import message, wrapped
@@ -193,7 +194,7 @@ MESSAGE = st.tuples(st.integers(1, 300), MAYBE, MAYBE, st.integers(-1, 2**45))
 
 
 @given(st.lists(MESSAGE, min_size=1, max_size=8), st.integers(0, 1), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(35)
 def test_old_round_trip(messages: list, magic: int, packed: bool, is_log_append: bool) -> None:
     """Any messages come back, bare or wrapped, in v0 and v1."""
     inner, expected, offset, bits = [], [], 0, LOG_APPEND_TIME if is_log_append and magic else 0
@@ -213,7 +214,7 @@ def test_old_round_trip(messages: list, magic: int, packed: bool, is_log_append:
 
 
 @given(st.binary(max_size=80), st.integers(0, 1))
-@settings(max_examples=100, deadline=None)
+@examples(60)
 def test_any_message_set(data: bytes, magic: int) -> None:
     """Any bytes as a message set are rewritten or a clean error."""
     try:

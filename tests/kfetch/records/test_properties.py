@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kfetch.model import TopicPartition
 from kfetch.records.batch import extent
 from kfetch.records.format import LOG_APPEND_TIME
+from tests.examples import examples
 from tests.kfetch.decoders import Decode, decode_with
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
@@ -52,7 +53,7 @@ def _build(base: int, spec: dict[str, Any], tp: TopicPartition) -> tuple[bytes, 
 
 
 @given(st.lists(SLICE, max_size=4), st.data())
-@settings(max_examples=50, deadline=None)
+@examples(30)
 def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
     """Any records, batches and slices come back, row by row, from both decoders."""
     parts, expected = [], []
@@ -73,7 +74,7 @@ def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@examples(90)
 def test_any_records_section(section: bytes, count: int) -> None:
     """Any bytes as records: both decoders give the same rows or the same error."""
     data = batch(section=section, count=count, last_delta=2**31 - 1)
@@ -82,7 +83,7 @@ def test_any_records_section(section: bytes, count: int) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=60, deadline=None)
+@examples(35)
 def test_any_reply(data: bytes) -> None:
     """Any bytes as a reply: the walk ends, and both decoders answer alike."""
     assert 0 <= extent(memoryview(data), 0).size <= len(data)

@@ -20,6 +20,7 @@ from kfetch.session.metadata import EPOCH_MAX, FetchMetadata
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import RequestKind, SessionEvent, SessionState
 from kfetch.session.values import FetchPlan
+from tests.examples import examples
 from tests.kfetch.session.broker import SHARDS, Broker, Response, as_held
 
 TOPICS = ("a", "b", "c")
@@ -312,8 +313,7 @@ class ClientAndBroker(RuleBasedStateMachine):
 
 TestClientAndBroker = ClientAndBroker.TestCase
 TestClientAndBroker.settings = settings(
-    max_examples=100,
+    examples(60),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest
 
@@ -14,6 +14,7 @@ from kfetch.errors import PartitionGone
 from kfetch.offsets import Offsets
 from kfetch.watch import missing_partitions
 from kfetch.watch.driver import Driver
+from tests.examples import examples
 from tests.kfetch.watch.damage import Reader
 from tests.kfetch.watch.helpers import ALWAYS, T0, T1, U0, at, fill, logged, opened, query
 from tests.kfetch.wire.little import LittleKafka, Topic
@@ -334,7 +335,7 @@ def test_a_topic_that_was_skipped_and_created_again(kafka: LittleKafka) -> None:
 CHANGES = st.lists(st.sampled_from(["hide", "show", "t", "u", "batch", "restart"]), max_size=12)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(5)
 @given(CHANGES)
 def test_every_record_once(changes: list[str]) -> None:
     """Whatever leaves and returns, and whenever the query restarts: each record comes once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.model import (
@@ -20,6 +20,7 @@ from kfetch.model import (
 from kfetch.offsets import Position
 from kfetch.replies import PartitionReply
 from kfetch.watch.state import WatchState
+from tests.examples import examples
 
 ONE, TWO = (Broker(node_id=n, host="h", port=n) for n in (1, 2))
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -358,7 +359,7 @@ EVENTS = [LittleLog.append, LittleLog.elect, LittleLog.poll, LittleLog.metadata,
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([ONE, TWO])), max_size=40))
-@settings(max_examples=60)
+@examples(35)
 def test_any_history_ends_at_the_log_end(history: list[tuple[object, Broker]]) -> None:
     """In any order of events, the known log end never lies past the log. After the last event it is
     the log's end, and only the leader's session holds the partition."""

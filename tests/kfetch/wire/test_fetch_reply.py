@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 
 from kfetch.errors import WireError
 from kfetch.session.values import SessionReply
 from kfetch.wire import fetch
+from tests.examples import examples
 
 VERSIONS = range(fetch.LOWEST_VERSION, fetch.HIGHEST_VERSION + 1)
 SESSION_ID = 0x01020304
@@ -113,7 +114,7 @@ def _pair(struct_: Any, *names_: str) -> tuple[int, ...] | None:
     return None if set(values) == {-1} else values
 
 
-@settings(max_examples=75)
+@examples(45)
 @given(replies())
 def test_replies_as_kafka_python_means_them(reply: Any) -> None:
     """Every field of every version is read as kafka-python wrote it."""
@@ -211,7 +212,7 @@ def test_bytes_too_many(version: int) -> None:
         fetch.read_reply(memoryview(frame + b"\0\0"), version)
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(
     st.sampled_from(VERSIONS),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=5)), min_size=1),
@@ -225,7 +226,7 @@ def test_mutations(version: int, changes: list[tuple[float, bytes]]) -> None:
     _read_or_refused(bytes(frame), version)
 
 
-@settings(max_examples=75)
+@examples(45)
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
 def test_noise(version: int, frame: bytes) -> None:
     """The same for bytes that never were a reply."""

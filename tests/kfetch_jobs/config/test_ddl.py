@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
 from kfetch_jobs.config.ddl import TYPES, mistake
+from tests.examples import examples
 
 RIGHT = (
     "id BIGINT",
@@ -65,7 +66,7 @@ def test_every_type_of_pyspark_is_known() -> None:
     assert {"DAYTIMEINTERVAL", "YEARMONTHINTERVAL"} == names - TYPES
 
 
-@settings(max_examples=200)
+@examples(120)
 @given(st.text("aI<>,(): `'\"/-*{}\n", max_size=30))
 def test_any_text_has_an_answer(fields: str) -> None:
     """Whatever stands there, it is judged or left alone."""

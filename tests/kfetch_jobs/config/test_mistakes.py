@@ -7,12 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs import config
 from kfetch_jobs.config import functions, yamlfile
 from kfetch_jobs.errors import ConfigError
+from tests.examples import examples
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 IN_PROJECT = [
@@ -330,7 +331,7 @@ _WORDS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(90)
 @given(st.lists(st.sampled_from([*_WORDS.split(), " ", "\n", "\n  ", "a: "]), max_size=20))
 def test_yaml_of_any_kind(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     """It is read, or it is the user's mistake."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.metrics.growth import GrowingSums
+from tests.examples import examples
 
 
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.booleans()), max_size=30),
 )
-@settings(max_examples=50)
+@examples(30)
 def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
     """The increase of each part counts once, even if the part restarts with lower totals."""
     growth, now, added = GrowingSums(), Counter[str](), 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs import config
@@ -19,6 +19,7 @@ from kfetch_jobs.progress.spark_progress import batch_from_spark
 from kfetch_jobs.run import dead_letters, query_recorder
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.verbs import running
+from tests.examples import examples
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import ENVIRON
 
@@ -33,7 +34,7 @@ def test_a_count_is_its_batchs_and_taken_once() -> None:
     assert [0, 2, 0, 5, 0] == [counts.take(number) for number in (2, 3, 3, 4, 5)]
 
 
-@settings(max_examples=50)
+@examples(30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 def test_nothing_is_kept_for_a_batch_that_nobody_asks_for(steps: list[tuple[bool, int]]) -> None:
     """Spark tells of batches in their order, and may leave some out: those before are forgotten."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.run.exit_kind import ExitKind
@@ -24,6 +24,7 @@ from kfetch_jobs.supervise.state_machine import (
     tick,
     upstream_finished,
 )
+from tests.examples import examples
 
 NOW = 1_700_000_000.0  # Tue Nov 14 2023 22:13:20 UTC
 FOREVER = Rules(finite=False, jitter=0.0)
@@ -371,7 +372,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@examples(35)
 @given(
     rules=st.sampled_from([FOREVER, ONCE, HOURLY, CHAINED, replace(FOREVER, attempts=1)]),
     steps=st.lists(STEPS, max_size=30),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.web.curve import BATCHES_MAX, WINDOWS, JobCurves
+from tests.examples import examples
 
 NOW = 1_700_000_000.0
 BATCH = Batch(
@@ -58,7 +59,7 @@ def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
     assert [1, 2] == [batch.batch for batch in curves.batches]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(35)
 @given(
     st.lists(
         st.builds(

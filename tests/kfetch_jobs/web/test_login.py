@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.web.login import (
@@ -14,6 +14,7 @@ from kfetch_jobs.web.login import (
     local_path,
     parse_form,
 )
+from tests.examples import examples
 
 TOKEN = "0123456789abcdef"
 NOW = 1_700_000_000.0
@@ -32,7 +33,7 @@ def test_a_cookie_lasts_its_time() -> None:
     assert TOKEN not in repr(OURS)
 
 
-@settings(max_examples=200)
+@examples(120)
 @given(st.text(), st.text())
 def test_no_other_cookie_is_valid(one: str, other: str) -> None:
     """No forged cookie passes or raises, even without a token."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.web import units
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_times_and_rates(text: str, told: str) -> None:
     assert text == told.replace("\u202f", " ")
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(value=st.floats(0, 1e11))
 def test_no_number_is_long(value: float) -> None:
     """Every number fits its column."""

@@ -1,0 +1,13 @@
+"""How many examples hypothesis tries in a test that does not take the default."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+DEFAULT = 30
+"""Examples of a test in the profile ``kfetch``."""
+
+
+def examples(count: int) -> settings:
+    """Return settings with ``count`` examples, in another profile in proportion."""
+    return settings(max_examples=max(1, count * settings.default.max_examples // DEFAULT))
