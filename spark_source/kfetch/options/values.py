@@ -125,6 +125,12 @@ class Bound:
         )
 
     @property
+    def moves(self) -> bool:
+        """Whether the bound may give other offsets later: the log end, relative times, a group."""
+        places = {*self.partitions.values(), *self.topics.values(), self.rest, self.no_match}
+        return bool(self.group) or any(p == LATEST or isinstance(p, Ago) for p in places)
+
+    @property
     def summary(self) -> str:
         """The bound in a few words."""
         if self.group:

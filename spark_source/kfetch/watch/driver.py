@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from kfetch.errors import CheckpointError
 from kfetch.model import ClusterView, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
-from kfetch.options import LATEST, SourceOptions
+from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
 from kfetch.watch.broker_report import BrokerReport
@@ -154,12 +154,11 @@ class Driver:
         The connector keeps the start in a file of the checkpoint that Spark does not show to Python
         sources. The log ends of now lie behind the batch, so its records would be lost.
         """
-        starting = self._options.starting
-        asked = {starting.default} if starting.specific is None else {*starting.specific.values()}
-        if LATEST in asked:
+        if self._options.starting.moves:
+            option = self._options.starting.option
             raise CheckpointError(
                 "Spark's connector planned batch 0 of this checkpoint, and the batch is not done. "
-                "kfetch cannot tell where it starts, because startingOffsets is latest",
+                f"kfetch cannot tell where it starts: {option} gives other offsets now",
                 action="Let the connector finish the batch, or set startingOffsets to the offsets "
                 "that kfetch checkpoint show prints",
             )

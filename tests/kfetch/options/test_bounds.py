@@ -222,3 +222,20 @@ def test_the_group_of_the_start_is_used() -> None:
 
     assert ("kafka.group.id",) == parse(options).ignored
     assert () == parse({**options, "startingOffsets": "group"}).ignored
+
+
+@pytest.mark.parametrize(
+    ("bound", "moves"),
+    [
+        (Bound(rest=EARLIEST), False),
+        (Bound(rest=LATEST), True),
+        (Bound(topics={"t": 5}), False),
+        (Bound(topics={"t": LATEST}), True),
+        (Bound(partitions={TopicPartition("t", 0): Ago(5)}, by_time=True), True),
+        (Bound(rest=5, by_time=True, no_match=LATEST), True),
+        (Bound(group="g"), True),
+    ],
+)
+def test_some_bounds_move(bound: Bound, moves: bool) -> None:
+    """The log end, a relative time and a group may give other offsets later."""
+    assert moves == bound.moves
