@@ -38,24 +38,37 @@ def retriable(code: int, api: Api | None = None) -> bool:
     return reaction(api, code) in (Reaction.RETRY, Reaction.ABSENT, Reaction.REBOOTSTRAP)
 
 
-def error(code: int, request: str, *, api: Api | None = None, **where: Any) -> BrokerError:
+def error(
+    code: int, request: str, *, api: Api | None = None, principal: str = "", **where: Any
+) -> BrokerError:
     """Returns the exception for a code. ``request``: words for the request and its receiver.
 
-    ``api``: as for ``retriable``.
+    ``api``: as for ``retriable``. ``principal``: Kafka's name of the user, if it is known.
     """
     kind = AccessRefused if code in _ACCESS else BrokerError
+    meaning = _meaning(code, api, principal or "this user", where)
     return kind(
-        f"{request}: the broker answered {name(code)}: {_meaning(code, where)}",
+        f"{request}: the broker answered {name(code)}: {meaning}",
         code=code,
         retriable=retriable(code, api),
         **where,
     )
 
 
-def _meaning(code: int, context: Mapping[str, object]) -> str:
+def unreadable(topic: str, principal: str) -> str:
+    """Returns the sentence for a topic that the user may describe and not read."""
+    return (
+        f"{principal} may describe topic {topic}, and lacks the operation Read: add Read with "
+        "kafka-acls.sh"
+    )
+
+
+def _meaning(code: int, api: Api | None, principal: str, context: Mapping[str, object]) -> str:
     if code == _TOPIC_AUTHORIZATION_FAILED and "topic" in context:
+        # Of kfetch's requests, only Fetch needs Read. Kafka's ACLs let who may read describe too.
+        lacks = "Read" if api is Api.FETCH else "Describe"
         return (
-            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) read topic "
+            f"{principal} lacks the operation {lacks}, so the ACLs don't let it read topic "
             f"{context['topic']}: add Read and Describe with kafka-acls.sh"
         )
     if code == REBOOTSTRAP_REQUIRED:

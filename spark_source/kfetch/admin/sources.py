@@ -71,6 +71,8 @@ class KafkaReport:
     missing: str = ""
     """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
     them."""
+    unreadable: tuple[str, ...] = ()
+    """A sentence for each topic that the user may describe and not read."""
 
     @property
     def behind(self) -> int:
@@ -154,6 +156,7 @@ def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
     return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
+        unreadable=log.unreadable(view),
     )
 
 
@@ -183,6 +186,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
         topic_ids=_ids(view),
         losses=tuple(dict.fromkeys(loss.message for loss in losses)),
         missing=missing,
+        unreadable=log.unreadable(view),
     )
 
 

@@ -121,12 +121,16 @@ def follow(progress: RangeProgress, partition: PartitionReply, reply: FetchReply
     return True
 
 
-def refused(progress: RangeProgress, code: int) -> BrokerError:
-    """The error of a fetch that the broker refused for this partition."""
+def refused(progress: RangeProgress, code: int, principal: str) -> BrokerError:
+    """The error of a fetch that the broker refused for this partition.
+
+    ``principal``: Kafka's name of the user.
+    """
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
         api=Api.FETCH,
+        principal=principal,
         topic=progress.tp.topic,
         partition=progress.tp.partition,
         offset=progress.offset,

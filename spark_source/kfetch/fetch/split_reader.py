@@ -230,16 +230,19 @@ class SplitReader:
         if partition.diverging is not None:
             recovery.diverged(progress, *partition.diverging, fail=self._fail_on_data_loss)
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
-            cause = recovery.refused(progress, partition.error)
+            cause = self._refused(progress, partition.error)
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
                 self._await_leader(arrival, cause)
                 return
         elif not codes.retriable(partition.error, Api.FETCH):
-            raise recovery.refused(progress, partition.error)
+            raise self._refused(progress, partition.error)
         elif not recovery.follow(progress, partition, reply):
-            self._await_leader(arrival, recovery.refused(progress, partition.error))
+            self._await_leader(arrival, self._refused(progress, partition.error))
             return
         self._resume(progress)
+
+    def _refused(self, progress: RangeProgress, code: int) -> BrokerError:
+        return recovery.refused(progress, code, self._options.network.security.principal)
 
     def _resume(self, progress: RangeProgress) -> None:
         if progress.done:  # a loss has cut the range short

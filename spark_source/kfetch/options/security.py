@@ -19,6 +19,15 @@ class SecurityOptions:
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
 
+    @property
+    def principal(self) -> str:
+        """Kafka's name of the user, for errors, as far as the options tell it."""
+        if self.sasl is not None:
+            return f"User:{self.sasl.user}" if self.sasl.user else "the user of the log-in"
+        if self.tls is not None:
+            return "the user of the client's certificate (User:ANONYMOUS without one)"
+        return "User:ANONYMOUS"
+
 
 def security(read: OptionReader) -> SecurityOptions:
     """Return the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.

@@ -45,7 +45,10 @@ class Watch:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._state = WatchState(isolation_level=options.fetch.isolation_level)
+        self._state = WatchState(
+            isolation_level=options.fetch.isolation_level,
+            principal=options.network.security.principal,
+        )
         self._condition = threading.Condition()
         """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}

@@ -108,6 +108,18 @@ class Cluster:
             except (ConnectionLost, BrokerError, WireError) as cause:
                 log.debug("asking a further broker for metadata: %s", cause.message)
 
+    def unreadable(self, topics: Iterable[str], deadline: float) -> list[str]:
+        """Returns a sentence for each of the topics that the user may describe and not read."""
+        names = sorted(topics)
+        if not names:
+            return []
+        denied = self._ask_any(
+            lambda connection, until: messages.unreadable_topics(connection, names, until),
+            deadline,
+        )
+        principal = self._options.security.principal
+        return [codes.unreadable(name, principal) for name in names if name in denied]
+
     def completed(
         self,
         view: ClusterView,
@@ -218,7 +230,8 @@ class Cluster:
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
                 replied = request(self.connection(broker, until), of_broker, epochs, until)
-                answers.update(_final_answers(action, broker, of_broker, replied))
+                principal = self._options.security.principal
+                answers.update(_final_answers(action, broker, of_broker, replied, principal))
             _check_complete(action, arguments, answers)
             return answers
 
@@ -328,6 +341,7 @@ def _final_answers(
     broker: Broker,
     requested: Iterable[TopicPartition],
     answers: Mapping[TopicPartition, A] | None,
+    principal: str,
 ) -> dict[TopicPartition, A | None]:
     """Returns the answers without an error. None stands for a broker that is too old.
 
@@ -343,6 +357,7 @@ def _final_answers(
             raise codes.error(
                 answer.error,
                 f"{action} of {tp} at {broker}",
+                principal=principal,
                 topic=tp.topic,
                 partition=tp.partition,
             )

@@ -119,6 +119,11 @@ class Connection:
         return self._versions.get(message.API_KEY, (0, -1))[1] >= version
 
     @property
+    def principal(self) -> str:
+        """Kafka's name of the user, for errors."""
+        return self._options.security.principal
+
+    @property
     def request_timeout_s(self) -> float:
         """The longest time of a request, in seconds."""
         return self._options.request_timeout_s

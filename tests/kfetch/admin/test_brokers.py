@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from kfetch.admin.brokers import BrokerState, ClusterState, check
 from kfetch.errors import ConnectionLost, OptionError
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -31,6 +31,22 @@ def test_a_cluster_that_can_be_read() -> None:
     topic = state.topics["clicks"]
     assert topic is not None
     assert 3 == len(topic.leaders)
+
+
+def test_a_topic_that_may_be_described_and_not_read() -> None:
+    """It is a problem with the user, the topic, the missing operation and what to do."""
+    with LittleKafka() as kafka:
+        kafka.create("clicks")
+        kafka.create("open")
+        kafka.operations["clicks"] = DESCRIBE_ONLY
+        state = state_of(kafka, "clicks", "open", "gone")
+
+    denied = (
+        "User:ANONYMOUS may describe topic clicks, and lacks the operation Read: add Read with "
+        "kafka-acls.sh"
+    )
+    assert (denied,) == state.unreadable
+    assert denied in state.problems
 
 
 def test_no_fetch_session_is_opened() -> None:

@@ -15,10 +15,11 @@ from kfetch import codes
 from kfetch.errors import AccessRefused, BrokerError
 from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.options import NetworkOptions
+from kfetch.reactions import Api
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 
@@ -186,10 +187,41 @@ def test_refusals_are_a_class_of_their_own(code: int) -> None:
     assert not error.retriable
 
 
-def test_a_denied_topic() -> None:
-    """The sentence has Kafka's own name for the error, the topic, and what to do."""
-    assert codes.error(29, "watching t-0", topic="t").message == (
-        "watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): its ACLs don't let "
-        "this user (User:ANONYMOUS where there is no log-in) read topic t: add Read and Describe "
-        "with kafka-acls.sh"
+@pytest.mark.parametrize(
+    ("api", "principal", "lacks"),
+    [
+        (Api.FETCH, "User:bob", "User:bob lacks the operation Read"),
+        (Api.METADATA, "User:bob", "User:bob lacks the operation Describe"),
+        (None, "", "this user lacks the operation Describe"),
+    ],
+)
+def test_a_denied_topic(api: Api | None, principal: str, lacks: str) -> None:
+    """The sentence has Kafka's name for the error, the user, the operation, the topic, the cure."""
+    assert codes.error(29, "watching t-0", api=api, principal=principal, topic="t").message == (
+        f"watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): {lacks}, so the ACLs "
+        "don't let it read topic t: add Read and Describe with kafka-acls.sh"
     )
+
+
+@pytest.mark.parametrize(
+    ("operations", "readable"),
+    [(DESCRIBE_ONLY, False), ({3, 8}, True), (None, True), (set(), False)],
+)
+def test_topics_that_may_be_described_and_not_read(
+    talk: Talk, operations: set[int] | None, readable: bool
+) -> None:
+    """The operations that the broker names decide. A broker that names none denies nothing."""
+    if operations is not None:
+        talk.kafka.operations["t"] = operations
+
+    assert (set() if readable else {"t"}) == messages.unreadable_topics(
+        talk.connection, ["t", "gone"], soon()
+    )
+    assert talk.kafka.asked(MetadataRequest)[-1].include_topic_authorized_operations
+
+
+def test_an_old_broker_cannot_tell_who_may_read() -> None:
+    """Below Metadata v8 there is no question, and no topic counts as denied."""
+    with Talk({MetadataRequest: (0, 7)}) as talk:
+        assert set() == messages.unreadable_topics(talk.connection, ["t"], soon())
+        assert [] == talk.kafka.asked(MetadataRequest)
