@@ -12,13 +12,15 @@
     │   ├── PartitionGone      the partition or its topic no longer exists
     │   └── OffsetBeyondLog    the position is past the log's end, and no epoch explains why
     ├── BrokerError            the broker answered with an error code
-    │   └── AccessRefused      it refuses the log-in, or its ACLs refuse the request
+    │   └── AccessRefused      its ACLs refuse the request
+    │       └── AuthenticationFailed   it refuses the log-in; or there is nothing to log in with
     ├── WireError              bytes that do not follow the protocol
     │   ├── UnsupportedVersion the broker and kfetch have no common version of an API
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
-    │   └── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
+    │   ├── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
+    │   └── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
@@ -198,12 +200,21 @@ class BrokerError(KfetchError):
 
 
 class AccessRefused(BrokerError):
-    """A broker refuses the log-in, or its ACLs refuse the request.
+    """A broker's ACLs refuse the request.
 
     Give the user the rights that the sentence names.
     """
 
     condition = "ACCESS_REFUSED"
+
+
+class AuthenticationFailed(AccessRefused):
+    """A broker or a token server refuses the log-in, or the log-in lacks something on this machine.
+
+    Correct the user, the password or the option that the sentence names. kfetch does not retry.
+    """
+
+    condition = "AUTHENTICATION_FAILED"
 
 
 class WireError(KfetchError):
@@ -256,12 +267,21 @@ class ConnectionLost(KfetchError):
 class WrongListener(ConnectionLost):
     """A probe finds that the address is no listener that kfetch can read from.
 
-    Change the option that the sentence names. TLS and SASL are not built yet.
+    Change the option that the sentence names.
 
     ``listener``: TLS, SASL, controller or HTTP.
     """
 
     condition = "WRONG_LISTENER"
+
+
+class TokenUnavailable(ConnectionLost):
+    """A service that gives tokens, keys or tickets for log-ins does not answer, or not usefully.
+
+    Check the service that the sentence names. kfetch has already retried.
+    """
+
+    condition = "TOKEN_UNAVAILABLE"
 
 
 class ReadStalled(KfetchError):

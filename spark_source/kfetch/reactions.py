@@ -10,6 +10,8 @@ Kafka's reactions are those of kafka-clients 4.3.1. An integration test reads th
   RetriableException is retried. Kafka's admin client decides so, and Spark's connector uses it. The
   consumer retries any code of the first two requests, except TOPIC_AUTHORIZATION_FAILED.
 - ApiVersions: ``NetworkClient.handleApiVersionsResponse``.
+- SaslHandshake, SaslAuthenticate: ``SaslClientAuthenticator``. ``Selector`` closes the connection
+  after an exception that is no AuthenticationException.
 
 Kafka's client takes a code that it does not know for UNKNOWN_SERVER_ERROR, and so does kfetch.
 """
@@ -32,6 +34,8 @@ class Api(Enum):
     EPOCH_ENDS = "OffsetForLeaderEpoch"
     METADATA = "Metadata"
     API_VERSIONS = "ApiVersions"
+    SASL_HANDSHAKE = "SaslHandshake"
+    SASL_AUTHENTICATE = "SaslAuthenticate"
 
 
 class Reaction(Enum):
@@ -91,6 +95,9 @@ _RETRIABLE = frozenset(
 )
 """Codes whose exception in ``Errors`` is a RetriableException."""
 
+_SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+_LOGIN_REFUSED = frozenset({33, 34, 58})
+"""Codes whose exception is an AuthenticationException."""
 _FETCH_RETRIED_BY_KAFKA = frozenset({-1, 3, 6, 9, 56, 74, 75, 78, 100, 103})
 _SPECIAL = {
     (Api.FETCH, 1): Reaction.REPOSITION,
@@ -113,6 +120,8 @@ def reaction(api: Api | None, code: int) -> Reaction:
         return special
     if api is Api.API_VERSIONS:
         return Reaction.DISCONNECT
+    if api in _SASL:
+        return Reaction.FAIL if code in _LOGIN_REFUSED else Reaction.DISCONNECT
     # A broker answers with UNKNOWN_SERVER_ERROR after an exception that it did not expect. Most of
     # these pass, such as a timeout of its disk or of its remote storage.
     retried = code in _RETRIABLE or code not in NAMES or code == UNKNOWN_SERVER_ERROR
@@ -122,8 +131,10 @@ def reaction(api: Api | None, code: int) -> Reaction:
 def kafkas_reaction(api: Api, code: int) -> Reaction:
     """Returns the reaction of Kafka's Java client, in the same words."""
     code = code if code in NAMES else UNKNOWN_SERVER_ERROR
-    if api is Api.API_VERSIONS:
+    if api in (Api.API_VERSIONS, Api.SASL_AUTHENTICATE):
         return reaction(api, code)
+    if api is Api.SASL_HANDSHAKE:
+        return Reaction.FAIL
     if api is Api.FETCH and code == 1:
         return Reaction.REPOSITION
     if (api, code) in ((Api.METADATA, 3), (Api.METADATA, 129)):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from kfetch.decoding import extent
-from kfetch.errors import ConnectionLost, KfetchError, WireError
+from kfetch.errors import AuthenticationFailed, ConnectionLost, KfetchError, WireError
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker, FetchPosition, TopicPartition
@@ -122,7 +122,7 @@ class BrokerReader:
             return []
         try:
             self.fetcher.send(deadline)
-        except (ConnectionLost, WireError) as cause:
+        except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
         return []
 
@@ -133,7 +133,7 @@ class BrokerReader:
         """
         try:
             accepted = self.fetcher.receive(deadline)
-        except (ConnectionLost, WireError) as cause:
+        except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
         if accepted is None:
             return self._session_restarted()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kfetch.errors import ConnectionLost, WireError
+from kfetch.errors import AuthenticationFailed, ConnectionLost, WireError
 from kfetch.fetch import events
 from kfetch.fetch.stats import FetchStats, SessionStatus
 from kfetch.fetch.totals import Totals
@@ -118,7 +118,7 @@ class Fetcher:
         try:
             limits = replace(self._fetch, max_bytes=self.reply_bytes_max)
             size = connection.send(fetch.request(plan, version, limits))
-        except ConnectionLost as cause:
+        except (ConnectionLost, AuthenticationFailed) as cause:
             self._abandon(plan, cause)
             raise
         self._record_sent(plan, size)
@@ -150,7 +150,7 @@ class Fetcher:
         """Close the session, if the broker can be reached, and then the connection."""
         try:
             self._close_session(time.monotonic() + _CLOSE_TIMEOUT_S)
-        except (ConnectionLost, WireError) as cause:
+        except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             log.debug("the session at %s was left to expire: %s", self.broker, cause)
         if self._connection is not None:
             self._connection.close()
@@ -231,6 +231,8 @@ class Fetcher:
 
     def _close_session(self, deadline: float) -> None:
         if self._session is None or self._connection is None or not self._connection.alive:
+            return
+        if self._connection.login_is_due:  # it may take longer than closing may
             return
         self._discard_reply_in_flight(deadline)
         plan = self._session.close()

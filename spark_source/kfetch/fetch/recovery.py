@@ -121,20 +121,20 @@ def follow(progress: RangeProgress, partition: PartitionReply, reply: FetchReply
     return True
 
 
-def refused(progress: RangeProgress, code: int, principal: str) -> BrokerError:
+def refused(progress: RangeProgress, code: int, user: str = "") -> BrokerError:
     """The error of a fetch that the broker refused for this partition.
 
-    ``principal``: Kafka's name of the user.
+    ``user``: the name that this client logs in with; empty if it is not known.
     """
     return codes.error(
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
         api=Api.FETCH,
-        principal=principal,
         topic=progress.tp.topic,
         partition=progress.tp.partition,
         offset=progress.offset,
         leader_epoch=progress.leader_epoch,
+        user=user,
     )
 
 

@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from kfetch import codes, decoder_loading
 from kfetch.decoding import decode_part
-from kfetch.errors import BrokerError, ConnectionLost, CorruptBatch, KfetchError, ReadStalled
+from kfetch.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    CorruptBatch,
+    KfetchError,
+    ReadStalled,
+)
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
@@ -149,6 +156,8 @@ class SplitReader:
 
     def _handle_errors(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
+            if isinstance(arrival.broker_error, AuthenticationFailed):
+                raise arrival.broker_error
             if arrival.broker_error is not None:
                 self._await_leader(arrival, arrival.broker_error)
             elif arrival.partition_error is not None:
@@ -242,7 +251,7 @@ class SplitReader:
         self._resume(progress)
 
     def _refused(self, progress: RangeProgress, code: int) -> BrokerError:
-        return recovery.refused(progress, code, self._options.network.security.principal)
+        return recovery.refused(progress, code, user=self._options.network.security.user)
 
     def _resume(self, progress: RangeProgress) -> None:
         if progress.done:  # a loss has cut the range short

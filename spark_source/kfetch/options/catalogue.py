@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.options import sasl_rows
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
@@ -130,6 +131,7 @@ OPTIONS: tuple[Option, ...] = (
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
+        *sasl_rows.BUILT,
     ),
     *_rows(
         Treatment.PLANNED,
@@ -138,7 +140,7 @@ OPTIONS: tuple[Option, ...] = (
         ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
         ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
-        ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
+        *sasl_rows.PLANNED,
     ),
     *_rows(
         Treatment.REFUSED,
@@ -170,6 +172,7 @@ OPTIONS: tuple[Option, ...] = (
             "none",
             "kfetch does not resolve references in values: set the values",
         ),
+        *sasl_rows.REFUSED,
     ),
     *_rows(
         Treatment.IGNORED,
@@ -204,6 +207,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
         ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
         ("kafka.security.providers", "none", "classes of Java"),
+        *sasl_rows.IGNORED,
     ),
 )
 

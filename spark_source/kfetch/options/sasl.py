@@ -1,18 +1,241 @@
-"""SASL: how a connection logs in (``kafka.sasl.*``)."""
+"""SASL: how a connection logs in (``kafka.sasl.*``).
+
+Kafka's own names come first: the mechanism and ``sasl.jaas.config``. ``kafka.sasl.username`` and
+``kafka.sasl.password`` are shorter. Every secret is a ``Secret``, and no error shows one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kfetch.errors import NotBuilt
+from kfetch.errors import NotBuilt, OptionError
+from kfetch.options.jaas import JAAS_CONFIG, LoginModule, parse_jaas
+from kfetch.options.oauth import OauthLogin, oauth_login
 from kfetch.options.reader import OptionReader
+from kfetch.options.secret import Secret
+
+__all__ = ["AwsLogin", "KerberosLogin", "PasswordLogin", "SaslOptions", "sasl_options"]
+
+_MECHANISM = "kafka.sasl.mechanism"
+_USERNAME, _PASSWORD = "kafka.sasl.username", "kafka.sasl.password"
+_SERVICE_NAME = "kafka.sasl.kerberos.service.name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordLogin:
+    """A user and a password, for PLAIN and SCRAM."""
+
+    user: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsLogin:
+    """Who signs for AWS_MSK_IAM. Without a profile or a role: AWS's default credentials."""
+
+    profile: str = ""
+    role_arn: str = ""
+    role_session_name: str = ""
+    role_external_id: Secret | None = None
+    sts_region: str = ""
+    region: str = ""
+    """The cluster's region; empty: that of the broker's host name."""
+
+    @property
+    def user(self) -> str:
+        """The principal that the options name; empty for that of the default credentials."""
+        return self.role_arn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerberosLogin:
+    """Who asks Kerberos for a ticket, and for which service."""
+
+    service_name: str
+    principal: str = ""
+    """Empty: that of the ticket cache."""
+    keytab: str = ""
+    """A file with keys; empty: the ticket cache has a ticket already."""
+    ticket_cache: str = ""
+    """A file with tickets; empty: the default cache."""
+
+    @property
+    def user(self) -> str:
+        """The principal's first part, as Kafka's default rule names it."""
+        return self.principal.partition("@")[0].partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslOptions:
     """The settings of a log-in."""
 
+    mechanism: str
+    login: PasswordLogin | OauthLogin | AwsLogin | KerberosLogin = field()
+
+    @property
+    def user(self) -> str:
+        """The user's name, for errors; empty if the options don't tell it."""
+        return self.login.user
+
+
+_MODULES = {
+    "GSSAPI": "Krb5LoginModule",
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+    "AWS_MSK_IAM": "IAMLoginModule",
+}
+"""The log-in module of each mechanism, whatever package it was moved to."""
+
 
 def sasl_options(read: OptionReader) -> SaslOptions:
-    """Return the settings of ``kafka.sasl.*``."""
-    raise NotBuilt("SASL is not built yet", option="kafka.security.protocol")
+    """Return the settings of ``kafka.sasl.*``. Raises OptionError or NotBuilt."""
+    mechanism = read(_MECHANISM, _mechanism, "GSSAPI")
+    jaas = read(JAAS_CONFIG, Secret, None)
+    module = parse_jaas(jaas) if jaas and jaas.reveal() else None
+    if module and module.name != _MODULES[mechanism]:
+        raise _wrong_module(read, mechanism, module)
+    _check_handlers(read, mechanism)
+    if mechanism == "OAUTHBEARER":
+        return SaslOptions(mechanism=mechanism, login=oauth_login(read, module))
+    if mechanism == "AWS_MSK_IAM":
+        return SaslOptions(mechanism=mechanism, login=_aws_login(read, module))
+    if mechanism == "GSSAPI":
+        return SaslOptions(mechanism=mechanism, login=_kerberos_login(read, module))
+    return SaslOptions(mechanism=mechanism, login=_password_login(read, mechanism, module))
+
+
+def _mechanism(text: str) -> str:
+    if text.upper() not in _MODULES:
+        raise ValueError(f"one of {', '.join(_MODULES)}")
+    return text.upper()
+
+
+def _wrong_module(read: OptionReader, mechanism: str, module: LoginModule) -> OptionError:
+    fitting = " or ".join(name for name, known in _MODULES.items() if known == module.name)
+    default = "" if read(_MECHANISM, str, "") else " by default"
+    return OptionError(
+        f"option {_MECHANISM} is {mechanism}{default}, which needs {_MODULES[mechanism]}, but "
+        f"option {JAAS_CONFIG} names {module.name}",
+        action=f"set {_MECHANISM}={fitting}" if fitting else f"change {JAAS_CONFIG}",
+        option=_MECHANISM,
+    )
+
+
+# Classes of Java whose work kfetch does itself. ``oauth`` reads those of OAUTHBEARER.
+_KNOWN_HANDLERS = frozenset({"IAMClientCallbackHandler"})
+_HANDLER_OPTIONS = (
+    "kafka.sasl.client.callback.handler.class",
+    "kafka.sasl.login.callback.handler.class",
+)
+
+
+def _check_handlers(read: OptionReader, mechanism: str) -> None:
+    """Raise NotBuilt for a handler of Java that would bring secrets from somewhere else."""
+    for option in _HANDLER_OPTIONS:
+        name = read(option, str, "").rpartition(".")[2]
+        if not name or (mechanism == "OAUTHBEARER" and option == _HANDLER_OPTIONS[1]):
+            continue
+        if mechanism != "AWS_MSK_IAM" or name not in _KNOWN_HANDLERS:
+            raise NotBuilt(
+                f"option {option} names a class of Java that kfetch can't run",
+                action="set the user and the password themselves, or, for OAUTHBEARER, "
+                "kfetch.oauth.provider=module:function",
+                option=option,
+            )
+
+
+def _password_login(
+    read: OptionReader, mechanism: str, module: LoginModule | None
+) -> PasswordLogin:
+    user, password = read(_USERNAME, str, None), read(_PASSWORD, Secret, None)
+    if module and (user is not None or password is not None):
+        raise OptionError(
+            f"options {JAAS_CONFIG} and {_USERNAME} both name a user",
+            action="remove one of them",
+            option=_USERNAME,
+        )
+    if module:
+        if module.flag("tokenauth"):
+            raise NotBuilt(
+                f"delegation tokens (tokenauth in option {JAAS_CONFIG}) are not built yet",
+                action="use a user of SCRAM and its password",
+                option=JAAS_CONFIG,
+            )
+        user, password = module.text("username"), module.options.get("password")
+    if not user or password is None or not password.reveal():
+        raise _no_user(mechanism, module, "password" if user else "username")
+    if "\0" in user + password.reveal():
+        raise OptionError(
+            "the user or the password of SASL has a NUL character, which PLAIN and SCRAM forbid",
+            option=JAAS_CONFIG if module else _USERNAME,
+        )
+    return PasswordLogin(user=user, password=password)
+
+
+def _no_user(mechanism: str, module: LoginModule | None, missing: str) -> OptionError:
+    if module:
+        return OptionError(
+            f"{module.name} in option {JAAS_CONFIG} has no {missing}",
+            action=f'add {missing}="…"',
+            option=JAAS_CONFIG,
+        )
+    return OptionError(
+        f"option {_MECHANISM} is {mechanism}, but kafka.sasl.{missing} is missing",
+        action=f"set {_USERNAME} and {_PASSWORD}, or {JAAS_CONFIG}",
+        option=f"kafka.sasl.{missing}",
+    )
+
+
+def _aws_login(read: OptionReader, module: LoginModule | None) -> AwsLogin:
+    if read("kafka.security.protocol", str.upper, "") != "SASL_SSL":
+        raise OptionError(
+            "option kafka.sasl.mechanism is AWS_MSK_IAM, which needs TLS",
+            action="set kafka.security.protocol=SASL_SSL",
+            option="kafka.security.protocol",
+        )
+    region = read("kfetch.msk.region", str, "")
+    if module is None:
+        return AwsLogin(region=region)
+    if "awsRoleAccessKeyId" in module.options:
+        raise NotBuilt(
+            f"awsRoleAccessKeyId in option {JAAS_CONFIG} is not built yet",
+            action="put the keys into a profile of AWS, and name it with awsProfileName",
+            option=JAAS_CONFIG,
+        )
+    return AwsLogin(
+        profile=module.text("awsProfileName"),
+        role_arn=module.text("awsRoleArn"),
+        role_session_name=module.text("awsRoleSessionName"),
+        role_external_id=module.options.get("awsRoleExternalId"),
+        sts_region=module.text("awsStsRegion"),
+        region=region,
+    )
+
+
+def _kerberos_login(read: OptionReader, module: LoginModule | None) -> KerberosLogin:
+    in_jaas = module.text("serviceName") if module else ""
+    service_name = read(_SERVICE_NAME, str, "") or in_jaas
+    if not service_name:
+        chosen = "" if read(_MECHANISM, str, "") else " (its default)"
+        raise OptionError(
+            f"option {_MECHANISM} is GSSAPI{chosen}, but {_SERVICE_NAME} is missing",
+            action=f"set {_SERVICE_NAME}, which is mostly kafka, or another {_MECHANISM}",
+            option=_SERVICE_NAME,
+        )
+    if module is None:
+        return KerberosLogin(service_name=service_name)
+    keytab = module.text("keyTab") if module.flag("useKeyTab") else ""
+    if keytab and not module.text("principal"):
+        raise OptionError(
+            f"Krb5LoginModule in option {JAAS_CONFIG} has a keyTab and no principal",
+            action='add principal="…"',
+            option=JAAS_CONFIG,
+        )
+    return KerberosLogin(
+        service_name=service_name,
+        principal=module.text("principal"),
+        keytab=keytab.removeprefix("file://"),
+        ticket_cache=module.text("ticketCache"),
+    )

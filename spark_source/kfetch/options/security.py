@@ -20,13 +20,9 @@ class SecurityOptions:
     sasl: SaslOptions | None = None
 
     @property
-    def principal(self) -> str:
-        """Kafka's name of the user, for errors, as far as the options tell it."""
-        if self.sasl is not None:
-            return f"User:{self.sasl.user}" if self.sasl.user else "the user of the log-in"
-        if self.tls is not None:
-            return "the user of the client's certificate (User:ANONYMOUS without one)"
-        return "User:ANONYMOUS"
+    def user(self) -> str:
+        """The name of the user that logs in, for errors; empty if the options don't tell it."""
+        return self.sasl.user if self.sasl else ""
 
 
 def security(read: OptionReader) -> SecurityOptions:

@@ -87,10 +87,9 @@ class Refusal:
 class WatchState:
     """The watched partitions. Each call costs time for the changes, not for all partitions."""
 
-    def __init__(self, *, isolation_level: int = READ_UNCOMMITTED, principal: str = "") -> None:
-        """``principal``: Kafka's name of the user, for errors."""
+    def __init__(self, *, isolation_level: int = READ_UNCOMMITTED, user: str = "") -> None:
         self._committed = isolation_level == READ_COMMITTED
-        self._principal = principal
+        self._user = user
         self._watched: dict[TopicPartition, _WatchedPartition] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._position_changes: dict[Broker, PositionChanges] = defaultdict(dict)
@@ -245,7 +244,7 @@ class WatchState:
         if reply.error == codes.OFFSET_OUT_OF_RANGE:
             self.out_of_range.add(tp)
         elif not codes.retriable(reply.error, Api.FETCH):
-            self.permanent_error = self._refused(tp, leader, reply.error)
+            self.permanent_error = _refused(tp, leader, reply.error, self._user)
         else:
             newer_leader = _newer_leader(reply, endpoints, leader)
             if newer_leader is None and leader is not None:
@@ -256,7 +255,7 @@ class WatchState:
         """Note a refusal. After an election the count starts again."""
         last = self.refusals.get(tp)
         if last is None or last.leader.is_older_than(leader.epoch):
-            error = self._refused(tp, leader, code)
+            error = _refused(tp, leader, code, self._user)
             self.refusals[tp] = Refusal(leader, error, since_s=now_s, last_s=now_s)
         else:
             last.last_s = now_s
@@ -321,15 +320,16 @@ class WatchState:
         self.refusals.pop(tp, None)
         self.changed.add(tp)
 
-    def _refused(self, tp: TopicPartition, leader: Leader | None, code: int) -> BrokerError:
-        return codes.error(
-            code,
-            f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
-            api=Api.FETCH,
-            principal=self._principal,
-            topic=tp.topic,
-            partition=tp.partition,
-        )
+
+def _refused(tp: TopicPartition, leader: Leader | None, code: int, user: str) -> BrokerError:
+    return codes.error(
+        code,
+        f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
+        api=Api.FETCH,
+        topic=tp.topic,
+        partition=tp.partition,
+        user=user,
+    )
 
 
 def _is_stale(leader: Leader | None, watched: _WatchedPartition) -> bool:

@@ -46,8 +46,7 @@ class Watch:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._state = WatchState(
-            isolation_level=options.fetch.isolation_level,
-            principal=options.network.security.principal,
+            isolation_level=options.fetch.isolation_level, user=options.network.security.user
         )
         self._condition = threading.Condition()
         """The lock, with a notification after every reply and every failure."""

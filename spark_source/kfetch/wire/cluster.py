@@ -117,8 +117,8 @@ class Cluster:
             lambda connection, until: messages.unreadable_topics(connection, names, until),
             deadline,
         )
-        principal = self._options.security.principal
-        return [codes.unreadable(name, principal) for name in names if name in denied]
+        user = self._options.security.user
+        return [codes.unreadable(name, user) for name in names if name in denied]
 
     def completed(
         self,
@@ -230,8 +230,9 @@ class Cluster:
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
                 replied = request(self.connection(broker, until), of_broker, epochs, until)
-                principal = self._options.security.principal
-                answers.update(_final_answers(action, broker, of_broker, replied, principal))
+                answers.update(
+                    _final_answers(action, broker, of_broker, replied, self._options.security.user)
+                )
             _check_complete(action, arguments, answers)
             return answers
 
@@ -341,7 +342,7 @@ def _final_answers(
     broker: Broker,
     requested: Iterable[TopicPartition],
     answers: Mapping[TopicPartition, A] | None,
-    principal: str,
+    user: str,
 ) -> dict[TopicPartition, A | None]:
     """Returns the answers without an error. None stands for a broker that is too old.
 
@@ -357,9 +358,9 @@ def _final_answers(
             raise codes.error(
                 answer.error,
                 f"{action} of {tp} at {broker}",
-                principal=principal,
                 topic=tp.topic,
                 partition=tp.partition,
+                user=user,
             )
     return final
 

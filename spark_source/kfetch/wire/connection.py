@@ -7,6 +7,9 @@ next request. Every later call raises its *first* cause.
 
 Before the first replies nothing proves that a Kafka broker listens there, without TLS and SASL. If
 such a connection fails, ``probes`` ask the address. The error then says what listens there.
+
+With SASL, a connection is open once it has logged in (``sasl``). If the log-in has a limited time,
+the connection logs in again before a request, and never while another one is in flight.
 """
 
 from __future__ import annotations
@@ -18,20 +21,22 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kfetch import codes
 from kfetch._version import __version__
-from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError
+from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes
+from kfetch.wire.sasl.login import Login
 from kfetch.wire.transport import open_stream
 
 log = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=KfetchError)
 Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
@@ -77,22 +82,26 @@ class Connection:
         self._correlation_id = 0
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
-        self._failure: ConnectionLost | None = None
+        self._failure: KfetchError | None = None
         self._frame_bytes_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
         self._probe: probes.Probe | None = probes.greeting
         """Asks what listens there if this connection fails. None after the first proper reply."""
+        sasl = options.security.sasl
+        self._login = Login(sasl, address[0]) if sasl else None
 
     @classmethod
     def open(cls, host: str, port: int, options: NetworkOptions, deadline: float) -> Connection:
-        """Connects and negotiates versions.
+        """Connects, negotiates versions and logs in.
 
         Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
         this broker, and never the caller's other brokers. Raises WrongListener if a probe finds
-        TLS, HTTP or a controller.
+        TLS, HTTP or a controller. Raises AuthenticationFailed if another try can't help.
         """
         connection = cls(open_stream(host, port, options, deadline), (host, port), options)
         try:
             connection._negotiate(deadline)
+            connection._log_in(deadline)
+            connection._frame_bytes_max = options.frame_bytes_max
         except BaseException:
             connection.close()
             raise
@@ -119,14 +128,19 @@ class Connection:
         return self._versions.get(message.API_KEY, (0, -1))[1] >= version
 
     @property
-    def principal(self) -> str:
-        """Kafka's name of the user, for errors."""
-        return self._options.security.principal
-
-    @property
     def request_timeout_s(self) -> float:
         """The longest time of a request, in seconds."""
         return self._options.request_timeout_s
+
+    @property
+    def user(self) -> str:
+        """The name of the user that logs in, for errors; empty if it is not known."""
+        return self._options.security.user
+
+    @property
+    def login_is_due(self) -> bool:
+        """Whether the next request waits for another log-in."""
+        return self._login is not None and self._login.is_due()
 
     def call(self, request: Any, deadline: float) -> Any:
         """Sends a kafka-python request and returns its decoded response."""
@@ -136,6 +150,7 @@ class Connection:
     def send(self, request: Any) -> int:
         """Sends a request with a version, and returns the size of its frame in bytes."""
         self._check_alive()
+        self._renew_login()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
         frame = request.encode(header=True, framed=True)
@@ -185,7 +200,8 @@ class Connection:
             self._bury(self._lost("it was closed"))
 
     def __repr__(self) -> str:
-        state = "alive" if self._failure is None else f"dead: {self._failure.cause}"
+        failure = self._failure
+        state = f"dead: {failure.where.get('cause', failure.what)}" if failure else "alive"
         return f"<Connection {self.peer}, {self.in_flight} in flight, {state}>"
 
     def _negotiate(self, deadline: float) -> None:
@@ -204,8 +220,28 @@ class Connection:
         if verdict := diagnosis.of_api_keys(versions):
             raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
         self._versions = versions
-        self._frame_bytes_max = self._options.frame_bytes_max
-        self._probe = probes.login
+        # A log-in that fails says why itself.
+        self._probe = None if self._login else probes.login
+
+    def _log_in(self, deadline: float) -> None:
+        if self._login is None:
+            return
+        try:
+            self._login.run(self, deadline)
+        except KfetchError as failure:
+            raise self._bury(failure) from None
+
+    def _renew_login(self) -> None:
+        """Log in again if it is time. A request in flight goes first, as long as the log-in lasts.
+
+        A fetch session is the broker's, and outlasts this and a new connection.
+        """
+        if self._login is None or not self.login_is_due:
+            return
+        if not self._in_flight:
+            self._log_in(time.monotonic() + self._options.request_timeout_s)
+        elif self._login.has_ended():
+            raise self._bury(self._lost("its log-in has ended while a request was in flight"))
 
     def _read_versions(self, deadline: float) -> tuple[int, dict[int, tuple[int, int]]]:
         """Returns the error code and, without an error, the broker's versions by API key.
@@ -313,7 +349,7 @@ class Connection:
         what = f"the connection to {self.peer} is lost: {cause}"
         return ConnectionLost(what, peer=self.peer, cause=cause)
 
-    def _bury(self, failure: ConnectionLost) -> ConnectionLost:
+    def _bury(self, failure: E) -> E:
         """Close the socket, and raise this failure from now on."""
         self._failure = failure
         self._stream.close()

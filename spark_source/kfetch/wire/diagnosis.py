@@ -139,9 +139,9 @@ _EXPLANATIONS = {
         _PLAINTEXT_WANTED,
     ),
     Listener.SASL: (
-        "expects a log-in by SASL{mechanisms}: it needs kafka.security.protocol=SASL_PLAINTEXT "
-        "and kafka.sasl.mechanism, which kfetch does not support yet",
-        _PLAINTEXT_WANTED,
+        "expects a log-in by SASL{mechanisms}",
+        "Set kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and "
+        "kafka.sasl.jaas.config",
     ),
     Listener.CONTROLLER: (
         "is the listener of a KRaft controller, which serves no topics",

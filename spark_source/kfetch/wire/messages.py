@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 _ERROR_IN_METADATA = 13  # KIP-1102
 _OPERATIONS_IN_METADATA = 8  # KIP-430
-_READ = 3  # org.apache.kafka.common.acl.AclOperation.READ
+_READ = 3  # org.apache.kafka.common.acl.AclOperation
 _EPOCHS_IN_METADATA = 9  # below it, a broker may send outdated epochs (KAFKA-9212)
 
 
@@ -63,20 +63,13 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
         MetadataRequest[version](topics=names, allow_auto_topic_creation=False), deadline
     )
     if version >= _ERROR_IN_METADATA and reply.error_code != codes.NONE:
-        raise codes.error(
-            reply.error_code,
-            "asking for metadata",
-            api=Api.METADATA,
-            principal=connection.principal,
-        )
+        raise codes.error(reply.error_code, "asking for metadata", api=Api.METADATA)
     brokers = {
         b.node_id: Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
         for b in reply.brokers
     }
     existing = [
-        _topic(entry, brokers, version)
-        for entry in reply.topics
-        if _exists(entry, connection.principal)
+        _topic(entry, brokers, version) for entry in reply.topics if _exists(entry, connection.user)
     ]
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
 
@@ -130,15 +123,13 @@ def _metadata_topic(name: str, version: int) -> Any:
     return MetadataRequest.MetadataRequestTopic(version=version, name=name, topic_id=NO_TOPIC_ID)
 
 
-def _exists(entry: Any, principal: str) -> bool:
+def _exists(entry: Any, user: str) -> bool:
     if entry.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID):
         return False
     if entry.error_code != codes.NONE:
         # A retriable one too: a topic without partitions would look like a deleted one.
         action, name = f"asking for topic {entry.name}", entry.name
-        raise codes.error(
-            entry.error_code, action, api=Api.METADATA, principal=principal, topic=name
-        )
+        raise codes.error(entry.error_code, action, api=Api.METADATA, topic=name, user=user)
     return True
 
 

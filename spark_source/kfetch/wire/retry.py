@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WrongListener
+from kfetch.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    KfetchError,
+    WrongListener,
+)
 from kfetch.options import NetworkOptions
 
 log = logging.getLogger(__name__)
@@ -83,10 +89,19 @@ def may_retry(cause: KfetchError) -> bool:
 
 
 def clearer(first: KfetchError | None, cause: KfetchError) -> KfetchError:
-    """Returns the first cause, or ``cause`` if there was none or if it alone names the listener."""
-    if first is None or (isinstance(cause, WrongListener) and not isinstance(first, WrongListener)):
+    """Returns the first cause, or ``cause`` if there was none or if it tells more.
+
+    It does if it alone names the listener, or if no retry can help after it.
+    """
+    if first is None or _clarity(cause) > _clarity(first):
         return cause
     return first
+
+
+def _clarity(cause: KfetchError) -> int:
+    if isinstance(cause, AuthenticationFailed):
+        return 2
+    return int(isinstance(cause, WrongListener))
 
 
 def retrying(

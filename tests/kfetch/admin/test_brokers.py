@@ -42,8 +42,8 @@ def test_a_topic_that_may_be_described_and_not_read() -> None:
         state = state_of(kafka, "clicks", "open", "gone")
 
     denied = (
-        "User:ANONYMOUS may describe topic clicks, and lacks the operation Read: add Read with "
-        "kafka-acls.sh"
+        "the ACLs of topic clicks let this user (User:ANONYMOUS where there is no log-in) describe "
+        "it and not read it: add the operation READ with kafka-acls.sh"
     )
     assert (denied,) == state.unreadable
     assert denied in state.problems

@@ -250,7 +250,10 @@ def test_a_topic_that_may_be_described_and_not_read(
         planned(3, offset(kafka, 2, 0))
         committed(3)
     kafka.operations["clicks"] = DESCRIBE_ONLY
-    lacks = "User:ANONYMOUS may describe topic clicks, and lacks the operation Read: add Read with"
+    lacks = (
+        "the ACLs of topic clicks let this user (User:ANONYMOUS where there is no log-in) describe "
+        "it and not read it: add the operation READ with"
+    )
 
     code, out, _ = kfetch("plan", "clicks")
     assert 1 == code

@@ -1,0 +1,306 @@
+"""OAUTHBEARER: where a token comes from, and the extensions that go with it (KIP-255, KIP-768)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kfetch.errors import NotBuilt, OptionError
+from kfetch.options.converters import boolean, pause, seconds
+from kfetch.options.jaas import JAAS_CONFIG, LoginModule
+from kfetch.options.reader import OptionReader
+from kfetch.options.secret import Secret
+
+__all__ = [
+    "ClientCredentials",
+    "OauthLogin",
+    "StaticToken",
+    "TokenFile",
+    "TokenProvider",
+    "TokenSource",
+    "UnsecuredToken",
+    "oauth_login",
+]
+
+_PREFIX = "kafka.sasl.oauthbearer."
+_URL = _PREFIX + "token.endpoint.url"
+_CLIENT_ID = _PREFIX + "client.credentials.client.id"
+_CLIENT_SECRET = _PREFIX + "client.credentials.client.secret"
+_RETRIEVER = _PREFIX + "jwt.retriever.class"
+_HANDLER = "kafka.sasl.login.callback.handler.class"
+_PROVIDER = "kfetch.oauth.provider"
+_TOKEN = "kfetch.oauth.token"  # noqa: S105 - a name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticToken:
+    """A token as text. Nothing renews it."""
+
+    token: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenFile:
+    """A file with a token. Another program renews it, as Kubernetes does for service accounts."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenProvider:
+    """A Python function without arguments: it returns a token and when it expires."""
+
+    module: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsecuredToken:
+    """A token without a signature, for tests. Kafka's default validator accepts it."""
+
+    claims: tuple[tuple[str, object], ...] = field(repr=False)
+    lifetime_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """OIDC client credentials (RFC 6749, section 4.4). Times in seconds."""
+
+    url: str = field(repr=False)
+    """The token endpoint. Its query may hold secrets."""
+    client_id: str
+    client_secret: Secret
+    scope: str = ""
+    urlencode: bool = False
+    """Whether id and secret are encoded in the header (RFC 6749, section 2.3.1)."""
+    ca_file: str = ""
+    """A PEM file of the authorities to trust; empty: the system's."""
+    ca_text: str = field(default="", repr=False)
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 10.0
+    backoff_s: float = 0.1
+    backoff_max_s: float = 10.0
+
+
+TokenSource = StaticToken | TokenFile | TokenProvider | UnsecuredToken | ClientCredentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OauthLogin:
+    """The settings of a log-in by OAUTHBEARER."""
+
+    source: TokenSource
+    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """SASL extensions, such as Confluent Cloud's logicalCluster and identityPoolId."""
+
+    @property
+    def user(self) -> str:
+        """The principal that the options name; empty if only the token names one."""
+        if isinstance(self.source, UnsecuredToken):
+            return str(dict(self.source.claims).get("sub", ""))
+        return ""
+
+
+def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
+    """Return where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
+    options = module.options if module else {}
+    _check_classes(read)
+    url = read(_URL, str, "") or _text(options, "oauth.token.endpoint.uri")
+    if url:
+        _check_url(url)
+    sources: dict[str, TokenSource] = {}
+    if url.lower().startswith("file:"):
+        sources[_URL] = TokenFile(path="/" + url[5:].lstrip("/"))
+    elif url:
+        sources[_URL] = _client_credentials(read, options, url)
+    if token := read(_TOKEN, Secret, None):
+        sources[_TOKEN] = StaticToken(token=_token(token))
+    if provider := read(_PROVIDER, _function, None):
+        sources[_PROVIDER] = provider
+    if any(name.startswith("unsecuredLogin") for name in options):
+        sources[f"unsecuredLogin… in {JAAS_CONFIG}"] = _unsecured(options)
+    if len(sources) != 1:
+        raise _ambiguous([*sources])
+    return OauthLogin(source=next(iter(sources.values())), extensions=_extensions(options))
+
+
+def _ambiguous(names: list[str]) -> OptionError:
+    what = (
+        f"options {' and '.join(names)} each name a source of tokens"
+        if names
+        else "option kafka.sasl.mechanism is OAUTHBEARER, but no option names a source of tokens"
+    )
+    return OptionError(
+        what,
+        action=f"Set one of {_URL} (with clientId and clientSecret), {_PROVIDER} (module:function) "
+        f"and {_TOKEN}",
+        option="kafka.sasl.mechanism",
+    )
+
+
+_HANDLERS = {"OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"}
+_RETRIEVERS = {"DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"}
+
+
+def _check_classes(read: OptionReader) -> None:
+    """Raise NotBuilt for a class of Java whose work kfetch does not know."""
+    for option, known in ((_HANDLER, _HANDLERS), (_RETRIEVER, _RETRIEVERS)):
+        name = read(option, str, "").rpartition(".")[2]
+        # With a provider, the function does the work of the class.
+        if name and name not in known and not read(_PROVIDER, str, ""):
+            raise NotBuilt(
+                f"option {option} names a class of Java that kfetch does not know",
+                action=f"set {_PROVIDER}=module:function, a Python function that returns a token",
+                option=option,
+            )
+
+
+# urllib is not pure: importing it loads sockets.
+_URL_FORM = re.compile(
+    r"(?:(?:https?://(?P<user>[^/?#@]*@)?(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?]|$))"
+    r"|file:(?://)?(?=/))[!-~]*",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def _check_url(url: str) -> None:
+    match = _URL_FORM.fullmatch(url)
+    if match is None:
+        raise OptionError(
+            f"option {_URL} is no URL of http, https or file",
+            action="write it as https://host/path",
+            option=_URL,
+        )
+    if match["user"]:
+        raise OptionError(
+            f"option {_URL} must not hold a user or password",
+            action=f"set {_CLIENT_ID} and {_CLIENT_SECRET}",
+            option=_URL,
+        )
+
+
+def _client_credentials(
+    read: OptionReader, options: Mapping[str, Secret], url: str
+) -> ClientCredentials:
+    # As in Kafka 4.1 and later (KIP-1139), an option comes before its older name in JAAS.
+    client_id = read(_CLIENT_ID, str, "") or _text(options, "clientId")
+    secret: Secret | None = read(_CLIENT_SECRET, Secret, None) or options.get("clientSecret")
+    if not client_id or secret is None or not secret.reveal():
+        missing = "client secret" if client_id else "client id"
+        raise OptionError(
+            f"option {_URL} needs a {missing}",
+            action=f"set {_CLIENT_ID} and {_CLIENT_SECRET}, or clientId and clientSecret in "
+            f"{JAAS_CONFIG}",
+            option=_URL,
+        )
+    return ClientCredentials(
+        url=url,
+        client_id=client_id,
+        client_secret=secret,
+        scope=read(_PREFIX + "scope", str, "") or _text(options, "scope"),
+        urlencode=read(_PREFIX + "header.urlencode", boolean, False),
+        **_authorities(options),
+        connect_timeout_s=read("kafka.sasl.login.connect.timeout.ms", seconds, 10.0),
+        read_timeout_s=read("kafka.sasl.login.read.timeout.ms", seconds, 10.0),
+        backoff_s=read("kafka.sasl.login.retry.backoff.ms", pause, 0.1),
+        backoff_max_s=read("kafka.sasl.login.retry.backoff.max.ms", pause, 10.0),
+    )
+
+
+def _authorities(options: Mapping[str, Secret]) -> dict[str, str]:
+    """Return whom the token endpoint's certificate is checked against, from ``ssl.*`` in JAAS."""
+    location = _text(options, "ssl.truststore.location")
+    pem = _text(options, "ssl.truststore.type").upper() == "PEM"
+    if location and not pem and not location.endswith((".pem", ".crt", ".cer")):
+        raise NotBuilt(
+            f"ssl.truststore.location in {JAAS_CONFIG} is no PEM file",
+            action="convert it with keytool -exportcert -rfc, and set ssl.truststore.type=PEM",
+            option=JAAS_CONFIG,
+        )
+    return {"ca_file": location, "ca_text": _text(options, "ssl.truststore.certificates")}
+
+
+def _text(options: Mapping[str, Secret], name: str) -> str:
+    return options[name].reveal() if name in options else ""
+
+
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+def _token(token: Secret) -> Secret:
+    """Return a token if it has the characters of one (RFC 6750, section 2.1)."""
+    if _B64TOKEN.fullmatch(token.reveal()) is None:
+        raise OptionError(
+            f"option {_TOKEN} has a character that no token has",
+            action="set it to the token alone, without Bearer",
+            option=_TOKEN,
+        )
+    return token
+
+
+def _function(text: str) -> TokenProvider:
+    module, colon, function = text.partition(":")
+    names = [*module.split("."), function]
+    if not colon or not all(name.isidentifier() for name in names):
+        raise ValueError("the name of a Python function, written as module:function")
+    return TokenProvider(module=module, function=function)
+
+
+# Kafka's OAuthBearerUnsecuredLoginCallbackHandler.
+_RESERVED = frozenset({"iat", "exp"})
+
+
+def _unsecured(options: Mapping[str, Secret]) -> UnsecuredToken:
+    claims: dict[str, object] = {}
+    for name in options:
+        kind, _, claim = name.partition("_")
+        text = _text(options, name)
+        if kind == "unsecuredLoginStringClaim":
+            claims[claim] = text
+        elif kind == "unsecuredLoginNumberClaim":
+            claims[claim] = _number(text)
+        elif kind == "unsecuredLoginListClaim":
+            claims[claim] = tuple(text[1:].split(text[0])) if text else ()
+    principal = _text(options, "unsecuredLoginPrincipalClaimName") or "sub"
+    if not claims.get(principal) or _RESERVED & claims.keys():
+        raise OptionError(
+            f"the unsecured token in option {JAAS_CONFIG} needs its principal, and may set neither "
+            "iat nor exp",
+            action=f'set unsecuredLoginStringClaim_{principal}="…"',
+            option=JAAS_CONFIG,
+        )
+    lifetime_s = _number(_text(options, "unsecuredLoginLifetimeSeconds") or "3600")
+    return UnsecuredToken(claims=tuple(claims.items()), lifetime_s=lifetime_s)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise OptionError(
+            f"a number of the unsecured token in option {JAAS_CONFIG} is none", option=JAAS_CONFIG
+        ) from None
+
+
+_EXTENSION = re.compile(r"(extension|unsecuredLoginExtension)_(.*)", re.DOTALL)
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+
+
+def _extensions(options: Mapping[str, Secret]) -> tuple[tuple[str, str], ...]:
+    """Return the SASL extensions (RFC 7628, section 3.1)."""
+    found = {m[2]: _text(options, name) for name in options if (m := _EXTENSION.fullmatch(name))}
+    for name, value in found.items():
+        if _EXTENSION_NAME.fullmatch(name) is None or name.lower() == "auth":
+            raise OptionError(
+                f"an extension_… in option {JAAS_CONFIG} has a name that SASL forbids",
+                action="use letters alone, and another name than auth",
+                option=JAAS_CONFIG,
+            )
+        if _EXTENSION_VALUE.fullmatch(value) is None:
+            raise OptionError(
+                f"extension_{name} in option {JAAS_CONFIG} is empty or has a forbidden character",
+                option=JAAS_CONFIG,
+            )
+    return tuple(found.items())

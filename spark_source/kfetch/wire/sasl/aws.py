@@ -1,0 +1,104 @@
+"""AWS_MSK_IAM: keys by botocore, and one signed message (github.com/aws/aws-msk-iam-auth)."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from kfetch.errors import AuthenticationFailed, TokenUnavailable
+from kfetch.options.sasl import AwsLogin
+from kfetch.options.secret import Secret
+from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
+from kfetch.wire.sasl.shared import Fetched, Shared
+from kfetch.wire.sasl.signature import AwsKeys, connect_message
+
+__all__ = ["KEYS", "aws_msk_iam", "region_of"]
+
+KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
+"""Keys and the region of their configuration, for this process."""
+_KEYS_VALID_S = 300.0
+"""botocore renews keys ten minutes before they expire, so keys that it returns are valid longer."""
+_REGION = re.compile(
+    r"\.kafka(?:-serverless)?\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.(?:[a-z0-9.-]+)$"
+)
+
+
+def region_of(host: str) -> str:
+    """Returns the region in the host name of an MSK broker; empty for another name."""
+    match = _REGION.search(host.lower())
+    return match["region"] if match else ""
+
+
+def aws_msk_iam(login: AwsLogin, host: str, deadline: float) -> Exchange:
+    """Returns the exchange of AWS_MSK_IAM. ``deadline``: a time of ``time.monotonic``."""
+    keys, default_region = KEYS.get(login, lambda _until: _fetch(login), deadline)
+    region = login.region or region_of(host) or default_region
+    if not region:
+        raise AuthenticationFailed(
+            f"the AWS region of {host} is not known",
+            action="Set kfetch.msk.region",
+            retriable=False,
+        )
+    answer = yield connect_message(keys, host, region, datetime.now(UTC))
+    if not answer:
+        raise ExchangeFailed("the broker's answer is empty")
+
+
+def _fetch(login: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import Session
+    except ImportError:
+        raise AuthenticationFailed(
+            "AWS_MSK_IAM needs the library botocore, which is not installed here",
+            action="Install kfetch[msk] on the driver and the executors",
+            retriable=False,
+        ) from None
+    try:
+        session = Session(profile=login.profile or None)
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise AuthenticationFailed(
+                "AWS has no credentials here",
+                action="Set them in the environment, in a profile or in the machine's role",
+                retriable=False,
+            )
+        if login.role_arn:
+            credentials = _of_role(session, credentials, login)
+        frozen = credentials.get_frozen_credentials()
+        region = session.get_config_variable("region") or ""
+    except (BotoCoreError, ClientError) as cause:
+        raise _unavailable(cause) from None
+    token = Secret(frozen.token) if frozen.token else None
+    keys = AwsKeys(
+        access_key=frozen.access_key, secret_key=Secret(frozen.secret_key), session_token=token
+    )
+    expires_at = time.time() + _KEYS_VALID_S
+    return Fetched(value=(keys, region), renew_at=expires_at, expires_at=expires_at)
+
+
+def _of_role(session: Any, credentials: Any, login: AwsLogin) -> Any:
+    """Returns credentials of the role that the options name."""
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    extra = {"RoleSessionName": login.role_session_name or "kfetch"}
+    if login.role_external_id is not None:
+        extra["ExternalId"] = login.role_external_id.reveal()
+
+    def client(service: str, **arguments: Any) -> Any:
+        region = {"region_name": login.sts_region} if login.sts_region else {}
+        return session.create_client(service, **{**arguments, **region})
+
+    fetcher = AssumeRoleCredentialFetcher(client, credentials, login.role_arn, extra_args=extra)
+    return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+
+
+def _unavailable(cause: Exception) -> TokenUnavailable:
+    response = getattr(cause, "response", {})
+    code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+    sentence = f"AWS gives no keys: {type(cause).__name__}{f' ({code})' if code else ''}"
+    return TokenUnavailable(
+        sentence, action="Check the profile, the role and its rights", cause=sentence
+    )

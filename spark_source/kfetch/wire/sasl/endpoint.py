@@ -1,0 +1,197 @@
+"""Gets a token from an OIDC provider's token endpoint, with client credentials (KIP-768).
+
+Codes that Kafka's HttpJwtRetriever does not retry are final here, too. Its answer is read up to a
+limit of bytes and of time, however slowly it comes.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import socket
+import ssl
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+from kfetch.backoff import Backoff
+from kfetch.errors import AuthenticationFailed, TokenUnavailable
+from kfetch.options.oauth import ClientCredentials
+from kfetch.wire.sasl import jwt
+
+__all__ = ["request_token"]
+
+_ANSWER_BYTES_MAX = 1 << 20
+_FINAL_STATUS = frozenset({*range(300, 400), *range(400, 408), *range(409, 418), 501, 505})
+"""Kafka's UNRETRYABLE_HTTP_CODES, and redirections: kfetch sends a secret to one address only."""
+_UNKNOWN_LIFETIME_S = 300.0
+_EXPIRES_IN_MAX_S = 10 * 365 * 86400.0
+_SHOWN_MAX = 200
+
+
+def request_token(source: ClientCredentials, deadline: float) -> tuple[str, float]:
+    """Returns a token, and when it expires in seconds of Unix time.
+
+    Retries up to ``deadline``, a time of ``time.monotonic``. Raises AuthenticationFailed if the
+    endpoint refuses the client, and TokenUnavailable if it gives no answer, or no token.
+    """
+    pauses = Backoff(min(source.backoff_s, source.backoff_max_s), source.backoff_max_s)
+    while True:
+        try:
+            return _attempt(source, deadline)
+        except TokenUnavailable:
+            if time.monotonic() + pauses.pause >= deadline:
+                raise
+            time.sleep(pauses.pause)
+            pauses = pauses.doubled()
+
+
+def _attempt(source: ClientCredentials, deadline: float) -> tuple[str, float]:
+    try:
+        status, body = _post(source, deadline)
+    except ssl.SSLCertVerificationError as cause:
+        raise AuthenticationFailed(
+            f"the certificate of the token endpoint {_shown_url(source)} is not valid here: "
+            f"{cause.verify_message}",
+            action="Name its authority in ssl.truststore.certificates in kafka.sasl.jaas.config, "
+            "or correct the URL",
+            retriable=False,
+        ) from None
+    except (OSError, HTTPException, UnicodeError) as cause:
+        text = str(cause) or type(cause).__name__
+        raise _unavailable(source, f"gives no answer: {_clean(source, text)}") from None
+    if status not in (200, 201):
+        raise _refusal(source, status, body)
+    return _token(source, body)
+
+
+def _post(source: ClientCredentials, deadline: float) -> tuple[int, bytes]:
+    """Returns the status and the first bytes of the answer. Raises OSError or HTTPException."""
+    parts = urlsplit(source.url)
+    connection = _connection(source, min(source.connect_timeout_s, deadline - time.monotonic()))
+    try:
+        connection.connect()
+        form = {"grant_type": "client_credentials"}
+        if source.scope:
+            form["scope"] = source.scope
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", path, urlencode(form).encode(), _headers(source))
+        until = min(deadline, time.monotonic() + source.read_timeout_s)
+        response = HTTPResponse(_Timed(connection.sock, until), method="POST")  # type: ignore[arg-type]
+        response.begin()
+        return response.status, response.read(_ANSWER_BYTES_MAX)
+    finally:
+        connection.close()
+
+
+def _connection(source: ClientCredentials, timeout_s: float) -> HTTPConnection:
+    parts, timeout_s = urlsplit(source.url), max(0.001, timeout_s)
+    if parts.scheme == "http":
+        return HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
+    own = bool(source.ca_file or source.ca_text)
+    context = (
+        ssl.create_default_context(cafile=source.ca_file or None, cadata=source.ca_text or None)
+        if own
+        else ssl.create_default_context()
+    )
+    return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
+
+
+def _headers(source: ClientCredentials) -> dict[str, str]:
+    user, password = source.client_id, source.client_secret.reveal()
+    if source.urlencode:
+        user, password = quote_plus(user), quote_plus(password)
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {
+        "Authorization": f"Basic {credentials}",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "application/json",
+        "Cache-Control": "no-cache",
+    }
+
+
+class _Timed:
+    """A socket for HTTPResponse that gives up at a time, however slowly bytes come."""
+
+    def __init__(self, stream: socket.socket, until: float) -> None:
+        self._stream = stream
+        self._until = until
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReader(self._stream, self._until))
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, stream: socket.socket, until: float) -> None:
+        self._stream = stream
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        remaining_s = self._until - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError("timed out")
+        self._stream.settimeout(remaining_s)
+        return self._stream.recv_into(buffer)
+
+
+def _token(source: ClientCredentials, body: bytes) -> tuple[str, float]:
+    answer = _json(body)
+    token = answer.get("access_token") or answer.get("id_token")
+    if not isinstance(token, str) or not jwt.is_token(token):
+        raise _unavailable(source, "answers without a token")
+    now = time.time()
+    expires_at = jwt.expiry(token)
+    if expires_at is None:
+        lifetime = answer.get("expires_in")
+        known = isinstance(lifetime, int | float) and 0 < lifetime < _EXPIRES_IN_MAX_S
+        expires_at = now + (float(lifetime or 0) if known else _UNKNOWN_LIFETIME_S)
+    if expires_at <= now:
+        raise _unavailable(source, "answers with an expired token; is this clock right?")
+    return token, expires_at
+
+
+def _refusal(
+    source: ClientCredentials, status: int, body: bytes
+) -> AuthenticationFailed | TokenUnavailable:
+    answer = _json(body)
+    named = [answer.get(key) for key in ("error", "error_description", "errorSummary")]
+    reasons = [_clean(source, text) for text in named if isinstance(text, str) and text]
+    what = f"answers with status {status}{': ' if reasons else ''}{', '.join(reasons)}"
+    if status not in _FINAL_STATUS:
+        return _unavailable(source, what)
+    return AuthenticationFailed(
+        f"the token endpoint {_shown_url(source)} {what}",
+        action="Check the client id, the client secret, the scope and the URL",
+        retriable=False,
+    )
+
+
+def _unavailable(source: ClientCredentials, what: str) -> TokenUnavailable:
+    sentence = f"the token endpoint {_shown_url(source)} {what}"
+    return TokenUnavailable(sentence, cause=sentence)
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _shown_url(source: ClientCredentials) -> str:
+    """Returns the URL without its query, which may hold a secret."""
+    parts = urlsplit(source.url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+
+def _clean(source: ClientCredentials, text: str) -> str:
+    """Returns the endpoint's words without the secret, and without anything that is no text."""
+    text = text.replace(source.client_secret.reveal(), "[hidden]")
+    return re.sub(r"[^\x20-\x7e]+", " ", text)[:_SHOWN_MAX]

@@ -1,0 +1,50 @@
+"""JSON Web Tokens: reading when one expires, and making one without a signature.
+
+kfetch checks no signature. The broker does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from typing import Any
+
+from kfetch.options.oauth import UnsecuredToken
+
+__all__ = ["expiry", "is_token", "unsecured"]
+
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""RFC 6750, section 2.1."""
+
+
+def is_token(text: object) -> bool:
+    """Returns whether this is the text of a bearer token."""
+    return isinstance(text, str) and _B64TOKEN.fullmatch(text) is not None
+
+
+def expiry(token: str) -> float | None:
+    """Returns the claim ``exp`` in seconds of Unix time; None if the token has no readable one."""
+    try:
+        claims = json.loads(_decoded(token.split(".")[1]))
+        moment = float(claims["exp"])
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, binascii.Error):
+        return None
+    return moment if math.isfinite(moment) else None
+
+
+def unsecured(source: UnsecuredToken, now: float) -> tuple[str, float]:
+    """Returns a token without a signature and its expiry, both as Kafka's handler makes them."""
+    expires_at = now + source.lifetime_s
+    claims = {"iat": now, "exp": expires_at, **dict(source.claims)}
+    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}.", expires_at
+
+
+def _encoded(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
