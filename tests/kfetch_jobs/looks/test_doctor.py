@@ -83,9 +83,9 @@ def test_a_topic_that_a_job_may_not_read(
 
     assert "clicks" not in "".join(line for line in absent.splitlines() if "cluster" in line)
     assert 1 == code
-    assert (
-        "describe it and not read it; add the operation READ with kafka-acls.sh"
-    ) in next(line for line in out.splitlines() if line.startswith("fail  cluster local: the ACLs"))
+    assert ("describe it and not read it; add the operation READ with kafka-acls.sh") in next(
+        line for line in out.splitlines() if line.startswith("fail  cluster local: the ACLs")
+    )
 
 
 def test_a_listener_that_wants_a_log_in() -> None:
@@ -98,8 +98,8 @@ def test_a_listener_that_wants_a_log_in() -> None:
         (found,) = doctor.cluster("main", {"bootstrap.servers": servers})
 
     assert FAIL is found.state
-    assert found.text.startswith(f"{servers} expects a log-in by SASL (PLAIN): it needs kafka.sec")
-    assert found.advice.startswith("Name a PLAINTEXT listener")
+    assert found.text.startswith(f"{servers} expects a log-in by SASL (PLAIN)")
+    assert found.advice.startswith("Set kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mech")
 
 
 def test_properties_that_are_wrong() -> None:
