@@ -11,9 +11,15 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 from kfetch import options as parsing
-from kfetch.errors import BrokerError, ConnectionLost
+from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost, WrongListener
 from kfetch.fetch.inline import Query
 from kfetch.model import Broker, ClusterView, Leader, OffsetRange, Topic, TopicPartition
 from kfetch.offsets import Position
@@ -24,6 +30,7 @@ from kfetch.watch.state import WatchState
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.sasl.broker_side import LoginServer, alice, network, plain_server
 from tests.kfetch.wire.scripted import ScriptedBroker
 
 CODES = [*(code for code in NAMES if code), 9_999]
@@ -212,6 +219,33 @@ def test_api_versions() -> None:
             else:
                 with pytest.raises(ConnectionLost):
                     Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
+
+
+@pytest.mark.parametrize("api", [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
+def test_log_ins(api: Api) -> None:
+    """A log-in that the broker refuses is final. After any other code kfetch connects again."""
+    options = network(alice(), retry_backoff_s=0.0005)
+    with ScriptedBroker() as broker:
+        LoginServer(broker, {"PLAIN": plain_server})
+        for code in CODES:
+            if api is Api.SASL_HANDSHAKE:
+                answer = SaslHandshakeResponse(error_code=code, mechanisms=[])
+                broker.answer(SaslHandshakeRequest, answer)
+            else:
+                broker.answer(SaslAuthenticateRequest, refused_log_in(code))
+            with pytest.raises((AuthenticationFailed, ConnectionLost)) as caught:
+                Connection.open("127.0.0.1", broker.port, options, soon())
+            final = reaction(api, code) is Reaction.FAIL
+            wrong = isinstance(caught.value, WrongListener)
+            assert final == (wrong or isinstance(caught.value, AuthenticationFailed))
+            assert wrong == ((api, code) == (Api.SASL_HANDSHAKE, 34))
+
+
+def refused_log_in(code: int) -> Any:
+    """A reply to SaslAuthenticate with an error code."""
+    return SaslAuthenticateResponse(
+        error_code=code, error_message="no", auth_bytes=b"", session_lifetime_ms=0
+    )
 
 
 def test_a_broker_that_refuses_api_versions_is_not_the_only_one(kafka: LittleKafka) -> None:

@@ -125,7 +125,7 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        ("kafka.security.protocol", "PLAINTEXT", "kfetch speaks only PLAINTEXT so far"),
+        ("kafka.security.protocol", "PLAINTEXT", "or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`"),
         (
             "kafka.isolation.level",
             "read_uncommitted",

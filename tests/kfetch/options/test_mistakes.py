@@ -275,25 +275,6 @@ def test_planned_options(name: str) -> None:
     assert expected[row.name.endswith("*")] == caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (
-            "kafka.security.protocol",
-            "SASL_SSL",
-            "option kafka.security.protocol is SASL_SSL, but kfetch speaks PLAINTEXT only so far: "
-            "TLS and SASL are not built yet",
-        ),
-    ],
-)
-def test_planned_values(name: str, text: str, message: str) -> None:
-    """A value that is planned is refused as such."""
-    with pytest.raises(NotBuilt) as caught:
-        parse({**REQUIRED, name: text})
-
-    assert message == caught.value.message
-
-
 def refusal(options: dict[str, str]) -> str | None:
     """Return the error sentence of options, None if they are valid."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse
+from kfetch.options import SourceOptions, StartingOffsets, Subscription, parse, sasl_rows
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -178,10 +178,9 @@ def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> No
 
 def test_every_built_option_is_tried() -> None:
     """No option of the catalogue escapes the table above."""
-    assert {option.name for option in BUILT} == {row[0] for row in VALUES} | {
-        "assign",
-        "subscribePattern",
-    }
+    elsewhere = {"assign", "subscribePattern", *(row[0] for row in sasl_rows.BUILT)}
+
+    assert {option.name for option in BUILT} == {row[0] for row in VALUES} | elsewhere
 
 
 @pytest.mark.parametrize("row", VALUES, ids=lambda row: row[0])
@@ -261,6 +260,7 @@ def test_options_are_plain_values() -> None:
         "StartingOffsets",
         "NetworkOptions",
         "FetchOptions",
+        "SecurityOptions",
     } == {type(part).__name__ for part in parts}
 
 

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import BrokerError, ConnectionLost
+from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost
 from kfetch.offsets import Position
 from kfetch.watch import watch as watching
 from kfetch.watch.broker_report import BrokerReport
@@ -55,6 +55,15 @@ def test_permanent_errors_are_raised(kafka: LittleKafka, watched: Any, where: st
         query = watched(kafka__request__timeout__ms="300")
     with pytest.raises((BrokerError, ConnectionLost), match=r"(watching t-0|refuses every fetch)"):
         query.until(lambda: False)
+
+
+def test_a_refused_log_in_is_raised_at_once(kafka: LittleKafka, watched: Any) -> None:
+    """It counts although the broker was away before, and is not tried again for two minutes."""
+    query, broker = watched(), kafka.nodes[1].broker
+    query.watch.report_failure(broker, ConnectionLost("away"))
+    query.watch.report_failure(broker, AuthenticationFailed("wrong password", retriable=False))
+    with pytest.raises(AuthenticationFailed, match=r"watching broker 1 .*: wrong password"):
+        query.watch.take_changed()
 
 
 def refused(request: Any) -> Any:

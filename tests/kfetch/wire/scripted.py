@@ -23,7 +23,11 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
-from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 from kfetch.model import Broker
 
@@ -39,6 +43,7 @@ REQUESTS = (
     ApiVersionsRequest,
     DescribeTopicPartitionsRequest,
     SaslHandshakeRequest,
+    SaslAuthenticateRequest,
 )
 _BY_KEY = {message.API_KEY: message for message in REQUESTS}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}

@@ -127,9 +127,9 @@ def test_the_sasl_handshake_is_one() -> None:
         ),
         (
             sasl("PLAIN", "GSSAPI"),
-            "h:9093 expects a log-in by SASL (PLAIN, GSSAPI): it needs "
-            "kafka.security.protocol=SASL_PLAINTEXT and kafka.sasl.mechanism, which kfetch does "
-            "not support yet. Name a PLAINTEXT listener of the cluster in kafka.bootstrap.servers",
+            "h:9093 expects a log-in by SASL (PLAIN, GSSAPI). Set "
+            "kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and "
+            "kafka.sasl.jaas.config",
         ),
         (
             Verdict(listener=Listener.CONTROLLER),

@@ -188,18 +188,41 @@ def test_refusals_are_a_class_of_their_own(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("api", "user", "denied"),
+    ("api", "user", "sentence"),
     [
-        (Api.FETCH, "bob", "User:bob read topic t: the operation READ"),
-        (Api.METADATA, "bob", "User:bob describe topic t: the operation DESCRIBE"),
-        (None, "", "this user (User:ANONYMOUS where there is no log-in) describe topic t: the op"),
+        (
+            Api.FETCH,
+            "alice",
+            "its ACLs don't let User:alice read topic t: the operation READ is missing; add it "
+            "with kafka-acls.sh",
+        ),
+        (
+            Api.METADATA,
+            "alice",
+            "its ACLs don't let User:alice describe topic t: the operation DESCRIBE is missing; "
+            "add it with kafka-acls.sh",
+        ),
+        (
+            None,
+            "",
+            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) describe topic "
+            "t: the operation DESCRIBE is missing; add it with kafka-acls.sh",
+        ),
     ],
 )
-def test_a_denied_topic(api: Api | None, user: str, denied: str) -> None:
-    """The sentence has Kafka's name for the error, the user, the operation, the topic, the cure."""
-    error = codes.error(29, "watching t-0", api=api, topic="t", user=user)
-    assert f"(29): its ACLs don't let {denied}" in error.message
-    assert error.message.endswith(" is missing; add it with kafka-acls.sh")
+def test_a_denied_topic(api: Api | None, user: str, sentence: str) -> None:
+    """The sentence has Kafka's own name for the error, the user, the topic and the operation."""
+    assert codes.error(29, "watching t-0", api=api, topic="t", user=user).message == (
+        f"watching t-0: the broker answered TOPIC_AUTHORIZATION_FAILED (29): {sentence}"
+    )
+
+
+def test_a_denied_cluster() -> None:
+    """The sentence names the user, and no topic."""
+    assert codes.error(31, "asking", user="alice").message == (
+        "asking: the broker answered CLUSTER_AUTHORIZATION_FAILED (31): its ACLs don't let "
+        "User:alice do this in the cluster: add the operation with kafka-acls.sh"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError, WrongListener
+from kfetch.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    KfetchError,
+    WireError,
+    WrongListener,
+)
 from kfetch.options import NetworkOptions, parse
-from kfetch.wire.retry import PacedRepair, RetryPauses, retrying
+from kfetch.wire.retry import PacedRepair, RetryPauses, clearer, may_retry, retrying
 from tests.kfetch.wire.helpers import OPTIONS, Clock
 
 
@@ -23,6 +30,15 @@ def test_a_later_hint_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) ->
     assert ["kfetch: refused", "kfetch: h:1 expects TLS"] == [
         text.partition(";")[0] for text in caplog.messages
     ]
+
+
+def test_a_refused_log_in_is_told() -> None:
+    """Nothing is clearer than an error after which no retry can help."""
+    refused, wrong = AuthenticationFailed("x", retriable=False), WrongListener("y")
+
+    assert refused is clearer(wrong, refused)
+    assert refused is clearer(refused, wrong)
+    assert not may_retry(refused)
 
 
 def test_pauses_double(clock: Clock) -> None:

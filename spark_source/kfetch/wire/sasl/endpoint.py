@@ -36,15 +36,18 @@ def request_token(source: ClientCredentials, deadline: float) -> tuple[str, floa
     """Returns a token, and when it expires in seconds of Unix time.
 
     Retries up to ``deadline``, a time of ``time.monotonic``. Raises AuthenticationFailed if the
-    endpoint refuses the client, and TokenUnavailable if it gives no answer, or no token.
+    endpoint refuses the client. Raises TokenUnavailable with the first cause if no try brings a
+    token: the last try may have had no time.
     """
     pauses = Backoff(min(source.backoff_s, source.backoff_max_s), source.backoff_max_s)
+    first_cause: TokenUnavailable | None = None
     while True:
         try:
             return _attempt(source, deadline)
-        except TokenUnavailable:
+        except TokenUnavailable as cause:
+            first_cause = first_cause or cause
             if time.monotonic() + pauses.pause >= deadline:
-                raise
+                raise first_cause from None
             time.sleep(pauses.pause)
             pauses = pauses.doubled()
 

@@ -50,7 +50,7 @@ def gssapi_exchange(login: KerberosLogin, host: str, deadline: float) -> Exchang
 
 def _no_ticket(cause: Any, service: str) -> AuthenticationFailed | TokenUnavailable:
     text = " ".join(str(getattr(cause, "gen_message", lambda: cause)()).split())[:300]
-    sentence = f"Kerberos gives no ticket for {service}: {text}"
+    sentence = f"Kerberos can't log in at {service}: {text}"
     if getattr(cause, "min_code", 0) in _KDC_SILENT:
         return TokenUnavailable(sentence, cause=sentence)
     return AuthenticationFailed(

@@ -1,0 +1,119 @@
+"""Log-ins below a fetch: a session outlasts them, and a refused one ends a task at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from uuid import UUID
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from kfetch import options as parsing
+from kfetch.errors import AuthenticationFailed
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.inline import Query
+from kfetch.model import FetchPosition, OffsetRange, TopicPartition
+from kfetch.options import FetchOptions
+from kfetch.wire.cluster import Cluster
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.sasl.broker_side import LoginServer, alice, network, plain_server
+
+T0 = TopicPartition("t", 0)
+
+
+def soon() -> float:
+    """A deadline."""
+    return time.monotonic() + 10
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """One node with two records in t-0."""
+    with LittleKafka(1) as running:
+        running.create("t")
+        running.log(T0).append(b"a", b"b")
+        yield running
+
+
+def login_server(kafka: LittleKafka, lifetime_ms: int = 0) -> LoginServer:
+    """Let the node ask for log-ins by PLAIN."""
+    return LoginServer(kafka.nodes[1], {"PLAIN": plain_server}, lifetime_ms)
+
+
+def test_a_fetch_session_outlasts_a_second_log_in(kafka: LittleKafka) -> None:
+    """The session's next request follows the log-in, on the same connection."""
+    served = login_server(kafka, lifetime_ms=100_000)
+    fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
+    position = FetchPosition(topic_id=kafka.topics["t"].topic_id, offset=0, max_bytes=100)
+    fetcher.set_position(T0, position)
+    for _ in range(3):
+        fetcher.send(soon())
+        assert fetcher.receive(soon()) is not None
+        assert fetcher._connection is not None
+        assert fetcher._connection._login is not None
+        fetcher._connection._login._again_at = 0.0
+    session = kafka.asked(FetchRequest)
+    fetcher.close()
+
+    assert ([0, 1, 2], 3) == ([request.session_epoch for request in session], served.logins)
+    assert 1 == kafka.nodes[1].connections
+    order = [type(request) for request in kafka.nodes[1].requests]
+    assert [SaslHandshakeRequest, SaslAuthenticateRequest, FetchRequest] == order[-3:]
+
+
+def test_a_password_that_was_changed_ends_the_fetch(kafka: LittleKafka) -> None:
+    """A second log-in that is refused abandons the request, and the error is the broker's."""
+    login_server(kafka, lifetime_ms=100_000)
+    fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
+    fetcher.send(soon())
+    fetcher.receive(soon())
+    LoginServer(kafka.nodes[1], {"PLAIN": lambda: plain_server(password="new")})
+    assert fetcher._connection is not None
+    assert fetcher._connection._login is not None
+    fetcher._connection._login._again_at = 0.0
+    with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+        fetcher.send(soon())
+
+    assert not fetcher.in_flight
+    fetcher.close()
+
+
+def test_a_refused_log_in_ends_a_task_at_once(kafka: LittleKafka) -> None:
+    """A task does not try a wrong password for two minutes: one connection, and the error."""
+    login_server(kafka)
+    settings = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "subscribe": "t",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": "hush",
+    }
+    node = kafka.nodes[1].broker
+    item = OffsetRange(tp=T0, topic_id=UUID(int=1), start=0, end=2, leader_epoch=0, leader=node)
+    with (
+        closing(Query("q", parsing.parse(settings))) as query,
+        pytest.raises(AuthenticationFailed, match="refuses the log-in of user alice") as caught,
+    ):
+        list(query.read([item]))
+
+    assert 1 == kafka.nodes[1].connections
+    assert "hush" not in f"{caught.value} {caught.value!r}"
+
+
+def test_a_refused_log_in_ends_a_question_at_once(kafka: LittleKafka) -> None:
+    """A cluster asks neither again nor another server, because no other one knows better."""
+    login_server(kafka)
+    server = ("127.0.0.1", kafka.nodes[1].port)
+    with (
+        closing(Cluster((server, server), network(alice(password="hush")))) as cluster,
+        pytest.raises(AuthenticationFailed),
+    ):
+        cluster.view(["t"], soon())
+
+    assert 1 == kafka.nodes[1].connections
+    assert [] == kafka.asked(MetadataRequest)
