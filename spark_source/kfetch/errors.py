@@ -20,7 +20,8 @@
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
     │   ├── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
-    │   └── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
+    │   ├── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
+    │   └── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
@@ -220,7 +221,7 @@ class AuthenticationFailed(AccessRefused):
 class WireError(KfetchError):
     """A reply does not follow Kafka's protocol.
 
-    Check that the address is a Kafka broker's, without TLS.
+    Check that the address is a Kafka broker's, and `kafka.security.protocol` is its listener's.
     """
 
     condition = "PROTOCOL_VIOLATED"
@@ -269,7 +270,7 @@ class WrongListener(ConnectionLost):
 
     Change the option that the sentence names.
 
-    ``listener``: TLS, SASL, controller or HTTP.
+    ``listener``: TLS, plaintext, SASL, controller or HTTP.
     """
 
     condition = "WRONG_LISTENER"
@@ -282,6 +283,17 @@ class TokenUnavailable(ConnectionLost):
     """
 
     condition = "TOKEN_UNAVAILABLE"
+
+
+class TlsFailed(ConnectionLost):
+    """A broker and kfetch can't agree on TLS, or one of them refuses the other's certificate.
+
+    Do what the sentence says: correct a certificate, a store or `kafka.ssl.*`.
+
+    ``problem``: what is wrong, such as expired, unknown authority, other name.
+    """
+
+    condition = "TLS_FAILED"
 
 
 class ReadStalled(KfetchError):

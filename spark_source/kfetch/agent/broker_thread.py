@@ -26,7 +26,7 @@ import pyarrow as pa
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.agent.inbox import Inbox, release
 from kfetch.agent.read_ahead import ReadAhead
-from kfetch.errors import AgentError
+from kfetch.errors import AgentError, KfetchError
 from kfetch.fetch import events
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
@@ -215,9 +215,12 @@ class BrokerThread(threading.Thread):
             raise
 
     def _fail_tasks(self, cause: Exception) -> None:
-        """A bug: fail every task for good. The next tasks get a new session."""
+        """A bug, or a file that can't be used: fail every task. The next ones get a new session."""
+        error = (
+            cause if isinstance(cause, KfetchError) else AgentError(f"the agent failed: {cause!r}")
+        )
         for inbox in {*self._inboxes.values()}:
-            inbox.fail(AgentError(f"the agent failed: {cause!r}"))
+            inbox.fail(error)
         self._unreserve()
         self._inboxes.clear()
         self._paused.clear()

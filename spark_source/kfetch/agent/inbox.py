@@ -12,7 +12,7 @@ from typing import Protocol
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ChannelClosed
 from kfetch.agent.decoding_memory import DecodingMemory
-from kfetch.errors import AgentError
+from kfetch.errors import KfetchError
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker
@@ -55,7 +55,7 @@ class Inbox:
         """The thread that got each range. The range may have left it since."""
         self._deliveries: queue.SimpleQueue[tuple[list[Arrival], Callable[[], object]]]
         self._deliveries = queue.SimpleQueue()
-        self._failure: AgentError | None = None
+        self._failure: KfetchError | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._memory = DecodingMemory(budget, self._check_worker)
@@ -125,7 +125,7 @@ class Inbox:
         release(arrivals)
         return False
 
-    def fail(self, error: AgentError) -> None:
+    def fail(self, error: KfetchError) -> None:
         """Fail the task for good: its ranges have moved behind records that it will not get."""
         self._failure = error
         self._deliveries.put(([], lambda: None))  # wakes the task up

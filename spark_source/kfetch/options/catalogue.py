@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import sasl_rows
+from kfetch.options import sasl_rows, tls_rows
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
@@ -125,12 +125,17 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        ("kafka.security.protocol", "PLAINTEXT", "or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`"),
+        (
+            "kafka.security.protocol",
+            "PLAINTEXT",
+            "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
+        ),
         (
             "kafka.isolation.level",
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
+        *tls_rows.BUILT,
         *sasl_rows.BUILT,
     ),
     *_rows(
@@ -139,7 +144,6 @@ OPTIONS: tuple[Option, ...] = (
         ("startingOffsetsByTimestamp", "none", "start at a time, per partition"),
         ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
         ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
-        ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
         *sasl_rows.PLANNED,
     ),
     *_rows(
@@ -172,6 +176,7 @@ OPTIONS: tuple[Option, ...] = (
             "none",
             "kfetch does not resolve references in values: set the values",
         ),
+        *tls_rows.REFUSED,
         *sasl_rows.REFUSED,
     ),
     *_rows(
@@ -207,6 +212,7 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.metrics.*", "none", "settings of Java's metrics; see kfetch agents"),
         ("kafka.enable.metrics.push", "none", "kfetch pushes no metrics to brokers"),
         ("kafka.security.providers", "none", "classes of Java"),
+        *tls_rows.IGNORED,
         *sasl_rows.IGNORED,
     ),
 )

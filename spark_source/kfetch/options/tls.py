@@ -1,18 +1,191 @@
-"""TLS: whom to trust, and who we are (``kafka.ssl.*``)."""
+"""TLS: which brokers to trust, and the client's own certificate (``kafka.ssl.*``).
+
+The names, the defaults and the combinations are those of Java's client (KIP-651 for PEM). Files are
+read where a connection is opened, because driver and executors may be different machines.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kfetch.errors import NotBuilt
+from kfetch.errors import OptionError
+from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
 from kfetch.options.reader import OptionReader
+from kfetch.options.secret import Secret
+
+__all__ = ["Store", "TlsOptions", "tls_options"]
+
+PREFIX = "kafka.ssl."
+_STORE_TYPES = ("JKS", "PKCS12", "PEM")
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_OLD_VERSIONS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
+"""Java accepts these names, and switches the protocols off. So does OpenSSL 3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Certificates, and perhaps a private key: in a file or as PEM text. One of both is set."""
+
+    location: str = ""
+    """The path of a file. Its content says whether it is PEM, PKCS12 or JKS."""
+    pem: Secret | None = None
+    password: Secret | None = None
+    """The password of a PKCS12 file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """The settings of TLS."""
+    """The settings of TLS. Two connections with equal settings may share a broker's answers."""
+
+    truststore: Store | None = None
+    """The certificates to trust. None: the system's."""
+    keystore: Store | None = None
+    """The client's certificate chain and its private key."""
+    key_password: Secret | None = field(default=None)
+    """The password of an encrypted PEM key."""
+    check_host_name: bool = True
+    """Whether the broker's certificate must have the name or IP address of the connection."""
+    min_version: str = "TLSv1.2"
+    max_version: str = "TLSv1.3"
+    ciphers: tuple[str, ...] = ()
+    """OpenSSL's names of the suites for TLS 1.2. Empty: Python's defaults."""
+    tls_1_3_suites: tuple[str, ...] = ()
+    """The suites that a connection of TLS 1.3 may have. Empty: any."""
 
 
 def tls_options(read: OptionReader) -> TlsOptions:
-    """Return the settings of ``kafka.ssl.*``."""
-    raise NotBuilt("TLS is not built yet", option="kafka.security.protocol")
+    """Return the settings of ``kafka.ssl.*``.
+
+    Raises OptionError for a value or a combination that Java's client refuses, too.
+    """
+    min_version, max_version = _versions(read)
+    ciphers, suites = read(PREFIX + "cipher.suites", _suites, ((), ()))
+    if ciphers and not suites:
+        max_version = "TLSv1.2"
+    if suites and not ciphers:
+        min_version = "TLSv1.3"
+    if min_version > max_version:
+        raise OptionError(
+            f"option {PREFIX}cipher.suites has no suite for {PREFIX}enabled.protocols="
+            f"{read(PREFIX + 'enabled.protocols', str, 'TLSv1.2,TLSv1.3')} and {PREFIX}protocol="
+            f"{read(PREFIX + 'protocol', str, 'TLSv1.3')}",
+            action="add one, or remove the option",
+            option=PREFIX + "cipher.suites",
+        )
+    return TlsOptions(
+        truststore=_store(read, "truststore", "certificates", _pem_value(read, "truststore")),
+        keystore=_store(read, "keystore", "key", _pem_value(read, "keystore")),
+        key_password=read(PREFIX + "key.password", Secret, None),
+        check_host_name=read(PREFIX + "endpoint.identification.algorithm", _algorithm, True),
+        min_version=min_version,
+        max_version=max_version,
+        ciphers=ciphers,
+        tls_1_3_suites=suites,
+    )
+
+
+def _algorithm(text: str) -> bool:
+    if text.lower() not in ("https", ""):
+        raise ValueError("https, or empty: then host names are not checked")
+    return text != ""
+
+
+def _versions(read: OptionReader) -> tuple[str, str]:
+    """Return the oldest and the newest version of TLS. ``ssl.protocol`` limits the newest one."""
+    enabled = read(PREFIX + "enabled.protocols", _enabled, _VERSIONS)
+    newest = read(PREFIX + "protocol", _newest, "TLSv1.3")
+    usable = [version for version in enabled if version <= newest]
+    if not usable:
+        raise OptionError(
+            f"option {PREFIX}protocol is {newest}, but {PREFIX}enabled.protocols has only "
+            f"{enabled[0]}",
+            action=f"remove {PREFIX}protocol",
+            option=PREFIX + "protocol",
+        )
+    return usable[0], usable[-1]
+
+
+def _enabled(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    usable = tuple(version for version in _VERSIONS if version in names)
+    if not usable or not names <= {*_VERSIONS, *_OLD_VERSIONS}:
+        raise ValueError("a list of TLSv1.2, TLSv1.3 or both")
+    return usable
+
+
+def _newest(text: str) -> str:
+    if text not in (*_VERSIONS, "TLS", "SSL"):
+        raise ValueError("TLSv1.2 or TLSv1.3")
+    return text if text in _VERSIONS else "TLSv1.3"
+
+
+def _suites(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return OpenSSL's names of the suites for TLS 1.2, and the suites for TLS 1.3."""
+    ciphers, suites = [], []
+    for name in (part.strip() for part in text.split(",")):
+        if name in TLS_1_3_SUITES:
+            suites.append(name)
+        elif cipher := openssl_name(name):
+            ciphers.append(cipher)
+        elif name not in ("", "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"):  # Java lists it as a suite
+            raise ValueError(
+                "a list of names such as TLS_AES_256_GCM_SHA384 or "
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, of suites with AES or ChaCha20; "
+                f"{name!r} is none"
+            )
+    return tuple(ciphers), tuple(suites)
+
+
+def _names(text: str) -> set[str]:
+    return {part.strip() for part in text.split(",")} - {""}
+
+
+def _store_type(text: str) -> str:
+    if text.upper() not in _STORE_TYPES:
+        raise ValueError(", ".join(_STORE_TYPES[:-1]) + " or PEM")
+    return text.upper()
+
+
+def _pem_value(read: OptionReader, kind: str) -> Secret | None:
+    """Return the PEM text of the options that hold one, None if none is set."""
+    if kind == "truststore":
+        text = read(PREFIX + "truststore.certificates", str, "")
+        return Secret(text) if text else None
+    key = read(PREFIX + "keystore.key", str, "")
+    chain = read(PREFIX + "keystore.certificate.chain", str, "")
+    if bool(key) != bool(chain):
+        missing, given = ("certificate.chain", "key") if key else ("key", "certificate.chain")
+        raise OptionError(
+            f"option {PREFIX}keystore.{given} is set, but {PREFIX}keystore.{missing} is not",
+            action="set both",
+            option=f"{PREFIX}keystore.{missing}",
+        )
+    return Secret(f"{chain}\n{key}") if key else None
+
+
+def _store(read: OptionReader, kind: str, value: str, pem: Secret | None) -> Store | None:
+    """Return a store, None if no option names one. Refuses what Java's client refuses.
+
+    ``value``: the end of the name of the option that holds ``pem``.
+    """
+    store = f"{PREFIX}{kind}"
+    location = read(f"{store}.location", str, "")
+    password = read(f"{store}.password", Secret, None)
+    declared = read(f"{store}.type", _store_type, "JKS")
+    if pem and declared != "PEM":
+        raise _combination(f"option {store}.{value} needs {store}.type=PEM", f"{store}.type")
+    if pem and location:
+        problem = f"options {store}.location and {store}.{value} are both set"
+        raise _combination(problem, f"{store}.{value}")
+    if password is not None and declared == "PEM":
+        reason = "" if kind == "truststore" else f"; an encrypted key has {PREFIX}key.password"
+        problem = f"option {store}.password can't be set for PEM{reason}"
+        raise _combination(problem, f"{store}.password")
+    if password is not None and not location:
+        problem = f"option {store}.password is set, but {store}.location is not"
+        raise _combination(problem, f"{store}.location")
+    return Store(location=location, pem=pem, password=password) if pem or location else None
+
+
+def _combination(problem: str, option: str) -> OptionError:
+    return OptionError(problem, action="change one of them", option=option)

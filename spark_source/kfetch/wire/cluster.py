@@ -13,7 +13,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from kfetch import codes
-from kfetch.errors import BrokerError, ConnectionLost, WireError, WrongListener
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed, WireError
 from kfetch.model import (
     NO_EPOCH,
     READ_UNCOMMITTED,
@@ -27,12 +27,13 @@ from kfetch.options import NetworkOptions
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from kfetch.wire.retry import retrying
+from kfetch.wire.retry import LASTING, retrying
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A", ListedOffset, EpochEnd)
+E = TypeVar("E", bound=KfetchError)
 LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
@@ -60,11 +61,13 @@ class Cluster:
         """``patient``: whether to retry although all bootstrap servers are wrong listeners.
 
         Without patience the first question fails at once. A later one retries, because the cluster
-        has answered before.
+        has answered before. Nobody has patience with certificates before the first answer.
         """
         self._bootstrap = bootstrap
         self._options = options
         self._patient = patient
+        self._answered = False
+        self._leaders_answered = False
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
@@ -229,14 +232,26 @@ class Cluster:
             for broker, of_broker in _by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
-                replied = request(self.connection(broker, until), of_broker, epochs, until)
+                connection = self._leader_connection(broker, until)
+                replied = request(connection, of_broker, epochs, until)
                 answers.update(
                     _final_answers(action, broker, of_broker, replied, self._options.security.user)
                 )
             _check_complete(action, arguments, answers)
+            self._leaders_answered = True
             return answers
 
         return retrying(action, attempt, self._options, deadline, self.give_up_at)
+
+    def _leader_connection(self, broker: Broker, deadline: float) -> Connection:
+        """Returns a connection to a leader. While the query starts, TlsFailed is final.
+
+        Brokers often have certificates for their bootstrap names, and not for those of the leaders.
+        """
+        try:
+            return self.connection(broker, deadline)
+        except TlsFailed as cause:
+            raise cause if self._leaders_answered else _final(cause) from None
 
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.
@@ -249,7 +264,7 @@ class Cluster:
         except ConnectionLost as cause:
             self.on_answer(cause)
             raise
-        self._patient = True
+        self._patient = self._answered = True
         self.on_answer(None)
         return answer
 
@@ -283,14 +298,13 @@ class Cluster:
         """Returns the error for a question that no server answers: the clearest of its causes."""
         if not causes:
             return ConnectionLost("no broker is known")
-        wrong = [cause for cause in causes if isinstance(cause, WrongListener)]
-        if not wrong:
+        lasting = [cause for cause in causes if isinstance(cause, LASTING)]
+        if not lasting:
             return causes[0]
-        if self._patient or len(wrong) < len(causes):
-            return wrong[0]
-        return WrongListener(
-            wrong[0].what, action=wrong[0].action, **wrong[0].where, retriable=False
-        )
+        hopeless = not self._answered and all(isinstance(cause, TlsFailed) for cause in lasting)
+        if len(lasting) < len(causes) or (self._patient and not hopeless):
+            return lasting[0]
+        return _final(lasting[0])
 
     def _addresses(self) -> list[tuple[str, int]]:
         connected = [key for key, connection in self._connections.items() if connection.alive]
@@ -314,6 +328,11 @@ class Cluster:
             connection = Connection.open(*address, self._options, deadline)
             self._connections[address] = connection
         return connection
+
+
+def _final(cause: E) -> E:
+    """Returns the same error, which is not to be retried."""
+    return type(cause)(cause.what, action=cause.action, **{**cause.where, "retriable": False})
 
 
 def _leaders(

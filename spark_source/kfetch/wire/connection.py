@@ -5,8 +5,9 @@ in flight while the caller decodes the last reply. Every wait has a deadline of 
 A connection that failed once stays dead: a late reply would otherwise pass for the answer to the
 next request. Every later call raises its *first* cause.
 
-Before the first replies nothing proves that a Kafka broker listens there, without TLS and SASL. If
-such a connection fails, ``probes`` ask the address. The error then says what listens there.
+Before the first replies nothing proves that the listener is a Kafka broker's, with the security of
+the options. If such a connection fails, ``probes`` ask the address. The error then says what
+listens there.
 
 With SASL, a connection is open once it has logged in (``sasl``). If the log-in has a limited time,
 the connection logs in again before a request, and never while another one is in flight.
@@ -30,7 +31,7 @@ from kfetch._version import __version__
 from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireError
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
-from kfetch.wire import diagnosis, probes
+from kfetch.wire import diagnosis, probes, tls_errors
 from kfetch.wire.sasl.login import Login
 from kfetch.wire.transport import open_stream
 
@@ -42,6 +43,7 @@ _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _NO_REPLY = "no reply within the deadline"
+_CLOSED = "the broker closed it"
 _FIRST_FRAME_BYTES_MAX = 1 << 20
 """The limit until ApiVersions is answered. A TLS alert reads as a frame of 352,518,912 bytes."""
 _PROBE_AFTER_S = 2.0
@@ -50,6 +52,11 @@ _SILENT_S = 5.0
 """How long a peer may say nothing at all before a warning names it."""
 _SILENT_MIN_S = 1.0
 """A shorter silence up to the deadline says nothing about the peer."""
+_ALERT_S = 0.1
+"""How long to wait for the reason why a broker closes a connection of TLS."""
+_TIMEOUT_VALID_S = 0.01
+"""How long a socket's timeout stays as it is. TLS receives 16 KiB at a time, and setting it costs a
+system call each."""
 
 
 class ReplyBuffer:
@@ -84,7 +91,10 @@ class Connection:
         self._versions: dict[int, tuple[int, int]] = {}
         self._failure: KfetchError | None = None
         self._frame_bytes_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
-        self._probe: probes.Probe | None = probes.greeting
+        self._prefix = memoryview(bytearray(_LENGTH.size))
+        self._prefix_bytes = 0
+        """How much of the next reply's length has arrived."""
+        self._probe: probes.Probe | None = None if options.security.tls else probes.greeting
         """Asks what listens there if this connection fails. None after the first proper reply."""
         sasl = options.security.sasl
         self._login = Login(sasl, address[0]) if sasl else None
@@ -95,9 +105,12 @@ class Connection:
 
         Raises ConnectionLost, also for a broker that answers ApiVersions with an error: it costs
         this broker, and never the caller's other brokers. Raises WrongListener if a probe finds
-        TLS, HTTP or a controller. Raises AuthenticationFailed if another try can't help.
+        TLS, plain text where TLS is wanted, HTTP or a controller; TlsFailed for a certificate or
+        another disagreement; OptionError for a key store or trust store that can't be used.
+        Raises AuthenticationFailed if another try can't help.
         """
-        connection = cls(open_stream(host, port, options, deadline), (host, port), options)
+        stream = open_stream(host, port, options, deadline, probes.plaintext)
+        connection = cls(stream, (host, port), options)
         try:
             connection._negotiate(deadline)
             connection._log_in(deadline)
@@ -156,10 +169,9 @@ class Connection:
         frame = request.encode(header=True, framed=True)
         deadline = time.monotonic() + self._options.request_timeout_s
         try:
-            self._stream.settimeout(self._options.request_timeout_s)
-            self._stream.sendall(frame)
+            self._send_all(frame, deadline)
         except OSError as cause:
-            raise self._fail(f"sending {request.name} failed: {cause}", deadline) from None
+            raise self._io_failure(f"sending {request.name}", cause, deadline) from None
         self._in_flight.append((self._correlation_id, request.header))
         self.sent_bytes += len(frame)
         return len(frame)
@@ -180,7 +192,7 @@ class Connection:
         if _CORRELATION.unpack_from(frame)[0] != correlation_id:
             cause = "a reply does not belong to the request that was sent first"
             raise self._fail(cause, deadline)
-        if self._probe is not probes.greeting:
+        if self._versions:
             self._probe = None
         return header, frame
 
@@ -265,29 +277,34 @@ class Connection:
         A slow broker has until the deadline all the same.
         """
         began = time.monotonic()
-        if self._is_readable(min(deadline, began + _PROBE_AFTER_S)):
+        if self._is_readable(min(deadline, began + _PROBE_AFTER_S), deadline):
             return
-        if verdict := probes.greeting(self._address, self._options, deadline):
+        if self._probe and (verdict := self._probe(self._address, self._options, deadline)):
             raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
-        if self._is_readable(min(deadline, began + _SILENT_S)):
+        if self._is_readable(min(deadline, began + _SILENT_S), deadline):
             return
         if time.monotonic() < deadline:
             log.warning("kfetch: %s", diagnosis.silent(*self._address, _SILENT_S).message)
-            if self._is_readable(deadline):
+            if self._is_readable(deadline, deadline):
                 return
         if (waited_s := time.monotonic() - began) < _SILENT_MIN_S:
             raise self._bury(self._lost(_NO_REPLY))
         raise self._bury(diagnosis.silent(*self._address, waited_s))
 
-    def _is_readable(self, until: float) -> bool:
-        """Returns whether the peer sends a byte or closes before ``until``."""
+    def _is_readable(self, until: float, deadline: float) -> bool:
+        """Returns whether the peer sends a byte before ``until``. The byte counts as received.
+
+        TLS can't peek, and a readable socket may hold a session ticket without any data.
+        """
         try:
             self._stream.settimeout(max(0.001, until - time.monotonic()))
-            self._stream.recv(1, socket.MSG_PEEK)
+            self._prefix_bytes = self._stream.recv_into(self._prefix[:1])
         except TimeoutError:
             return False
-        except OSError:
-            pass  # the next receive reports it
+        except OSError as cause:
+            raise self._io_failure("receiving", cause, deadline) from None
+        if not self._prefix_bytes:
+            raise self._fail(_CLOSED, deadline)
         return True
 
     def _decode(self, header: Any, frame: memoryview) -> Any:
@@ -305,34 +322,65 @@ class Connection:
             ) from None
 
     def _frame_size(self, deadline: float) -> int:
-        prefix = memoryview(bytearray(_LENGTH.size))
-        self._fill(prefix, deadline)
-        size: int = _LENGTH.unpack(prefix)[0]
+        self._fill(self._prefix[self._prefix_bytes :], deadline)
+        self._prefix_bytes = 0
+        size: int = _LENGTH.unpack(self._prefix)[0]
         if not _CORRELATION.size <= size <= self._frame_bytes_max:
+            secured = "with" if self._options.security.tls else "without"
             raise self._fail(
                 f"a reply claims {size} bytes, where {_CORRELATION.size} to "
                 f"{self._frame_bytes_max} are possible: is a Kafka broker listening there "
-                "without TLS?",
+                f"{secured} TLS?",
                 deadline,
             )
         return size
 
     def _fill(self, target: memoryview, deadline: float) -> None:
-        filled = 0
+        filled, timeout_expires_at = 0, 0.0
         while filled < len(target):
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 raise self._bury(self._lost(_NO_REPLY))
             try:
-                self._stream.settimeout(remaining_s)
+                if now >= timeout_expires_at:
+                    self._stream.settimeout(deadline - now)
+                    timeout_expires_at = now + _TIMEOUT_VALID_S
                 received = self._stream.recv_into(target[filled:])
             except TimeoutError:
                 raise self._bury(self._lost(_NO_REPLY)) from None
             except OSError as cause:
-                raise self._fail(f"receiving failed: {cause}", deadline) from None
+                raise self._io_failure("receiving", cause, deadline) from None
             if received == 0:
-                raise self._fail("the broker closed it", deadline)
+                raise self._fail(_CLOSED, deadline)
             filled += received
+
+    def _send_all(self, frame: bytes, deadline: float) -> None:
+        """Send a frame by the deadline. With TLS, ``sendall`` would give each 16 KiB that time."""
+        rest = memoryview(frame)
+        while rest:
+            if (remaining_s := deadline - time.monotonic()) <= 0:
+                raise TimeoutError("timed out")
+            self._stream.settimeout(remaining_s)
+            rest = rest[self._stream.send(rest) :]
+
+    def _io_failure(self, action: str, cause: OSError, deadline: float) -> ConnectionLost:
+        """Close the connection. Returns the cause, by the broker's own alert if it sends one."""
+        if (tls := self._options.security.tls) is None:
+            return self._fail(f"{action} failed: {cause}", deadline)
+        if getattr(cause, "reason", None) is None:
+            cause = self._pending_alert() or cause
+        if failure := tls_errors.explain(cause, *self._address, tls):
+            return self._bury(failure)
+        return self._fail(f"{action} failed: {tls_errors.words(cause)}", deadline)
+
+    def _pending_alert(self) -> OSError | None:
+        """Returns the broker's alert if it came before a request could be sent, else None."""
+        try:
+            self._stream.settimeout(_ALERT_S)
+            self._stream.recv(1)
+        except OSError as cause:
+            return cause if getattr(cause, "reason", None) else None
+        return None
 
     def _check_alive(self) -> None:
         if (failure := self._failure) is not None:

@@ -1,5 +1,7 @@
 """Recognises a listener that kfetch cannot read from: TLS, SASL, a KRaft controller, HTTP.
 
+With TLS, a listener without TLS is such a listener, too.
+
 This module holds the questions and judges the first bytes of the answers. ``probes`` sends the
 questions, each on a connection of its own. This module has no socket and no clock.
 """
@@ -15,6 +17,7 @@ from enum import StrEnum
 from kfetch.errors import ConnectionLost, WrongListener
 
 __all__ = [
+    "API_VERSIONS",
     "CLIENT_HELLO",
     "HTTP_REQUEST",
     "SASL_HANDSHAKE",
@@ -22,6 +25,7 @@ __all__ = [
     "Verdict",
     "of_api_keys",
     "of_greeting",
+    "of_plaintext",
     "of_sasl_handshake",
     "silent",
     "wrong_listener",
@@ -32,6 +36,7 @@ class Listener(StrEnum):
     """What listens at an address, as far as kfetch cannot read from it."""
 
     TLS = "TLS"
+    PLAINTEXT = "plaintext"
     SASL = "SASL"
     CONTROLLER = "controller"
     HTTP = "HTTP"
@@ -71,10 +76,19 @@ def _sasl_handshake() -> bytes:
     return struct.pack(">i", len(request)) + request
 
 
-_METADATA, _SASL_HANDSHAKE, _BROKER_REGISTRATION = 3, 17, 62
+def _api_versions() -> bytes:
+    """Returns the frame of an ApiVersions v0 request, which every Kafka broker answers."""
+    request = struct.pack(">hhih", _API_VERSIONS, 0, _PROBE_ID, len(b"kfetch")) + b"kfetch"
+    return struct.pack(">i", len(request)) + request
+
+
+_METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _BROKER_REGISTRATION = 3, 17, 18, 62
+_PROBE_ID = 0x6B66
+"""The correlation id of a question to a listener that may be no Kafka broker."""
 _UNSUPPORTED_SASL_MECHANISM = 33
 
 CLIENT_HELLO = _client_hello()
+API_VERSIONS = _api_versions()
 HTTP_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 SASL_HANDSHAKE = _sasl_handshake()
 
@@ -96,6 +110,15 @@ def of_greeting(answer: bytes) -> Verdict | None:
         return Verdict(listener=Listener.TLS)
     if answer.startswith(b"HTTP/"):
         return Verdict(listener=Listener.HTTP)
+    return None
+
+
+def of_plaintext(answer: bytes) -> Verdict | None:
+    """Returns plaintext for a broker's answer to ``API_VERSIONS``, HTTP for an HTTP server's."""
+    if answer.startswith(b"HTTP/"):
+        return Verdict(listener=Listener.HTTP)
+    if len(answer) >= 8 and int.from_bytes(answer[4:8], "big") == _PROBE_ID:
+        return Verdict(listener=Listener.PLAINTEXT)
     return None
 
 
@@ -134,9 +157,13 @@ def of_api_keys(keys: Collection[int]) -> Verdict | None:
 _PLAINTEXT_WANTED = "Name a PLAINTEXT listener of the cluster in kafka.bootstrap.servers"
 _EXPLANATIONS = {
     Listener.TLS: (
-        "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, which kfetch does not "
-        "support yet",
-        _PLAINTEXT_WANTED,
+        "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL",
+        "Set that option, or name a PLAINTEXT listener in kafka.bootstrap.servers",
+    ),
+    Listener.PLAINTEXT: (
+        "is a Kafka broker's listener without TLS",
+        "Name a listener with TLS in kafka.bootstrap.servers. Only a trusted network can do "
+        "without TLS: kafka.security.protocol=PLAINTEXT or SASL_PLAINTEXT",
     ),
     Listener.SASL: (
         "expects a log-in by SASL{mechanisms}",

@@ -15,9 +15,9 @@ from kfetch.errors import ConnectionLost
 from kfetch.options import NetworkOptions
 from kfetch.wire import diagnosis
 from kfetch.wire.diagnosis import Verdict
-from kfetch.wire.transport import open_stream
+from kfetch.wire.transport import open_stream, open_tcp
 
-__all__ = ["CachedProbe", "Probe", "greeting", "login"]
+__all__ = ["CachedProbe", "Probe", "greeting", "login", "plaintext"]
 
 _PROBE_S = 1.5
 """The longest time of a probe. A listener answers one within milliseconds."""
@@ -66,17 +66,27 @@ class CachedProbe:
 def _greeting(address: Address, options: NetworkOptions, deadline: float) -> Verdict | None:
     # Both leave at once, because a silent peer takes the whole time of the first one.
     questions = [diagnosis.CLIENT_HELLO, diagnosis.HTTP_REQUEST]
-    verdicts = map(diagnosis.of_greeting, _answers(address, questions, options, deadline))
+    verdicts = map(diagnosis.of_greeting, _answers(address, questions, options, deadline, open_tcp))
     return next(filter(None, verdicts), None)
 
 
+def _plaintext(address: Address, options: NetworkOptions, deadline: float) -> Verdict | None:
+    questions = [diagnosis.API_VERSIONS, diagnosis.HTTP_REQUEST]
+    answers = _answers(address, questions, options, deadline, open_tcp)
+    return next(filter(None, map(diagnosis.of_plaintext, answers)), None)
+
+
 def _login(address: Address, options: NetworkOptions, deadline: float) -> Verdict | None:
-    answers = _answers(address, [diagnosis.SASL_HANDSHAKE], options, deadline)
+    answers = _answers(address, [diagnosis.SASL_HANDSHAKE], options, deadline, open_stream)
     return diagnosis.of_sasl_handshake(next(answers))
 
 
 def _answers(
-    address: Address, questions: Sequence[bytes], options: NetworkOptions, deadline: float
+    address: Address,
+    questions: Sequence[bytes],
+    options: NetworkOptions,
+    deadline: float,
+    connect: Callable[[str, int, NetworkOptions, float], socket.socket],
 ) -> Iterator[bytes]:
     """Yields the first bytes of each answer; none if there was no connection or no answer."""
     with ExitStack() as streams:
@@ -84,7 +94,7 @@ def _answers(
         for question in questions:
             asked.append(None)
             with suppress(ConnectionLost, OSError):
-                stream = streams.enter_context(open_stream(*address, options, deadline))
+                stream = streams.enter_context(connect(*address, options, deadline))
                 stream.settimeout(max(0.001, deadline - time.monotonic()))
                 stream.sendall(question)
                 asked[-1] = stream
@@ -107,5 +117,7 @@ def _first_bytes(stream: socket.socket, deadline: float) -> bytes:
 
 greeting = CachedProbe(_greeting)
 """Finds TLS and HTTP. For a listener that does not answer ApiVersions."""
+plaintext = CachedProbe(_plaintext)
+"""Finds a Kafka broker without TLS, and HTTP. For a listener that does not answer TLS."""
 login = CachedProbe(_login)
 """Finds SASL. For a listener that answers ApiVersions, and closes the connection after it."""

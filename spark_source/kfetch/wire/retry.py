@@ -17,6 +17,7 @@ from kfetch.errors import (
     BrokerError,
     ConnectionLost,
     KfetchError,
+    TlsFailed,
     WrongListener,
 )
 from kfetch.options import NetworkOptions
@@ -24,6 +25,10 @@ from kfetch.options import NetworkOptions
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+LASTING = (WrongListener, TlsFailed)
+"""Errors that name a mistake in options, certificates or listeners. A retry alone can't help."""
 
 
 class RetryPauses:
@@ -101,7 +106,7 @@ def clearer(first: KfetchError | None, cause: KfetchError) -> KfetchError:
 def _clarity(cause: KfetchError) -> int:
     if isinstance(cause, AuthenticationFailed):
         return 2
-    return int(isinstance(cause, WrongListener))
+    return int(isinstance(cause, LASTING))
 
 
 def retrying(
@@ -118,8 +123,7 @@ def retrying(
     ``action``: the words for the attempt in the error.
     ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
 
-    Raises the first cause if no attempt works. A later cause that names a wrong listener replaces
-    it.
+    Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
     """
     pauses = RetryPauses(options)
     first_cause: KfetchError | None = None

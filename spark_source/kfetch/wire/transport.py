@@ -1,22 +1,44 @@
-"""Opens the byte stream to a broker. TLS belongs here.
-
-Only PLAINTEXT is built. ``options`` refuses the other protocols before kfetch connects.
-"""
+"""Opens the byte stream to a broker: a TCP connection, and TLS over it if the options say so."""
 
 from __future__ import annotations
 
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from kfetch.errors import ConnectionLost
 from kfetch.options import NetworkOptions
 
+if TYPE_CHECKING:
+    from kfetch.wire.tls import Identify
 
-def open_stream(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:
+__all__ = ["open_stream", "open_tcp"]
+
+
+def open_stream(
+    host: str,
+    port: int,
+    options: NetworkOptions,
+    deadline: float,
+    identify: Identify | None = None,
+) -> socket.socket:
     """Returns a connected blocking socket. ``deadline``: a time of ``time.monotonic``.
 
-    Raises ConnectionLost with the cause.
+    ``identify``: asked what listens there, if TLS is wanted and the peer does not speak it.
+
+    Raises ConnectionLost with the cause, for TLS also TlsFailed, WrongListener or OptionError.
     """
+    if options.security.tls is None:
+        return open_tcp(host, port, options, deadline)
+    from kfetch.wire import tls  # only who needs TLS pays for its import
+
+    tls.context_of(options.security.tls)  # an unusable store costs no connection
+    stream = open_tcp(host, port, options, deadline)
+    return tls.secure(stream, host, port, options, deadline, identify)
+
+
+def open_tcp(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:
+    """Returns a connected blocking socket without TLS. Raises ConnectionLost with the cause."""
     wait_s = min(options.connect_timeout_s, deadline - time.monotonic())
     try:
         stream = socket.create_connection((host, port), timeout=max(wait_s, 0.001))

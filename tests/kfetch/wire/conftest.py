@@ -1,15 +1,20 @@
-"""A little Kafka, a cluster that asks it, and the clock of the retries."""
+"""A little Kafka, a cluster that asks it, the clock of the retries, and brokers with TLS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
+from tests.kfetch.wire.certificates import Identity, server_context
 from tests.kfetch.wire.helpers import OPTIONS, T0, T1, Clock
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import ScriptedBroker
+from tests.kfetch.wire.tls_helpers import BROKER, Start
 
 
 @pytest.fixture
@@ -36,3 +41,21 @@ def cluster(kafka: LittleKafka) -> Iterator[Cluster]:
     made = Cluster(tuple(("127.0.0.1", n.port) for n in kafka.nodes.values()), OPTIONS)
     yield made
     made.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers with TLS that answer Metadata, and stops them."""
+    brokers: list[ScriptedBroker] = []
+
+    def begin(identity: Identity = BROKER, **settings: object) -> ScriptedBroker:
+        context = server_context(identity, tmp_path, **settings)  # type: ignore[arg-type]
+        broker = ScriptedBroker(tls=context)
+        reply = MetadataResponse(version=9, brokers=[], cluster_id="c", controller_id=1, topics=[])
+        broker.always(MetadataRequest, reply)
+        brokers.append(broker)
+        return broker
+
+    yield begin
+    for broker in brokers:
+        broker.stop()

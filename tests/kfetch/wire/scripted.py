@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import ssl
 import struct
 import threading
 from collections import defaultdict, deque
@@ -92,9 +93,13 @@ class ScriptedBroker:
     """
 
     def __init__(
-        self, node_id: int = 1, versions: Mapping[Any, tuple[int, int]] | None = None
+        self,
+        node_id: int = 1,
+        versions: Mapping[Any, tuple[int, int]] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.node_id = node_id
+        self.tls = tls
         self.versions = NEWEST | dict(versions or {})
         self.requests: list[Any] = []
         self.frames: list[bytes] = []
@@ -191,12 +196,27 @@ class ScriptedBroker:
             self._spawn(self._serve, stream)
 
     def _serve(self, stream: socket.socket) -> None:
-        with contextlib.suppress(OSError), stream:
+        with contextlib.suppress(OSError), self._secured(stream) as stream:
             while (frame := _frame(stream)) is not None:
                 request = self._note(frame)
                 if not self._reply(stream, request, self._next(request)):
                     break
         self._streams.discard(stream)
+
+    def _secured(self, stream: socket.socket) -> socket.socket:
+        """The stream, behind TLS if there is a context."""
+        if self.tls is None:
+            return stream
+        self._streams.discard(stream)
+        secured = self.tls.wrap_socket(stream, server_side=True, do_handshake_on_connect=False)
+        self._streams.add(secured)
+        try:
+            secured.do_handshake()
+        except OSError:
+            self._streams.discard(secured)
+            secured.close()
+            raise
+        return secured
 
     def _note(self, frame: bytes) -> Any:
         request = decode_request(frame)

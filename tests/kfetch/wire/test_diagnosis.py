@@ -116,14 +116,43 @@ def test_the_sasl_handshake_is_one() -> None:
     assert len(diagnosis.SASL_HANDSHAKE) == 4 + int.from_bytes(diagnosis.SASL_HANDSHAKE[:4], "big")
 
 
+def test_the_api_versions_request_is_one() -> None:
+    """kafka-python decodes the probe for plain text as ApiVersions v0."""
+    request = decode_request(diagnosis.API_VERSIONS[4:])
+
+    assert ("ApiVersionsRequest", 0) == (request.name, request.API_VERSION)
+    assert len(diagnosis.API_VERSIONS) == 4 + int.from_bytes(diagnosis.API_VERSIONS[:4], "big")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (b"\0\0\0\x0a\0\0\x6b\x66\0\0", Verdict(listener=Listener.PLAINTEXT)),
+        (b"\0\0\0\x0a\0\0\x6b\x67\0\0", None),
+        (b"\x15\x03\x03\0\2\2F", None),
+        (b"HTTP/1.1 400 Bad Request", HTTP),
+        (b"\0\0\0\x0a", None),
+        (b"", None),
+    ],
+)
+def test_plaintext(answer: bytes, verdict: Verdict | None) -> None:
+    """A broker repeats the correlation id of the probe. Nothing else counts as one."""
+    assert verdict == diagnosis.of_plaintext(answer)
+
+
 @pytest.mark.parametrize(
     ("verdict", "sentence"),
     [
         (
             TLS,
-            "h:9093 expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL, which kfetch "
-            "does not support yet. Name a PLAINTEXT listener of the cluster in "
-            "kafka.bootstrap.servers",
+            "h:9093 expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that "
+            "option, or name a PLAINTEXT listener in kafka.bootstrap.servers",
+        ),
+        (
+            Verdict(listener=Listener.PLAINTEXT),
+            "h:9093 is a Kafka broker's listener without TLS. Name a listener with TLS in "
+            "kafka.bootstrap.servers. Only a trusted network can do without TLS: "
+            "kafka.security.protocol=PLAINTEXT or SASL_PLAINTEXT",
         ),
         (
             sasl("PLAIN", "GSSAPI"),
