@@ -60,6 +60,14 @@ def without_login(kafka: dict[str, str], _: Path) -> dict[str, str]:
     return kafka | {"kafka.security.protocol": "PLAINTEXT"}
 
 
+def without_login_in_tls(kafka: dict[str, str], _: Path) -> dict[str, str]:
+    return kafka | {"kafka.security.protocol": "SSL"}
+
+
+def tls_at_plaintext(kafka: dict[str, str], directory: Path) -> dict[str, str]:
+    return kafka | {"kafka.security.protocol": "SASL_SSL"}
+
+
 def without_tls(kafka: dict[str, str], _: Path) -> dict[str, str]:
     return kafka | {"kafka.security.protocol": "PLAINTEXT"}
 
@@ -100,6 +108,13 @@ CASES: dict[str, tuple[str, str, Change, str]] = {
     ),
     "no log-in": ("SASL_PLAINTEXT", "PLAIN", without_login, "expects a log-in by SASL"),
     "no TLS": ("SSL", "", without_tls, "expects TLS"),
+    "no log-in within TLS": ("SASL_SSL", "PLAIN", without_login_in_tls, "expects a log-in by SASL"),
+    "TLS at a listener without": (
+        "SASL_PLAINTEXT",
+        "PLAIN",
+        tls_at_plaintext,
+        "is a Kafka broker's listener without TLS",
+    ),
 }
 
 
