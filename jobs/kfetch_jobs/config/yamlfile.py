@@ -14,7 +14,6 @@ meaning of the keys.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
@@ -331,7 +330,7 @@ class _Filler:
         try:
             with path.open("rb") as file:
                 content = file.read(_FILE_BYTES_MAX + 1)
-                shared = os.fstat(file.fileno()).st_mode & stat.S_IROTH
+            shared = path.stat().st_mode & stat.S_IROTH
             text = content.decode()
         except OSError as cause:
             raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}") from None

@@ -92,9 +92,12 @@ class Authority:
         return Certificate(chain=_pem(signed), key=_pem_of_key(key))
 
     def provide(self, name: str, *, hosts: tuple[str, ...] = (), expired: bool = False) -> Path:
-        """Return the path of ``NAME.pem``, with certificate and key. Issues it if it is missing."""
+        """Return the path of ``NAME.pem``, with certificate and key.
+
+        Issues it if it is missing, and again if it ends within a day.
+        """
         path = self._directory / f"{name}.pem"
-        if not path.exists():
+        if not path.exists() or (_ends_soon(path) and not expired):
             issued = self.issue(name, hosts=hosts, expired=expired)
             write_private(path, issued.chain + issued.key)
         return path
@@ -153,6 +156,11 @@ def _builder(
         .not_valid_before(begins)
         .not_valid_after(ends)
     )
+
+
+def _ends_soon(path: Path) -> bool:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=1)
 
 
 def _pem(certificate: x509.Certificate) -> str:

@@ -101,7 +101,7 @@ def _new_passwords() -> dict[str, str]:
 
 
 def add_users(addresses: Sequence[str], credentials: Credentials, deadline: float) -> None:
-    """Give the cluster its users for SCRAM and their access, and wait until all brokers know them.
+    """Give the cluster its users for SCRAM and their access, and wait until brokers know them.
 
     ``addresses`` are PLAINTEXT listeners, whose user may do this. ``deadline`` is a time of
     ``time.monotonic``. Raises BrokerToolError after it.

@@ -91,6 +91,16 @@ def test_a_second_start_keeps_certificates_and_passwords(credentials: Credential
     assert {f"{name.lower()}.properties" for name in LISTENERS} == changed
 
 
+def test_a_certificate_that_ends_is_renewed(credentials: Credentials) -> None:
+    """A start after a year works: the same authority signs new certificates."""
+    stale = credentials.path("expired.pem").read_text()
+    credentials.path("broker.pem").write_text(stale)
+    credentials.provide(SERVERS)
+
+    assert "broker" == handshake(credentials, "broker", host="localhost")
+    assert stale == credentials.path("expired.pem").read_text()
+
+
 def test_each_start_has_its_own_passwords(tmp_path: Path) -> None:
     """No password is in the code: two directories have different ones, for all users."""
     made = [Credentials(tmp_path / name) for name in "ab"]
