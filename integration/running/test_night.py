@@ -57,7 +57,7 @@ PROTECTED = """\
     security.protocol: SASL_PLAINTEXT
     sasl.mechanism: PLAIN
     sasl.jaas.config: >-
-      org.apache.kafka.common.security.plain.PlainLoginModule required
+      org.apache.kafka.common.security.scram.ScramLoginModule required
       username="night" password="${env:NIGHT_PASSWORD}";
 """
 CODE = """\
@@ -212,7 +212,7 @@ def everything_told(shop: Project, page: str) -> str:
         told += [answered(f"http://{page}/jobs/{job}")]
     told += [shop.run("logs", "-n", "9999").stdout, answered(f"http://{page}/metrics")]
     found = "".join([*told, answered(f"http://{page}/")])
-    assert "kfetch speaks PLAINTEXT only so far" in found
+    assert "which needs PlainLoginModule, but option" in found
     return found
 
 

@@ -117,7 +117,7 @@ class Fetcher:
         version = fetch.version_for(connection, plan)
         try:
             limits = replace(self._fetch, max_bytes=self.reply_bytes_max)
-            size = connection.send(fetch.request(plan, version, limits))
+            size = connection.send(fetch.request(plan, version, limits), deadline)
         except (ConnectionLost, AuthenticationFailed) as cause:
             self._abandon(plan, cause)
             raise

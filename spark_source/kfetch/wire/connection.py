@@ -157,13 +157,16 @@ class Connection:
 
     def call(self, request: Any, deadline: float) -> Any:
         """Sends a kafka-python request and returns its decoded response."""
-        self.send(request)
+        self.send(request, deadline)
         return self._decode(*self.receive(deadline))
 
-    def send(self, request: Any) -> int:
-        """Sends a request with a version, and returns the size of its frame in bytes."""
+    def send(self, request: Any, deadline: float = float("inf")) -> int:
+        """Sends a request with a version, and returns the size of its frame in bytes.
+
+        ``deadline``: of another log-in before it, beside the request timeout.
+        """
         self._check_alive()
-        self._renew_login()
+        self._renew_login(deadline)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._options.client_id)
         frame = request.encode(header=True, framed=True)
@@ -243,7 +246,7 @@ class Connection:
         except KfetchError as failure:
             raise self._bury(failure) from None
 
-    def _renew_login(self) -> None:
+    def _renew_login(self, deadline: float) -> None:
         """Log in again if it is time. A request in flight goes first, as long as the log-in lasts.
 
         A fetch session is the broker's, and outlasts this and a new connection.
@@ -251,7 +254,7 @@ class Connection:
         if self._login is None or not self.login_is_due:
             return
         if not self._in_flight:
-            self._log_in(time.monotonic() + self._options.request_timeout_s)
+            self._log_in(min(deadline, time.monotonic() + self._options.request_timeout_s))
         elif self._login.has_ended():
             raise self._bury(self._lost("its log-in has ended while a request was in flight"))
 

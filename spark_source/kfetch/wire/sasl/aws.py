@@ -70,7 +70,7 @@ def _fetch(login: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
         frozen = credentials.get_frozen_credentials()
         region = session.get_config_variable("region") or ""
     except (BotoCoreError, ClientError) as cause:
-        raise _unavailable(cause) from None
+        raise _failure(cause) from None
     token = Secret(frozen.token) if frozen.token else None
     keys = AwsKeys(
         access_key=frozen.access_key, secret_key=Secret(frozen.secret_key), session_token=token
@@ -95,10 +95,18 @@ def _of_role(session: Any, credentials: Any, login: AwsLogin) -> Any:
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _unavailable(cause: Exception) -> TokenUnavailable:
-    response = getattr(cause, "response", {})
-    code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
-    sentence = f"AWS gives no keys: {type(cause).__name__}{f' ({code})' if code else ''}"
-    return TokenUnavailable(
-        sentence, action="Check the profile, the role and its rights", cause=sentence
-    )
+_FINAL = frozenset({"ProfileNotFound", "PartialCredentialsError", "ConfigParseError"})
+
+
+def _failure(cause: Exception) -> AuthenticationFailed | TokenUnavailable:
+    """Returns the error for one of botocore's. Its text may hold a secret, its code does not."""
+    response = getattr(cause, "response", None) or {}
+    code = str(response.get("Error", {}).get("Code", ""))
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    name = type(cause).__name__
+    sentence = f"AWS gives no keys: {name}{f' ({code})' if code else ''}"
+    action = "Check the profile, the role and its rights"
+    refused = 400 <= status < 500 and "Throttl" not in code and status != 429
+    if refused or name in _FINAL:
+        return AuthenticationFailed(sentence, action=action, retriable=False)
+    return TokenUnavailable(sentence, action=action, cause=sentence)

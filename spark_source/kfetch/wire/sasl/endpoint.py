@@ -94,13 +94,24 @@ def _connection(source: ClientCredentials, timeout_s: float) -> HTTPConnection:
     parts, timeout_s = urlsplit(source.url), max(0.001, timeout_s)
     if parts.scheme == "http":
         return HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
-    own = bool(source.ca_file or source.ca_text)
-    context = (
-        ssl.create_default_context(cafile=source.ca_file or None, cadata=source.ca_text or None)
-        if own
-        else ssl.create_default_context()
-    )
+    context = _trusting(source)
     return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
+
+
+def _trusting(source: ClientCredentials) -> ssl.SSLContext:
+    """Returns a context that trusts the authorities of the options, or else the system's."""
+    try:
+        return ssl.create_default_context(
+            cafile=source.ca_file or None, cadata=source.ca_text or None
+        )
+    except (OSError, ValueError, TypeError):
+        raise AuthenticationFailed(
+            f"the authorities for the token endpoint {_shown_url(source)} can't be read: "
+            f"{source.ca_file or 'ssl.truststore.certificates'} is no PEM of certificates here",
+            action="Correct ssl.truststore.location or ssl.truststore.certificates in "
+            "kafka.sasl.jaas.config",
+            retriable=False,
+        ) from None
 
 
 def _headers(source: ClientCredentials) -> dict[str, str]:

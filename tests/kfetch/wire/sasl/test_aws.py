@@ -1,0 +1,141 @@
+"""Keys of AWS by botocore itself: from the environment, a profile or a role, and its errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.credentials import AssumeRoleCredentialFetcher
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from kfetch.errors import AuthenticationFailed, TokenUnavailable
+from kfetch.options.sasl import AwsLogin
+from kfetch.options.secret import Secret
+from kfetch.wire.sasl.aws import KEYS, aws_msk_iam
+
+HOST = "b-1.x.kafka.eu-west-1.amazonaws.com"
+PROFILES = """
+[default]
+aws_access_key_id = AKIADEFAULT
+aws_secret_access_key = hush1
+[other]
+aws_access_key_id = AKIAOTHER
+aws_secret_access_key = hush2
+region = eu-west-3
+"""
+
+
+@pytest.fixture(autouse=True)
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Profiles in a file of the test, and no machine that could answer for a role."""
+    file = tmp_path / "credentials"
+    file.write_text(PROFILES)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    KEYS.clear()
+    yield
+    KEYS.clear()
+
+
+def message(login: AwsLogin, host: str = HOST) -> str:
+    """The message for a broker."""
+    return next(aws_msk_iam(login, host, time.monotonic() + 10)).decode()
+
+
+def test_a_profile() -> None:
+    """The default profile, or the one that the options name."""
+    assert '"x-amz-credential":"AKIADEFAULT/' in message(AwsLogin())
+    assert '"x-amz-credential":"AKIAOTHER/' in message(AwsLogin(profile="other"))
+
+
+@pytest.mark.parametrize(
+    ("login", "host", "region"),
+    [
+        (AwsLogin(profile="other"), HOST, "eu-west-1"),
+        (AwsLogin(profile="other"), "broker.example", "eu-west-3"),
+        (AwsLogin(profile="other", region="eu-west-2"), HOST, "eu-west-2"),
+    ],
+)
+def test_the_region(login: AwsLogin, host: str, region: str) -> None:
+    """It is the option's, else that of the broker's name, else that of AWS's configuration."""
+    assert f"/{region}/kafka-cluster/" in message(login, host)
+
+
+def test_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of a role come from AWS's token service, with the session's name."""
+    calls = []
+
+    def fetch(self: Any) -> dict[str, str]:
+        calls.append((self._role_arn, self._assume_kwargs))
+        return {
+            "access_key": "AKIAROLE",
+            "secret_key": "hush3",
+            "token": "session",
+            "expiry_time": "2099-01-01T00:00:00Z",
+        }
+
+    monkeypatch.setattr(AssumeRoleCredentialFetcher, "fetch_credentials", fetch)
+    login = AwsLogin(role_arn="arn:aws:iam::1:role/r", role_external_id=Secret("hush4"))
+    sent = message(login)
+
+    assert '"x-amz-credential":"AKIAROLE/' in sent
+    assert '"x-amz-security-token":"session"' in sent
+    ((arn, arguments),) = calls
+    assert ("arn:aws:iam::1:role/r", "kfetch", "hush4") == (
+        arn,
+        arguments["RoleSessionName"],
+        arguments["ExternalId"],
+    )
+
+
+def client_error(code: str, status: int) -> ClientError:
+    """An answer of AWS's token service."""
+    response: Any = {
+        "Error": {"Code": code, "Message": "hush"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    return ClientError(response, "AssumeRole")
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "text"),
+    [
+        (client_error("AccessDenied", 403), AuthenticationFailed, "ClientError (AccessDenied)"),
+        (client_error("Throttling", 400), TokenUnavailable, "ClientError (Throttling)"),
+        (client_error("InternalFailure", 500), TokenUnavailable, "(InternalFailure)"),
+        (EndpointConnectionError(endpoint_url="x"), TokenUnavailable, "EndpointConnectionError"),
+    ],
+)
+def test_errors(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception, kind: type[Exception], text: str
+) -> None:
+    """A refusal is final, and a fault may pass. Only the error's name and code are shown."""
+
+    def fail(_self: Any) -> Any:
+        raise cause
+
+    monkeypatch.setattr(AssumeRoleCredentialFetcher, "fetch_credentials", fail)
+    with pytest.raises(kind) as caught:
+        message(AwsLogin(role_arn="arn:aws:iam::1:role/r"))
+
+    assert text in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_no_such_profile() -> None:
+    """A profile that does not exist is final."""
+    with pytest.raises(AuthenticationFailed, match="AWS gives no keys: ProfileNotFound"):
+        message(AwsLogin(profile="absent"))
+
+
+def test_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any credentials, the error says where AWS looks for them."""
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
+    with pytest.raises(AuthenticationFailed, match="AWS has no credentials here"):
+        message(AwsLogin())
