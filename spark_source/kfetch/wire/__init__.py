@@ -1,9 +1,10 @@
 """The connections to brokers: messages, versions, retries. Only this package has broker sockets.
 
-``connection`` is one blocking connection for every API. ``messages`` has the small requests
-(Metadata, ListOffsets, OffsetsForLeaderEpoch). ``fetch`` encodes and decodes Fetch, the one big
-message, without a copy of the record bytes. ``cluster`` finds the right broker and tries again,
-with the pauses of ``retry``. ``probes`` ask what listens at an address whose first connection
-fails, and ``diagnosis`` judges the answers. ``lean`` imports kafka-python's messages without its
-clients.
+``connection`` is one blocking connection for every API. ``transport`` opens its socket, and ``tls``
+secures it with the certificates that ``stores`` reads. ``tls_errors`` explains its failures.
+``messages`` has the small requests (Metadata, ListOffsets, OffsetsForLeaderEpoch). ``fetch``
+encodes and decodes Fetch, the one big message, without a copy of the record bytes. ``cluster``
+finds the right broker and tries again, with the pauses of ``retry``. ``probes`` ask what listens
+at an address whose first connection fails, and ``diagnosis`` judges the answers. ``lean`` imports
+kafka-python's messages without its clients.
 """

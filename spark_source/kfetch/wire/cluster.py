@@ -61,13 +61,14 @@ class Cluster:
         """``patient``: whether to retry although all bootstrap servers are wrong listeners.
 
         Without patience the first question fails at once. A later one retries, because the cluster
-        has answered before. Nobody has patience with certificates before the first answer.
+        has answered before. Before the first answer, nobody has patience with certificates.
         """
         self._bootstrap = bootstrap
         self._options = options
         self._patient = patient
         self._answered = False
-        self._leaders_answered = False
+        self._leaders_proven = patient
+        """Whether the driver, or this cluster, has reached leaders already."""
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._rotation = 0
@@ -238,7 +239,7 @@ class Cluster:
                     _final_answers(action, broker, of_broker, replied, self._options.security.user)
                 )
             _check_complete(action, arguments, answers)
-            self._leaders_answered = True
+            self._leaders_proven = True
             return answers
 
         return retrying(action, attempt, self._options, deadline, self.give_up_at)
@@ -251,7 +252,7 @@ class Cluster:
         try:
             return self.connection(broker, deadline)
         except TlsFailed as cause:
-            raise cause if self._leaders_answered else _final(cause) from None
+            raise cause if self._leaders_proven else _final(cause) from None
 
     def _ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
         """Returns the answer of the first reachable broker: connected, known, then bootstrap.

@@ -94,9 +94,11 @@ def secure(
     """
     tls = options.security.tls
     assert tls is not None, "options without TLS"
+    # Neither the dot of an absolute name nor the zone of an IPv6 address is in a certificate.
+    name = host.rstrip(".").partition("%")[0]
     try:
         secured = context_of(tls).wrap_socket(
-            stream, server_hostname=host.rstrip("."), do_handshake_on_connect=False
+            stream, server_hostname=name, do_handshake_on_connect=False
         )
     except BaseException:
         stream.close()
@@ -243,7 +245,7 @@ def _load_keystore(context: ssl.SSLContext, store: Store, password: Secret | Non
     with _readable_once(content.certificates + content.key) as path:
         try:
             context.load_cert_chain(path, password=_KeyPassword(password, name, store))
-        except ssl.SSLError as cause:
+        except OSError as cause:
             raise _unusable(name, store, _key_problem(cause, content.key, password)) from None
 
 
@@ -261,8 +263,8 @@ class _KeyPassword:
         return self._password.reveal()
 
 
-def _key_problem(cause: ssl.SSLError, key: str, password: Secret | None) -> str:
-    if cause.reason == "KEY_VALUES_MISMATCH":
+def _key_problem(cause: OSError, key: str, password: Secret | None) -> str:
+    if getattr(cause, "reason", None) == "KEY_VALUES_MISMATCH":
         return "has a private key that does not belong to its first certificate"
     if password is not None and "ENCRYPTED" in key:
         return f"has a key that can't be decrypted with {PREFIX}key.password"

@@ -6,10 +6,13 @@ import os
 import ssl
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
 from kfetch.options.secret import Secret
@@ -51,6 +54,21 @@ def test_pem_of_trusted_certificates(write: Write, text: str) -> None:
     """PEM is read from a file and from a value, with line ends or in one line, as Java does."""
     assert [DER] == trusted(TlsOptions(truststore=write(text)))
     assert [DER] == trusted(TlsOptions(truststore=Store(pem=Secret(text))))
+
+
+@given(
+    st.sampled_from([b"", b"0\x03\x02\x01\x03", b"-----BEGIN CERTIFICATE-----"]),
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"-----END CERTIFICATE-----"]),
+)
+def test_any_content_is_read_or_refused(begin: bytes, middle: bytes, end: bytes) -> None:
+    """No content of a file raises anything but OptionError."""
+    with tls._readable_once("") as path:
+        Path(path).write_bytes(begin + middle + end)
+        with suppress(OptionError):
+            Contexts()(TlsOptions(truststore=Store(location=path)))
+        with suppress(OptionError):
+            Contexts()(TlsOptions(truststore=TRUST, keystore=Store(location=path)))
 
 
 def test_several_trusted_certificates(write: Write) -> None:
