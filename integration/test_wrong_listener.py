@@ -29,13 +29,12 @@ from kfetch_jobs.looks import doctor
 HOST = "127.0.0.1"
 EXPLAINED_S = 5.0
 WAIT_S = 6.0
-NOT_YET = "which kfetch does not support yet. Name a PLAINTEXT listener of the cluster in"
 SENTENCES = {
     "ssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
     "openssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
     "sasl": (
-        "expects a log-in by SASL (PLAIN, SCRAM-SHA-512): it needs "
-        f"kafka.security.protocol=SASL_PLAINTEXT and kafka.sasl.mechanism, {NOT_YET}"
+        "expects a log-in by SASL (PLAIN, SCRAM-SHA-512). Set "
+        "kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and kafka.sasl.jaas.config"
     ),
     "controller": "is the listener of a KRaft controller, which serves no topics. Name the",
     "http": "answers HTTP, so no Kafka broker listens there. Correct kafka.bootstrap.servers",
