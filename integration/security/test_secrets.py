@@ -226,6 +226,36 @@ def test_a_project_names_the_missing_operation(
         assert lacks in " ".join(failed.stdout.split())
 
 
+def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> None:
+    """``kfetch broker start --secure`` prints what a client needs, and ``kfetch check`` takes it."""
+    project = Project(tmp_path, secured)
+    directory = tmp_path / ".kfetch/broker"
+    try:
+        said = project.kfetch("broker", "start", "--secure")
+        (line,) = [line for line in said.splitlines() if line.startswith("check it with: kfetch ")]
+        words = line.removeprefix("check it with: kfetch ").split()
+        checked = project.kfetch(*words)
+        again = project.run("broker", "start", "--secure", "--json")
+    finally:
+        project.kfetch("broker", "stop")
+
+    text = (directory / "secure/passwords.properties").read_text()
+    passwords = [line.split("=", 1)[1] for line in text.splitlines()]
+    assert "listener SASL_SSL, whose properties are in " in said
+    assert "kafka.ssl.truststore.location=" in said
+    assert "reachable" in checked
+    assert again.returncode  # it runs already
+    assert not [one for one in passwords if one in said + checked + again.stdout + again.stderr]
+    public = {path for path in directory.rglob("*") if path.stat().st_mode & 0o004}
+    assert not [path for path in public if path.is_file() and has_any(path, passwords)]
+
+
+def has_any(path: Path, secrets: list[str]) -> bool:
+    """Returns whether a file has one of the secrets."""
+    content = path.read_bytes()
+    return any(secret.encode() in content for secret in secrets)
+
+
 def write(project: Project, cluster: Cluster, topic: str, user: str) -> None:
     """Write a project whose cluster is secured. The password is in a file of its own."""
     directory = project.directory
