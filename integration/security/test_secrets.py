@@ -227,7 +227,7 @@ def test_a_project_names_the_missing_operation(
 
 
 def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> None:
-    """``kfetch broker start --secure`` prints what a client needs, and ``kfetch check`` takes it."""
+    """``kfetch broker start --secure`` prints what ``kfetch check`` needs, and no password."""
     project = Project(tmp_path, secured)
     directory = tmp_path / ".kfetch/broker"
     try:
