@@ -29,7 +29,6 @@ from kfetch_jobs.looks import doctor
 HOST = "127.0.0.1"
 EXPLAINED_S = 5.0
 WAIT_S = 6.0
-NOT_YET = "which kfetch does not support yet. Name a PLAINTEXT listener of the cluster in"
 SENTENCES = {
     "ssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
     "openssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",

@@ -134,7 +134,8 @@ def test_a_topic_that_the_broker_denies(
 
     assert f"AccessRefused: {asking.format(name)}" in message
     assert "TOPIC_AUTHORIZATION_FAILED (29)" in message
-    assert f"read topic {name}: add Read and Describe with kafka-acls.sh" in message
+    missing = f"{operation.lower()} topic {name}: the operation {operation} is missing; add it with"
+    assert f"{missing} kafka-acls.sh" in message
     assert time.monotonic() - began < PATIENCE_S / 3  # no look-up was tried again and again
     assert ExitKind.AUTH is exit_kind_of(job_error(RuntimeError(message), "failed", tmp_path))
 

@@ -59,6 +59,14 @@ def error(code: int, request: str, *, api: Api | None = None, **where: Any) -> B
     )
 
 
+def unreadable(topic: str, user: str) -> str:
+    """Returns the sentence for a topic that a user may describe and not read."""
+    return (
+        f"the ACLs of topic {topic} let {_principal({'user': user})} describe it and not read it: "
+        "add the operation READ with kafka-acls.sh"
+    )
+
+
 # What ACLs must allow for a request about a topic (org.apache.kafka.common.acl.AclOperation).
 # Whoever may READ may DESCRIBE, too.
 _OPERATIONS = {Api.FETCH: ("read", "READ")}

@@ -10,7 +10,7 @@ from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
 
-__all__ = ["Job", "TableLocation", "merged"]
+__all__ = ["Job", "TableLocation", "cluster_options", "merged", "option_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,7 @@ class Job:
     def source_options(self, view: str = "source") -> Options:
         """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's."""
         source = self.file.views()[view]
-        kafka = {f"kafka.{name}": value for name, value in self.clusters[source.cluster].items()}
-        return kafka | source.strategy() | source.options
+        return cluster_options(self.clusters[source.cluster]) | source.strategy() | source.options
 
     def redacted(self, sentence: str) -> str:
         """Return a sentence with placeholders for the secrets in the job's files.
@@ -70,6 +69,20 @@ class Job:
     def documents(self) -> tuple[Document, ...]:
         """The job's file, the project's, and its environment's."""
         return (self.document, *self.shared)
+
+
+def option_name(property_name: str) -> str:
+    """Return the source's option for a property of a cluster.
+
+    The properties are Kafka's, and get ``kafka.`` in front. kfetch's own options have their names.
+    """
+    own = property_name.lower().startswith("kfetch.")
+    return property_name if own else f"kafka.{property_name}"
+
+
+def cluster_options(properties: Mapping[str, str]) -> Options:
+    """Return the options of ``format("kfetch")`` for the properties of a cluster."""
+    return {option_name(name): value for name, value in properties.items()}
 
 
 def merged(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:

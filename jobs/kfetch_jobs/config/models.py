@@ -68,7 +68,7 @@ class ProjectFile(Model):
     spark: SparkSettings = Field(default_factory=dict, repr=False)
     """Spark settings for every job."""
     clusters: dict[str, Options] = Field(repr=False)
-    """Kafka clusters: properties of Kafka's consumer."""
+    """Kafka clusters: properties of Kafka's consumer, and options of kfetch by their full names."""
     concurrency: int = Field(default=16, ge=1, le=1000)
     """How many jobs the supervisor runs at once. Each is a Spark driver."""
 

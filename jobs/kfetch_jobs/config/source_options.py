@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
-from kfetch_jobs.config.job import Job
+from kfetch_jobs.config.job import Job, option_name
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 
@@ -54,11 +54,12 @@ def _option_errors(options: Options) -> Iterator[OptionError]:
 
 
 def option_warnings(job: Job) -> list[str]:
-    """Return a sentence for each option without effect. The job must be valid.
+    """Return a sentence for each option without effect, and for each secret that others can read.
 
-    A run logs the same warnings at its start.
+    The job must be valid. A run logs the warnings of options at its start.
     """
-    return [
+    readable = dict.fromkeys(line for document in job.documents for line in document.warnings)
+    return [*readable] + [
         f"{_option_line(job, view, option)}: {warning}"
         for view in job.file.views()
         for option, warning in options_without_effect(
@@ -81,6 +82,6 @@ def _option_line(job: Job, view: str, option: str) -> str:
     for document in reversed(job.shared):
         for location in document.lines:
             inside = location[:2] == ("clusters", cluster)
-            if inside and f"kafka.{location[-1]}".lower() == option.lower():
+            if inside and option_name(str(location[-1])).lower() == option.lower():
                 return document.file_line(location)
     return job.document.file_line(source)

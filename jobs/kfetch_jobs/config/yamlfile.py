@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -68,6 +69,8 @@ class Document:
 
     It has each line of a longer secret too, because a log may be read from its middle.
     """
+    warnings: list[str] = field(default_factory=list)
+    """A sentence for each file of ``${file:…}`` that other users of the machine can read."""
 
     def with_placeholders(self, sentence: str) -> str:
         """Return a sentence about this file with ``${…}`` in place of every filled value."""
@@ -327,6 +330,7 @@ class _Filler:
         try:
             with path.open("rb") as file:
                 content = file.read(_FILE_BYTES_MAX + 1)
+            shared = path.stat().st_mode & stat.S_IROTH
             text = content.decode()
         except OSError as cause:
             raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}") from None
@@ -336,4 +340,8 @@ class _Filler:
             raise ConfigError(f"{line}: {name!r} cannot name a file: correct it") from None
         if len(content) > _FILE_BYTES_MAX:
             raise ConfigError(f"{line}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
+        if shared:
+            self._document.warnings.append(
+                f"{line}: other users of this machine can read {path}: chmod 600 {path}"
+            )
         return text.removesuffix("\n").removesuffix("\r")

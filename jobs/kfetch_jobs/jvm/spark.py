@@ -35,8 +35,11 @@ __all__ = ["DELTA", "cause_of", "delta_jars", "session", "text_of"]
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
+REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key"
+"""Names of options that Spark hides in plans and event logs: its own default, and Kafka's names."""
 _DEFAULTS = {
     "spark.master": "local[*]",
+    "spark.redaction.regex": REDACTION,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -16,6 +16,8 @@ import psutil
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, NotRunning
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.kafka import process, ready, settings, state
+from kfetch_jobs.kafka.credentials import Credentials
+from kfetch_jobs.util.files import write_private
 
 __all__ = ["ClusterContext", "Node", "cause_line"]
 
@@ -27,6 +29,8 @@ class ClusterContext:
         self.directory = directory
         self.detached = detached
         self.tethers: dict[int, process.Tether] = {}
+        self.credentials = Credentials(directory / "secure")
+        """the certificates and passwords of secured listeners"""
         self.log_starts: dict[int, int] = {}
         """where the log of each node's present process starts, in bytes"""
 
@@ -137,7 +141,7 @@ class Node:
         if self.running:
             raise AlreadyRunning(f"node {self.node_id} is already running at {self.address}")
         now = self._state
-        ready.check_free(self.node_id, now.port, now.controller_port)
+        ready.check_free(self.node_id, now.port, now.controller_port, *now.secure.values())
         self._configure()
         if not (self._data / "meta.properties").exists():
             self._format()
@@ -148,9 +152,15 @@ class Node:
 
     def _configure(self) -> None:
         now = self._context.state
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        text = settings.server_properties(self.node_id, now.nodes, self._data, now.properties)
-        (self.directory / "server.properties").write_text(text)
+        # Its log has passwords of SCRAM, salted.
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log.parent.mkdir(exist_ok=True)
+        secured = self._context.credentials.server_properties(now.node(self.node_id).secure)
+        text = settings.server_properties(
+            self.node_id, now.nodes, self._data, now.properties, secured
+        )
+        # Secured listeners name passwords.
+        write_private(self.directory / "server.properties", text)
         (self.directory / "log4j2.xml").write_text(settings.LOG4J2)
 
     def _format(self) -> None:

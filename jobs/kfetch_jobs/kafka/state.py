@@ -126,4 +126,5 @@ def _node(value: dict[str, Any]) -> NodeState:
 
 
 def _has_ports(node: NodeState) -> bool:
-    return all(isinstance(n, int) for n in (node.node_id, node.port, node.controller_port))
+    numbers = (node.node_id, node.port, node.controller_port, *node.secure.values())
+    return all(isinstance(number, int) for number in numbers)

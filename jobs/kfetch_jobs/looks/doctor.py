@@ -11,7 +11,7 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -20,8 +20,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from kfetch.admin import brokers
+from kfetch.admin.values import parse_options
 from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs.config import Project
+from kfetch_jobs.config.job import cluster_options
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.plural import counted
@@ -78,7 +80,7 @@ def examine(project: Project | None) -> Iterator[Finding]:
         yield jobs(project)
         yield storage(project.storage)
         for name, properties in project.file.clusters.items():
-            yield from cluster(name, properties)
+            yield from cluster(name, properties, _topics(project, name))
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -206,12 +208,28 @@ def _user() -> str:
     return f"user {os.getuid()}"
 
 
-def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Check that a cluster answers, and each of its brokers at its advertised address."""
+def _topics(project: Project, cluster: str) -> set[str]:
+    """Return the topics that jobs name at a cluster. Patterns name none, nor do invalid jobs."""
+    named: set[str] = set()
+    for job in project.jobs_and_mistakes()[0].values():
+        for view, source in job.file.views().items():
+            if source.cluster == cluster:
+                subscription = parse_options(job.source_options(view)).subscription
+                named |= {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
+    return named
+
+
+def cluster(
+    name: str, properties: Mapping[str, str], topics: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Check that a cluster answers, and each of its brokers at its advertised address.
+
+    ``topics``: the cluster's user must be able to read them, if they exist.
+    """
     subject = f"cluster {name}"
     try:
-        options = {f"kafka.{key}": value for key, value in properties.items()}
-        state = brokers.check(options, wait_s=LOOKUP_TIMEOUT_S)
+        options = cluster_options(properties)
+        state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"
         yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
@@ -228,3 +246,6 @@ def cluster(name: str, properties: Mapping[str, str]) -> Iterator[Finding]:
             advice = "its advertised.listeners must name an address that this machine can reach"
             text = f"{broker_state.broker}: {broker_state.error}"
             yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)
+    for sentence in state.unreadable:
+        text, _, advice = sentence.rpartition(": ")
+        yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)

@@ -83,6 +83,11 @@ class JobReport:
         return [source.kafka.missing for source in self.sources if source.kafka.missing]
 
     @property
+    def unreadable(self) -> list[str]:
+        """A sentence for each topic of the job that its user may describe and not read."""
+        return [sentence for source in self.sources for sentence in source.kafka.unreadable]
+
+    @property
     def leaderless(self) -> list[str]:
         """Partitions without a leader. Nobody can read them now."""
         return [str(tp) for source in self.sources for tp in source.kafka.leaderless]
@@ -176,7 +181,11 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
         has_checkpoint=start is not None,
         known=start.positions if start else {},
         known_ids=start.topic_ids if start else {},
-        kafka=replace(kafka, missing=job.redacted(kafka.missing)),
+        kafka=replace(
+            kafka,
+            missing=job.redacted(kafka.missing),
+            unreadable=tuple(map(job.redacted, kafka.unreadable)),
+        ),
     )
 
 

@@ -14,7 +14,14 @@ from typing import Any
 
 from kfetch_jobs.util.disk_space import DiskSpace
 
-__all__ = ["owner_only", "read_disk_space", "try_lock", "wait_for_lock", "write_json"]
+__all__ = [
+    "owner_only",
+    "read_disk_space",
+    "try_lock",
+    "wait_for_lock",
+    "write_json",
+    "write_private",
+]
 
 
 @contextmanager
@@ -58,6 +65,12 @@ def owner_only(path: str, flags: int) -> int:
     with suppress(OSError):  # another user's file, or a file system without modes
         os.fchmod(handle, 0o600)
     return handle
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, from its first byte on."""
+    with open(path, "w", opener=owner_only) as file:
+        file.write(text)
 
 
 def write_json(

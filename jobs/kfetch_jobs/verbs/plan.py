@@ -42,7 +42,8 @@ def plan(
     The command asks Kafka for topics, partitions and log ends. It shows where the run would start,
     and whether the checkpoint still fits the topics (ids, log starts, leader epochs). It starts
     neither Spark nor the job, and changes nothing. It exits with 1 if a run would fail, if a topic
-    of the job does not exist, or if a partition has no leader.
+    of the job does not exist, if a partition has no leader, or if ACLs let the job describe a
+    topic and not read it.
 
     \b
     Example: check a job before its first run
@@ -59,7 +60,8 @@ def plan(
     else:
         warn(option_warnings(loaded))
         _show_plan(loaded, report, schema)
-    raise typer.Exit(0 if report.fits and not report.missing and not report.leaderless else 1)
+    wrong = report.missing or report.leaderless or report.unreadable
+    raise typer.Exit(0 if report.fits and not wrong else 1)
 
 
 def _schema(job: Job, source: SourceReport) -> str | None:
@@ -108,6 +110,7 @@ def _show_source(job: str, source: SourceReport) -> None:
     if kafka.missing:
         typer.echo(f"  {'missing' if source.fits else mark}: {kafka.missing}")
     _print_some([f"  {mark}: {loss}" for loss in kafka.losses])
+    _print_some([f"  FAILS: {sentence}" for sentence in kafka.unreadable])
     waits = "has no leader: start its brokers, or wait for an election"
     _print_some([f"  FAILS: {tp} {waits}" for tp in kafka.leaderless])
     rows = [_partition_row(partition) for partition in _furthest(kafka.partitions)]
@@ -170,6 +173,7 @@ def _job_json(report: JobReport) -> dict[str, Any]:
         "missing": report.missing,
         "losses": report.losses,
         "leaderless": report.leaderless,
+        "unreadable": report.unreadable,
         "behind": report.behind if report.sources else None,
         "behind_s": report.waiting_s,
     }
@@ -212,7 +216,8 @@ def lag(
 
     The command asks the brokers, so a job need not run. The seconds are a lower bound: the next
     offset has waited at least so long, by the job's last progress. The lag of a new job is what its
-    first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics.
+    first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics,
+    or if ACLs don't let the job read a topic.
 
     \b
     Example: print the partitions of one job that are furthest behind
@@ -231,7 +236,9 @@ def lag(
         _show_partitions(reports)
     else:
         _show_lag(reports)
-    raise typer.Exit(1 if any(report.error or report.missing for report in reports) else 0)
+    raise typer.Exit(
+        1 if any(report.error or report.missing or report.unreadable for report in reports) else 0
+    )
 
 
 def _lag_json(report: JobReport, partitions: bool) -> dict[str, Any]:
@@ -266,6 +273,7 @@ def _about(report: JobReport) -> Iterator[str]:
     elif not report.has_run:
         yield "has not run yet"
     yield from report.missing
+    yield from report.unreadable
     if lost := len(report.losses):
         yield f"records are gone in {counted(lost, 'place')}: see kfetch plan {report.name}"
     if leaderless := report.leaderless:

@@ -59,6 +59,8 @@ class ClusterState:
     brokers: tuple[BrokerState, ...]
     topics: Mapping[str, Topic | None]
     """The requested topics by name; None for a topic that does not exist."""
+    unreadable: tuple[str, ...] = ()
+    """A sentence for each requested topic that the user may describe and not read."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ class ClusterState:
                 )
         for name, topic in self.topics.items():
             yield from _topic_problems(name, topic)
+        yield from self.unreadable
 
 
 def _topic_problems(name: str, topic: Topic | None) -> Iterator[str]:
@@ -110,6 +113,7 @@ def check(
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
     with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
+        unreadable = cluster.unreadable(view.topics, time.monotonic() + wait_s)
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
         versions, id_ = cluster.ask_any(_versions_and_id, time.monotonic() + wait_s)
     return ClusterState(
@@ -119,6 +123,7 @@ def check(
         fetch_sessions=_has_sessions(versions),
         brokers=tuple(states),
         topics={name: view.topics.get(name) for name in topics},
+        unreadable=tuple(unreadable),
     )
 
 

@@ -73,6 +73,8 @@ class KafkaReport:
     missing: str = ""
     """A sentence, if topics or partitions of the job don't exist. A run with a checkpoint waits for
     them."""
+    unreadable: tuple[str, ...] = ()
+    """A sentence for each topic that the user may describe and not read."""
 
     @property
     def behind(self) -> int:
@@ -158,6 +160,7 @@ def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
     return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
         topic_ids=_ids(view),
+        unreadable=log.unreadable(view),
     )
 
 
@@ -189,6 +192,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
         losses=tuple(by_message),
         loss_errors=tuple(by_message.values()),
         missing=missing,
+        unreadable=log.unreadable(view),
     )
 
 

@@ -52,11 +52,20 @@ class OpenQueries:
 
     @contextlib.contextmanager
     def reading(self, request: ReadRequest) -> Iterator[SharedQuery]:
-        """A context to read a query in. The query stays open meanwhile."""
+        """A context to read a query in. The query stays open meanwhile.
+
+        Raises AgentError for a request with other credentials than the query's: its sessions have
+        the rights of one user.
+        """
         name, options = request.query, request.options
         self.budget.raise_limit(options.agent_memory_bytes)
         with self._lock:
             query = self._by_name.setdefault(name, SharedQuery(name, options, self.budget))
+            if query.options.network.security != options.network.security:
+                raise AgentError(
+                    f"query {name[:8]} reads as another user already",
+                    action="start the query again",
+                )
             query.begin_read(request)
         try:
             yield query

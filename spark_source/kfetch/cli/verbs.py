@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,8 +33,12 @@ def add(app: typer.Typer) -> None:
 
 def check(
     servers: Annotated[
-        str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
-    ],
+        str,
+        typer.Argument(
+            metavar="[HOST:PORT[,…]]",
+            help="Bootstrap servers of the cluster. Default: those of --properties.",
+        ),
+    ] = "",
     topic: Annotated[
         list[str] | None, typer.Option(help="Check this topic too. Repeat it for more topics.")
     ] = None,
@@ -41,23 +48,35 @@ def check(
             metavar="NAME=VALUE", help="A further option kafka.*. Repeat it for more options."
         ),
     ] = None,
+    properties: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with properties of Kafka's clients, NAME=VALUE, such as passwords."
+        ),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Check that the source can read from a Kafka cluster. The command changes nothing.
 
     It asks for the cluster's id, its API versions, its brokers and the topics that you name. Then
     it connects to each broker at its advertised address. If a problem prevents queries from
-    reading, the command says what to do and exits with 1.
+    reading, the command says what to do and exits with 1. One such problem is a topic that the user
+    may describe and not read.
+
+    Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
+    them into a file that only you may read, and name it with --properties.
 
     \b
     Example: brokers and a topic
       kfetch check localhost:9092 --topic clicks
+    Example: a cluster with TLS and a log-in
+      kfetch check kafka.example:9093 --properties client.properties --topic clicks
     """
     from kfetch.admin import brokers
     from kfetch.cli import text
     from kfetch.errors import ClusterUnusable
 
-    kafka = {"kafka.bootstrap.servers": servers, **dict(map(_pair, option or ()))}
+    kafka = _options(servers, properties, option or ())
     state = brokers.check(kafka, topic or ())
     if as_json:
         typer.echo(json.dumps(text.cluster_json(state)))
@@ -68,12 +87,37 @@ def check(
         raise ClusterUnusable(f"{state.problems[0]}{more}")
 
 
+_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|keystore\.key$")
+"""Names of options whose values may have secrets."""
+
+
+def _options(servers: str, properties: Path | None, pairs: Sequence[str]) -> dict[str, str]:
+    """Return the options for a check: of the file, then of the command line."""
+    from kfetch.cli.properties import read_properties
+
+    options = read_properties(properties) if properties else {}
+    options |= dict(map(_pair, pairs))
+    if servers:
+        options["kafka.bootstrap.servers"] = servers
+    if "kafka.bootstrap.servers" not in options:
+        raise typer.BadParameter("name HOST:PORT, or a file with bootstrap.servers")
+    return options
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
-    if not name.strip().lower().startswith("kafka."):
-        raise typer.BadParameter(f"{name!r} does not begin with kafka.", param_hint="'--option'")
+    if not name.strip().lower().startswith(("kafka.", "kfetch.")):
+        raise typer.BadParameter(
+            f"{name!r} does not begin with kafka. or kfetch.", param_hint="'--option'"
+        )
+    if _SECRET.search(name.strip()):
+        raise typer.BadParameter(
+            f"{name} may be secret, and every user of this machine sees the arguments of a "
+            "command: put it into a file for --properties",
+            param_hint="'--option'",
+        )
     return name.strip(), value
 
 

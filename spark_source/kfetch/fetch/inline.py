@@ -45,6 +45,10 @@ def close_all() -> None:
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yields the records of a split, in order within each partition. Raises KfetchError."""
     query = _queries.pop(split.query, None) or Query(split.query, options)
+    if not query.has_credentials(options):
+        # Its sessions have the rights of one user.
+        query.close()
+        query = Query(split.query, options)
     _queries[split.query] = query
     while len(_queries) > QUERIES_MAX:
         _queries.popitem(last=False)[1].close()
@@ -75,6 +79,10 @@ class Query:
             self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
         )
         self._totals = Totals()
+
+    def has_credentials(self, options: SourceOptions) -> bool:
+        """Return whether the query's connections have the credentials of ``options``."""
+        return self._options.network.security == options.network.security
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yields the records of ranges; see ``inline.read``."""

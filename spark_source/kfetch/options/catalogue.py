@@ -157,7 +157,11 @@ OPTIONS: tuple[Option, ...] = (
         ),
         ("kafka.receive.buffer.bytes", "-1", "SO_RCVBUF; -1: the system chooses"),
         ("kafka.socket.connection.setup.timeout.ms", "10000", "deadline of connecting"),
-        ("kafka.security.protocol", "PLAINTEXT", "or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`"),
+        (
+            "kafka.security.protocol",
+            "PLAINTEXT",
+            "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
+        ),
         (
             "kafka.isolation.level",
             "read_uncommitted",

@@ -136,6 +136,12 @@ class OffsetLookup:
                 missing=missing,
             )
 
+    def unreadable(self, view: ClusterView) -> tuple[str, ...]:
+        """Return a sentence for each topic of a view that the user may describe and not read."""
+        return tuple(
+            self._with_retries(lambda deadline: self._cluster.unreadable(view.topics, deadline))
+        )
+
     def log_ends(
         self,
         partitions: Iterable[TopicPartition],

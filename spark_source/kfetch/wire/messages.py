@@ -7,7 +7,7 @@ It returns partition-level errors as codes, because only the caller knows what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -29,6 +29,8 @@ from kfetch.wire.connection import Connection
 V = TypeVar("V")
 
 _ERROR_IN_METADATA = 13  # KIP-1102
+_OPERATIONS_IN_METADATA = 8  # KIP-430
+_READ = 3  # org.apache.kafka.common.acl.AclOperation
 _EPOCHS_IN_METADATA = 9  # below it, a broker may send outdated epochs (KAFKA-9212)
 
 
@@ -70,6 +72,32 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
         _topic(entry, brokers, version) for entry in reply.topics if _exists(entry, connection.user)
     ]
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
+
+
+def unreadable_topics(connection: Connection, topics: Iterable[str], deadline: float) -> set[str]:
+    """Returns the topics that the user may describe and not read (KIP-430).
+
+    It is empty if the broker is too old to tell (before Kafka 2.3).
+    """
+    if not connection.speaks(MetadataRequest, _OPERATIONS_IN_METADATA):
+        return set()
+    version = connection.version(MetadataRequest, lowest=_OPERATIONS_IN_METADATA)
+    request = MetadataRequest[version](
+        topics=[_metadata_topic(name, version) for name in topics],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    reply = connection.call(request, deadline)
+    return {
+        entry.name
+        for entry in reply.topics
+        if entry.error_code == codes.NONE and _lacks_read(entry.authorized_operations)
+    }
+
+
+def _lacks_read(operations: Set[int] | None) -> bool:
+    """``operations``: the codes of AclOperation that the user may do; None if nobody knows."""
+    return operations is not None and _READ not in operations
 
 
 def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> bool:

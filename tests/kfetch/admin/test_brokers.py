@@ -13,7 +13,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kfetch.admin.brokers import BrokerState, ClusterState, check, cluster_id
 from kfetch.errors import ConnectionLost, OptionError
 from kfetch.options import parse
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch.wire.scripted import ScriptedBroker, Silence
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
@@ -35,6 +35,22 @@ def test_a_cluster_that_can_be_read() -> None:
     topic = state.topics["clicks"]
     assert topic is not None
     assert 3 == len(topic.leaders)
+
+
+def test_a_topic_that_may_be_described_and_not_read() -> None:
+    """It is a problem with the user, the topic, the missing operation and what to do."""
+    with LittleKafka() as kafka:
+        kafka.create("clicks")
+        kafka.create("open")
+        kafka.operations["clicks"] = DESCRIBE_ONLY
+        state = state_of(kafka, "clicks", "open", "gone")
+
+    denied = (
+        "the ACLs of topic clicks let this user (User:ANONYMOUS where there is no log-in) describe "
+        "it and not read it: add the operation READ with kafka-acls.sh"
+    )
+    assert (denied,) == state.unreadable
+    assert denied in state.problems
 
 
 def test_no_fetch_session_is_opened() -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,45 @@ def test_check_takes_options_of_kafka_alone(kfetch: Kfetch) -> None:
 
     assert 2 == code
     assert "'subscribe' does not begin with kafka." in err
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret",
+    ],
+)
+def test_secrets_are_no_arguments(kfetch: Kfetch, name: str) -> None:
+    """An option with a secret is refused, because every user sees a command's arguments."""
+    code, out, err = kfetch("check", "localhost:1", "--option", f"{name}=hunter2")
+
+    assert 2 == code
+    assert "put it into a file for --properties" in " ".join(err.replace("│", "").split())
+    assert "hunter2" not in out + err
+
+
+def test_check_takes_a_file_of_properties(
+    kfetch: Kfetch, kafka: LittleKafka, tmp_path: Path
+) -> None:
+    """The file may name the servers. The command line overrides it."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={kafka.bootstrap}\nclient.id=from-file\n")
+
+    assert 0 == kfetch("check", "--properties", str(file))[0]
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    assert 0 == kfetch("check", kafka.bootstrap, "--properties", str(file))[0]
+
+
+def test_check_needs_servers(kfetch: Kfetch, tmp_path: Path) -> None:
+    """Without servers, and with a file that can't be read, the command says what to give."""
+    assert "name HOST:PORT, or a file" in kfetch("check")[2]
+    assert (
+        f"{tmp_path}/none can't be read: No such"
+        in kfetch("check", "--properties", f"{tmp_path}/none")[2]
+    )
 
 
 def test_own_verbs_come_last() -> None:
@@ -175,7 +215,7 @@ def test_check_takes_other_options(kfetch: Kfetch, kafka: LittleKafka) -> None:
     """``--option`` sets an option of the source; one that it can't use is its own error."""
     assert 0 == kfetch("check", kafka.bootstrap, "--option", "kafka.client.id=me")[0]
 
-    code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=SSL")
-    assert (1, True) == (code, "TLS is not built yet" in said)
+    code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=TLS")
+    assert (1, True) == (code, "must be one of PLAINTEXT, SSL" in said)
     code, _, said = kfetch("check", kafka.bootstrap, "--option", "nonsense")
     assert (2, True) == (code, "is not NAME=VALUE" in said)

@@ -196,8 +196,9 @@ def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> No
 def test_every_built_option_is_tried() -> None:
     """No option of the catalogue escapes the table above."""
     here = {option.name for option in BUILT if not option.name.startswith(SECURITY)}
+    sasl = {row[0] for row in sasl_rows.BUILT if not row[0].startswith(SECURITY)}
 
-    assert here - {row[0] for row in sasl_rows.BUILT} == {row[0] for row in VALUES} | {
+    assert here - sasl == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",
         "kfetch.startingGroup",

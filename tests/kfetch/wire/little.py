@@ -36,6 +36,7 @@ from tests.kfetch.wire.scripted import ScriptedBroker
 
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6
 SESSION_NOT_FOUND, BAD_EPOCH = 70, 71
+DESCRIBE_ONLY = {8}
 FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
 
 Partition = FetchResponse.FetchableTopicResponse.PartitionData
@@ -59,6 +60,8 @@ class LittleKafka:
         self.topics: dict[str, Topic] = {}
         self.errors: dict[TopicPartition, list[int]] = defaultdict(list)
         """Errors to answer to the next fetches of a partition, before anything else."""
+        self.operations: dict[str, set[int]] = {}
+        """The codes of what the user may do with topics (KIP-430). Without: it is not told."""
         self.hints = True
         self.cluster_id = "little"
         self.lock = threading.RLock()
@@ -170,6 +173,7 @@ class LittleKafka:
             name=name,
             topic_id=topic.topic_id,
             is_internal=topic.internal,
+            authorized_operations=self.operations.get(name),
             partitions=[
                 entry.MetadataResponsePartition(
                     version=version,

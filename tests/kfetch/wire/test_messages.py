@@ -19,7 +19,7 @@ from kfetch.reactions import Api
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 
@@ -223,3 +223,27 @@ def test_a_denied_cluster() -> None:
         "asking: the broker answered CLUSTER_AUTHORIZATION_FAILED (31): its ACLs don't let "
         "User:alice do this in the cluster: add the operation with kafka-acls.sh"
     )
+
+
+@pytest.mark.parametrize(
+    ("operations", "readable"),
+    [(DESCRIBE_ONLY, False), ({3, 8}, True), (None, True), (set(), False)],
+)
+def test_topics_that_may_be_described_and_not_read(
+    talk: Talk, operations: set[int] | None, readable: bool
+) -> None:
+    """The operations that the broker names decide. A broker that names none denies nothing."""
+    if operations is not None:
+        talk.kafka.operations["t"] = operations
+
+    assert (set() if readable else {"t"}) == messages.unreadable_topics(
+        talk.connection, ["t", "gone"], soon()
+    )
+    assert talk.kafka.asked(MetadataRequest)[-1].include_topic_authorized_operations
+
+
+def test_an_old_broker_cannot_tell_who_may_read() -> None:
+    """Below Metadata v8 there is no question, and no topic counts as denied."""
+    with Talk({MetadataRequest: (0, 7)}) as talk:
+        assert set() == messages.unreadable_topics(talk.connection, ["t"], soon())
+        assert [] == talk.kafka.asked(MetadataRequest)

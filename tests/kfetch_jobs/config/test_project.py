@@ -10,6 +10,7 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.config.schema import KINDS, schema
+from kfetch_jobs.config.source_options import option_warnings
 from kfetch_jobs.config.yamlfile import with_placeholders
 from kfetch_jobs.errors import ConfigError
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
@@ -174,6 +175,30 @@ def test_a_secret_may_come_from_a_file(project: Path) -> None:
 
     assert "hunter2:9092" == job.source_options()["kafka.bootstrap.servers"]
     assert "hunter2" not in repr(config.load(file, ENVIRON)) + repr(job)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_a_secret_that_others_can_read_is_named(project: Path, mode: int, warned: bool) -> None:
+    """A warning names the line, the file and the command. It never has the content."""
+    secret, file = project / "conf" / "secret", project / "conf" / "kfetch.yml"
+    secret.write_text("hunter2\n")
+    secret.chmod(mode)
+    file.write_text(PROJECT + "    client.id: ${file:secret}\n")
+    warnings = option_warnings(config.load(file, ENVIRON).job("clicks"))
+
+    readable = (
+        f"conf/kfetch.yml:8: other users of this machine can read {secret}: chmod 600 {secret}"
+    )
+    assert ([readable] if warned else []) == warnings
+
+
+def test_a_cluster_may_have_options_of_kfetch(project: Path) -> None:
+    """Kafka's properties get ``kafka.`` in front, and options of kfetch keep their names."""
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(PROJECT + "    kfetch.agent: inline\n")
+    options = config.load(file, ENVIRON).job("clicks").source_options()
+
+    assert ("inline", "1000") == (options["kfetch.agent"], options["kafka.fetch.max.bytes"])
 
 
 @pytest.mark.parametrize("secret", ["hunter2", "no", "'quoted'", "a:b"])

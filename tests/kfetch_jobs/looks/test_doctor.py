@@ -11,7 +11,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch_jobs.looks import doctor
 from kfetch_jobs.looks.doctor import Finding, State
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch.wire.scripted import ScriptedBroker
 from tests.kfetch_jobs.commands import Command
 
@@ -68,6 +68,24 @@ def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPa
     assert [OK, FAIL] == [finding.state for finding in found]
     assert "broker 2 (127.0.0.1:" in found[1].text
     assert "advertised.listeners" in found[1].advice
+
+
+def test_a_topic_that_a_job_may_not_read(
+    kfetch: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clusters are asked about the topics of their jobs. A missing topic is no failure here."""
+    with LittleKafka() as kafka:
+        monkeypatch.setenv("SERVERS", kafka.bootstrap)
+        absent = kfetch("doctor")[1]
+        kafka.create("clicks")
+        kafka.operations["clicks"] = DESCRIBE_ONLY
+        code, out, _ = kfetch("doctor")
+
+    assert "clicks" not in "".join(line for line in absent.splitlines() if "cluster" in line)
+    assert 1 == code
+    assert ("describe it and not read it; add the operation READ with kafka-acls.sh") in next(
+        line for line in out.splitlines() if line.startswith("fail  cluster local: the ACLs")
+    )
 
 
 def test_a_listener_that_wants_a_log_in() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kfetch.admin import sources
 from kfetch.model import TopicPartition
-from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, job, offset, planned
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB, PROJECT
@@ -239,6 +239,29 @@ def test_a_partition_without_a_leader(kafka: LittleKafka, kfetch: Command) -> No
     plan = kfetch.plan(1)
     assert (["clicks-0"], 1) == (plan["leaderless"], plan["behind"])
     assert "1 partition has no leader, clicks-0 first" in kfetch("lag")[1]
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_topic_that_may_be_described_and_not_read(
+    kafka: LittleKafka, kfetch: Command, has_run: bool
+) -> None:
+    """Both verbs name the operation that the job's user lacks, and exit with 1."""
+    if has_run:
+        planned(3, offset(kafka, 2, 0))
+        committed(3)
+    kafka.operations["clicks"] = DESCRIBE_ONLY
+    lacks = (
+        "the ACLs of topic clicks let this user (User:ANONYMOUS where there is no log-in) describe "
+        "it and not read it: add the operation READ with"
+    )
+
+    code, out, _ = kfetch("plan", "clicks")
+    assert 1 == code
+    assert f"  FAILS: {lacks}" in out
+    code, out, _ = kfetch("lag")
+    assert 1 == code
+    assert lacks in " ".join(out.split())
+    assert [f"{lacks} kafka-acls.sh"] == kfetch.plan(1)["unreadable"]
 
 
 TWO_SOURCES = """\

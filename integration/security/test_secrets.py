@@ -1,0 +1,273 @@
+"""Passwords and keys stay where they belong: a search of files, logs, plans and processes.
+
+The test's own file of options holds the secrets, and so do the files in the broker's directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.agent.processes import agents_of, all_ended
+from integration.running.commands import Project
+from integration.security.access import VALUES, options, pem_values
+from integration.security.test_refusals import WRONG, wrong_password
+from integration.streams import wait_until
+from kfetch_jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+SCRIPT = Path(__file__).parent / "query.py"
+
+
+def key_body(pem: str) -> str:
+    """Returns a line of a private key that no other text has."""
+    return pem[pem.index("PRIVATE KEY-----") :].splitlines()[1]
+
+
+def holders(directory: Path, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Returns the files below a directory that have a secret, with the secret's name."""
+    found = {}
+    for path in directory.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            for name, secret in secrets.items():
+                if secret.encode() in content or secret.encode("utf-16-le") in content:
+                    found[str(path.relative_to(directory))] = name
+    return found
+
+
+def exposed(root: psutil.Process, secrets: Mapping[str, str]) -> list[str]:
+    """Returns the processes of a program whose arguments or environment have a secret."""
+    processes = [root, *root.children(recursive=True), *agents_of(root)]
+    found = []
+    for process in processes:
+        with suppress(psutil.Error, OSError):
+            for kind in ("cmdline", "environ"):
+                content = Path(f"/proc/{process.pid}/{kind}").read_bytes()
+                found += [
+                    f"{kind} of {process.name()} has the {name}"
+                    for name, secret in secrets.items()
+                    if secret.encode() in content
+                ]
+    assert len(processes) >= 4  # Python, the JVM, Spark's daemon, the agent
+    return found
+
+
+@contextmanager
+def running(directory: Path, file: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program. All of its output goes to ``output`` in the directory."""
+    runtime = directory / "runtime"  # the agent's directory, with its log
+    runtime.mkdir(mode=0o700)
+    with (
+        (directory / "output").open("w") as output,
+        subprocess.Popen(
+            [sys.executable, SCRIPT, directory, file],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"XDG_RUNTIME_DIR": str(runtime), "KFETCH_LOG": "DEBUG"},
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+
+
+def queries(cluster: Cluster, topic: str, directory: Path, way: str) -> dict[str, dict[str, str]]:
+    """Returns the options of two queries: one that reads, and one whose broker refuses it."""
+    sasl = options(cluster, "SASL_SSL", mechanism="SCRAM-SHA-512")
+    if way == "password":
+        sasl |= {"kafka.sasl.username": "reader"}
+        sasl["kafka.sasl.password"] = cluster.credentials.passwords["reader"]
+        wrong = sasl | {"kafka.sasl.password": WRONG}
+        del sasl["kafka.sasl.jaas.config"], wrong["kafka.sasl.jaas.config"]
+    else:
+        wrong = wrong_password(sasl, directory)
+        sasl = pem_values(options(cluster, "MTLS")) if way == "PEM" else sasl
+    more = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kfetch.agent": "process",
+        "kfetch.statsDirectory": str(directory / "statistics"),
+        "kfetch.brokerReport": str(directory / "brokers.json"),
+    }
+    return {"right": sasl | more, "wrong": wrong | more}
+
+
+@pytest.mark.parametrize("way", ["JAAS", "password", "PEM"])
+def test_a_spark_program_shows_no_secret(
+    secured: Cluster, secret_topic: str, tmp_path: Path, way: str
+) -> None:
+    """Not in plans, progress, event log, checkpoint, statistics, the agent's log, or processes."""
+    directory = tmp_path / "program"
+    directory.mkdir()
+    file = tmp_path / "options.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(queries(secured, secret_topic, directory, way)))
+    secrets = secrets_of(secured)
+    output = directory / "output"
+
+    with running(directory, file) as process:
+        root = psutil.Process(process.pid)
+        wait_until(
+            lambda: "\nreading\n" in output.read_text() or process.poll() is not None,
+            what="the program's first query",
+        )
+        assert process.poll() is None, output.read_text()
+        assert [] == exposed(root, secrets)
+        agents = agents_of(root)
+        process.communicate("\n", timeout=120)
+    wait_until(lambda: all_ended(agents), what="the agent's end")
+
+    text = output.read_text()
+    assert "refuses the log-in of user reader by SCRAM-SHA-512" in text, text
+    rows = "".join(path.read_text() for path in directory.glob("right/rows/*.json"))
+    assert all(f'"{value}"' in rows for value in VALUES)
+    assert [*(directory / "events").iterdir()]
+    assert [*(directory / "runtime").rglob("*.log")]
+    assert {} == holders(directory, secrets)
+
+
+def secrets_of(cluster: Cluster) -> dict[str, str]:
+    """Returns what nobody may see, by name."""
+    return {
+        "password": cluster.credentials.passwords["reader"],
+        "wrong password": WRONG,
+        "key": key_body(cluster.credentials.path("reader.pem").read_text()),
+    }
+
+
+PROJECT = """\
+storage: storage
+spark:
+  spark.master: local[1]
+  spark.driver.memory: 600m
+  spark.eventLog.enabled: true
+  spark.eventLog.compress: false
+  spark.eventLog.rolling.enabled: false
+  spark.eventLog.dir: file://{directory}/events
+clusters:
+  main:
+    bootstrap.servers: {servers}
+    security.protocol: SASL_SSL
+    ssl.truststore.type: PEM
+    ssl.truststore.location: {ca}
+    sasl.mechanism: SCRAM-SHA-512
+    sasl.jaas.config: >-
+      org.apache.kafka.common.security.scram.ScramLoginModule required
+      username="{user}" password="${{file:password}}";
+"""
+JOB = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  options:
+    startingOffsets: earliest
+sink:
+  path: ${{storage}}/table
+trigger: availableNow
+"""
+
+
+def test_a_project_shows_no_secret(secured: Cluster, secret_topic: str, tmp_path: Path) -> None:
+    """Not in what the verbs print, and in no file below the project but the one of the password."""
+    user, secrets = "reader", secrets_of(secured)
+    (tmp_path / "events").mkdir()
+    project = Project(tmp_path, secured)
+    write(project, secured, secret_topic, user)
+    said = [
+        project.kfetch("validate"),
+        project.kfetch("plan", "clicks"),
+        project.kfetch("plan", "clicks", "--json"),
+        project.kfetch("run", "clicks"),
+        project.kfetch("lag"),
+    ]
+    doctor = project.run("doctor")
+    status = project.run("status", "--json")
+    said += [doctor.stdout, doctor.stderr, status.stdout, status.stderr]
+    assert (
+        f"ok    cluster main: 1 broker, by {secured.secure_listeners['SASL_SSL']}" in doctor.stdout
+    )
+
+    (tmp_path / "password").write_text(WRONG)
+    for words in (("run", "clicks"), ("plan", "clicks"), ("lag",), ("doctor",)):
+        failed = project.run(*words)
+        assert failed.returncode
+        assert "refuses the log-in of user reader" in failed.stdout + failed.stderr
+        said += [failed.stdout, failed.stderr]
+
+    assert not [name for text in said for name, secret in secrets.items() if secret in text]
+    assert {"password": "wrong password"} == holders(tmp_path, secrets)
+
+
+def test_a_project_names_the_missing_operation(
+    secured: Cluster, secret_topic: str, tmp_path: Path
+) -> None:
+    """``plan``, ``lag`` and ``doctor`` name user, topic and operation before any job runs."""
+    project = Project(tmp_path, secured)
+    write(project, secured, secret_topic, "denied")
+    lacks = f"the ACLs of topic {secret_topic} let User:denied describe it and not read it"
+
+    for words in (("plan", "clicks"), ("lag",), ("doctor",)):
+        failed = project.run(*words)
+        assert 1 == failed.returncode
+        assert lacks in " ".join(failed.stdout.split())
+
+
+def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> None:
+    """``kfetch broker start --secure`` prints what ``kfetch check`` needs, and no password."""
+    project = Project(tmp_path, secured)
+    directory = tmp_path / ".kfetch/broker"
+    try:
+        said = project.kfetch("broker", "start", "--secure")
+        (line,) = [line for line in said.splitlines() if line.startswith("check it with: kfetch ")]
+        words = line.removeprefix("check it with: kfetch ").split()
+        checked = project.kfetch(*words)
+        again = project.run("broker", "start", "--secure", "--json")
+    finally:
+        project.kfetch("broker", "stop")
+
+    text = (directory / "secure/passwords.properties").read_text()
+    passwords = [line.split("=", 1)[1] for line in text.splitlines()]
+    assert "listener SASL_SSL, whose properties are in " in said
+    assert "kafka.ssl.truststore.location=" in said
+    assert "reachable" in checked
+    assert again.returncode  # it runs already
+    assert not [one for one in passwords if one in said + checked + again.stdout + again.stderr]
+    public = {path for path in directory.rglob("*") if path.stat().st_mode & 0o004}
+    assert not [path for path in public if path.is_file() and has_any(path, passwords)]
+
+
+def has_any(path: Path, secrets: list[str]) -> bool:
+    """Returns whether a file has one of the secrets."""
+    content = path.read_bytes()
+    return any(secret.encode() in content for secret in secrets)
+
+
+def write(project: Project, cluster: Cluster, topic: str, user: str) -> None:
+    """Write a project whose cluster is secured. The password is in a file of its own."""
+    directory = project.directory
+    (directory / "jobs").mkdir()
+    (directory / "kfetch.yml").write_text(
+        PROJECT.format(
+            directory=directory,
+            servers=cluster.secure_listeners["SASL_SSL"],
+            ca=cluster.credentials.path("ca.pem"),
+            user=user,
+        )
+    )
+    (directory / "jobs/clicks.yml").write_text(JOB.format(topic=topic))
+    (directory / "password").touch(mode=0o600)
+    (directory / "password").write_text(cluster.credentials.passwords[user] + "\n")

@@ -1,0 +1,74 @@
+"""Queries with different credentials share nothing in an agent or a worker."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from kfetch.agent.budget import Budget
+from kfetch.agent.channel import ReadRequest
+from kfetch.agent.server import OpenQueries
+from kfetch.agent.shared_query import SharedQuery
+from kfetch.errors import AgentError
+from kfetch.fetch import inline
+from kfetch.model import Split
+from kfetch.options import SourceOptions
+from kfetch.options.sasl import PasswordLogin, SaslOptions
+from kfetch.options.secret import Secret
+from kfetch.options.security import SecurityOptions
+from tests.kfetch.agent.helpers import T0, options, part, read
+from tests.kfetch.wire.little import LittleKafka
+
+
+def of_user(kafka: LittleKafka, user: str, password: str = "p") -> SourceOptions:
+    """Options of a user's query."""
+    plain = options(kafka)
+    login = PasswordLogin(user=user, password=Secret(password))
+    security = SecurityOptions(sasl=SaslOptions(mechanism="PLAIN", login=login))
+    return replace(plain, network=replace(plain.network, security=security))
+
+
+@pytest.mark.parametrize(("user", "password"), [("eve", "p"), ("ann", "other")])
+def test_a_request_with_other_credentials_is_refused(
+    kafka: LittleKafka, budget: Budget, user: str, password: str
+) -> None:
+    """The agent lends a query's sessions only to tasks with the query's user and password."""
+    queries = OpenQueries(budget)
+    first = ReadRequest(query="q", options=of_user(kafka, "ann"), ranges=())
+    with queries.reading(first) as query:
+        with queries.reading(first) as same:
+            assert query is same
+        other = ReadRequest(query="q", options=of_user(kafka, user, password), ranges=())
+        with pytest.raises(AgentError, match="another user"), queries.reading(other):
+            pass
+        assert [query.status()] == [*queries.status()]
+    queries.close()
+
+
+def test_two_queries_share_no_connection(kafka: LittleKafka, budget: Budget) -> None:
+    """Each query has its own connection, session and metadata, even with equal options."""
+    item = part(kafka, T0)
+    with (
+        closing(SharedQuery("one", options(kafka), budget)) as one,
+        closing(SharedQuery("two", options(kafka), budget)) as two,
+    ):
+        assert read(one, item) == read(two, item)
+        assert 2 == len(kafka.sessions())
+        assert one.metadata is not two.metadata
+        assert (1, 1) == (one.stats().connections_opened, two.stats().connections_opened)
+
+
+def test_a_worker_opens_new_sessions_for_other_credentials(kafka: LittleKafka) -> None:
+    """Without an agent, a query of the same name and another user starts anew."""
+    split = Split(query="q", ranges=(part(kafka, T0),))
+    try:
+        inline.read(split, options(kafka))
+        first = inline._queries["q"]
+        inline.read(split, options(kafka))
+        assert first is inline._queries["q"]
+        inline.read(split, of_user(kafka, "eve"))
+        assert first is not inline._queries["q"]
+    finally:
+        inline.close_all()

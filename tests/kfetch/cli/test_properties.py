@@ -1,0 +1,44 @@
+"""Files of properties, as Java's ``Properties.load`` reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfetch.cli.properties import parse_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("a=b", {"kafka.a": "b"}),
+        ("kafka.a=b\nkfetch.c=d", {"kafka.a": "b", "kfetch.c": "d"}),
+        ("a : b=c", {"kafka.a": "b=c"}),
+        ("a b", {"kafka.a": "b"}),
+        ("a", {"kafka.a": ""}),
+        ("a=", {"kafka.a": ""}),
+        ("# a=b\n! c=d\n\n  e=f  ", {"kafka.e": "f  "}),
+        ("a=b \\\n   c", {"kafka.a": "b c"}),
+        ("a=b\\\\\nc=d", {"kafka.a": "b\\", "kafka.c": "d"}),
+        ("a=b\\", {"kafka.a": "b"}),
+        ("a\\:b=\\u00e9\\n\\t\\=", {"kafka.a:b": "é\n\t="}),
+        ('jaas=x required u="a=b";', {"kafka.jaas": 'x required u="a=b";'}),
+        ("a=1\r\na=2", {"kafka.a": "2"}),
+    ],
+)
+def test_forms(text: str, options: dict[str, str]) -> None:
+    """Separators, comments, long lines and escapes are Java's. Names get ``kafka.`` in front."""
+    assert options == parse_properties(text)
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    """No text is an error: a line without a separator is a name without a value."""
+    assert all(name.startswith(("kafka.", "kfetch.")) for name in parse_properties(text))
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"]), min_size=1))
+def test_values_come_back(value: str) -> None:
+    """A value survives when its backslashes are doubled, as Java writes them."""
+    assert {"kafka.a": value} == parse_properties("a=" + value.replace("\\", "\\\\"))
