@@ -121,7 +121,7 @@ class Cluster:
         names = sorted(topics)
         if not names:
             return []
-        denied = self._ask_any(
+        denied = self.ask_any(
             lambda connection, until: messages.unreadable_topics(connection, names, until),
             deadline,
         )
