@@ -152,6 +152,6 @@ def test_check_takes_other_options(kfetch: Kfetch, kafka: LittleKafka) -> None:
     assert 0 == kfetch("check", kafka.bootstrap, "--option", "kafka.client.id=me")[0]
 
     code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=SSL")
-    assert (1, True) == (code, "speaks PLAINTEXT only so far" in said)
+    assert (1, True) == (code, "is a Kafka listener without TLS" in said)
     code, _, said = kfetch("check", kafka.bootstrap, "--option", "nonsense")
     assert (2, True) == (code, "is not NAME=VALUE" in said)
