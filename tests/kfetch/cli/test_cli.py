@@ -217,5 +217,7 @@ def test_check_takes_other_options(kfetch: Kfetch, kafka: LittleKafka) -> None:
 
     code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=TLS")
     assert (1, True) == (code, "must be one of PLAINTEXT, SSL" in said)
+    code, _, said = kfetch("check", kafka.bootstrap, "--option", "kafka.security.protocol=SSL")
+    assert (1, True) == (code, "is a Kafka listener without TLS" in said)
     code, _, said = kfetch("check", kafka.bootstrap, "--option", "nonsense")
     assert (2, True) == (code, "is not NAME=VALUE" in said)
