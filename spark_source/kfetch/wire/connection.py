@@ -20,7 +20,6 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -31,13 +30,13 @@ from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireE
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes
+from kfetch.wire.buffers import Allocate
 from kfetch.wire.sasl.login import Login
 from kfetch.wire.transport import open_stream
 
 log = logging.getLogger(__name__)
 
 E = TypeVar("E", bound=KfetchError)
-Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
@@ -50,21 +49,6 @@ _SILENT_S = 5.0
 """How long a peer may say nothing at all before a warning names it."""
 _SILENT_MIN_S = 1.0
 """A shorter silence up to the deadline says nothing about the peer."""
-
-
-class ReplyBuffer:
-    """Memory that all replies share: it grows to the largest reply, and nothing zeroes it again.
-
-    The next reply overwrites the view of the last one. A caller that keeps bytes copies them.
-    """
-
-    def __init__(self) -> None:
-        self._memory = bytearray(1 << 16)
-
-    def __call__(self, size: int) -> memoryview:
-        if size > len(self._memory):
-            self._memory = bytearray(max(size, 2 * len(self._memory)))
-        return memoryview(self._memory)[:size]
 
 
 class Connection:
