@@ -87,7 +87,7 @@ compare: setup ## Compare drain, trickle, latency and decode of this tree and of
 fuzz: setup ## Decode 200,000 damaged replies with both decoders, for four minutes at most
 	@$(PY) -m tests.kfetch.records.fuzz $(ARGS)
 
-properties: setup ## Run the property tests with 50 times as many examples
+properties: setup ## Run the property tests with ten times as many examples
 	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 3 --dist worksteal)
 
 clean: ## Remove everything that make made here

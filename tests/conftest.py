@@ -23,7 +23,7 @@ from tests.examples import DEFAULT
 # A slow machine is no reason to fail; the time of the whole suite is watched instead.
 settings.register_profile("kfetch", deadline=None, max_examples=DEFAULT)
 settings.register_profile("quick", deadline=None, max_examples=5)  # for a second run of all tests
-settings.register_profile("thorough", deadline=None, max_examples=50 * DEFAULT)
+settings.register_profile("thorough", deadline=None, max_examples=10 * DEFAULT)
 settings.load_profile("kfetch")
 
 
