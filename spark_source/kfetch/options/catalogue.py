@@ -130,13 +130,18 @@ OPTIONS: tuple[Option, ...] = (
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
+        (
+            "kafka.client.rack",
+            "none",
+            "tasks read from followers in this rack (KIP-392). `KFETCH_CLIENT_RACK` in an "
+            "executor's environment overrides it there",
+        ),
     ),
     *_rows(
         Treatment.PLANNED,
         ("startingTimestamp", "none", "start at a time"),
         ("startingOffsetsByTimestamp", "none", "start at a time, per partition"),
         ("startingOffsetsByTimestampStrategy", "error", "what to do when no record is that young"),
-        ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
         ("kafka.ssl.*", "none", "TLS: kfetch speaks PLAINTEXT only so far"),
         ("kafka.sasl.*", "none", "SASL: kfetch speaks PLAINTEXT only so far"),
     ),
