@@ -182,7 +182,7 @@ class BrokerReader:
         # The answer to a rack may hold no records, and comes at once.
         if not self._asked and not any(arrival.advanced for arrival in arrivals):
             self.fetcher.back_off()
-        self._settle_asked(accepted.reply)
+        self._settle_asked(accepted)
         return [*arrivals, *self._overdue(accepted)]
 
     def fail(self, cause: KfetchError) -> list[Arrival]:
@@ -222,18 +222,19 @@ class BrokerReader:
         move = Move(follower_id=follower_id, forced=not self._asked)
         yield Arrival(progress=progress, move=move)
 
-    def _settle_asked(self, reply: FetchReply) -> None:
-        """Note the ranges whose leader was asked and named no follower.
+    def _settle_asked(self, accepted: AcceptedReply) -> None:
+        """Note the ranges whose leader was asked and named no follower, also those that are done.
 
         A leader that names one always says so, also in an incremental session. Only a broker that
         throttles us answers nothing.
         """
-        if reply.throttle_ms and not reply.partitions:
+        if accepted.reply.throttle_ms and not accepted.partitions:
             return
-        for progress in self._asked & self._asking:
-            self._asking.discard(progress)
-            progress.asks_replica = False
-            self.replicas.kept(progress)
+        for progress in self._asked:
+            if _serves(accepted.partitions.get(progress.tp)):
+                self._asking.discard(progress)
+                progress.asks_replica = False
+                self.replicas.kept(progress)
 
     def _overdue(self, accepted: AcceptedReply) -> Iterable[Arrival]:
         """Yield the ranges that are to leave a follower. Let ranges at their leader ask again."""
@@ -304,3 +305,11 @@ def _names_follower(progress: RangeProgress, partition: PartitionReply) -> bool:
     """
     at_leader = progress.follower is None and not len(partition.records)
     return at_leader and partition.preferred_read_replica != NO_REPLICA
+
+
+def _serves(partition: PartitionReply | None) -> bool:
+    """Return whether a leader serves a partition itself; None: nothing has changed there."""
+    if partition is None:
+        return True
+    failed = partition.error or partition.diverging
+    return not failed and partition.preferred_read_replica == NO_REPLICA

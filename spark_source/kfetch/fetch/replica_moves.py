@@ -62,12 +62,12 @@ class ReplicaMoves:
     def leave(self, arrival: Arrival) -> KfetchError | None:
         """Note an error at a follower. Returns it if the follower can't be asked at all."""
         progress, partition, cause = arrival.progress, arrival.partition_error, arrival.broker_error
-        if partition is not None and arrival.reply is not None:
-            recovery.follow(progress, partition, arrival.reply)
         code = partition.error if partition is not None else codes.NONE
         problem = cause.message if cause else codes.name(code)
         log.info("%s: %s can't be read as a follower: %s", progress.tp, progress.broker, problem)
         self._replicas.left(progress)
+        if partition is not None and arrival.reply is not None:
+            recovery.follow(progress, partition, arrival.reply)  # a new leader is asked at once
         return cause
 
     def leave_followers(self, ranges: Iterable[RangeProgress]) -> None:

@@ -13,6 +13,8 @@ from kafka.protocol.metadata import MetadataRequest
 from kfetch.agent.budget import Budget
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.fetch import broker_reader
+from kfetch.fetch.broker_reader import BrokerReader
+from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.stats import SessionStatus
 from kfetch.model import OffsetRange
 from tests.kfetch.agent.helpers import T0, T1, Rows, expected, options, part, read
@@ -89,14 +91,41 @@ def _sessions(query: SharedQuery) -> tuple[SessionStatus, ...]:
     return query.status().sessions
 
 
+@pytest.fixture
+def twice(monkeypatch: pytest.MonkeyPatch) -> list[RangeProgress]:
+    """The ranges that came to one BrokerReader while another one had them."""
+    owners: dict[RangeProgress, BrokerReader] = {}
+    found: list[RangeProgress] = []
+    add, drop = BrokerReader.add, BrokerReader.drop
+
+    def checked_add(self: BrokerReader, progress: RangeProgress) -> None:
+        if owners.setdefault(progress, self) is not self:
+            found.append(progress)
+        add(self, progress)
+
+    def checked_drop(self: BrokerReader, progress: RangeProgress) -> None:
+        if owners.get(progress) is self:
+            del owners[progress]
+        drop(self, progress)
+
+    monkeypatch.setattr(BrokerReader, "add", checked_add)
+    monkeypatch.setattr(BrokerReader, "drop", checked_drop)
+    return found
+
+
 FAULTS = ["none", "dies", "errors", "lags", "elected", "asked again"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_record_once(
-    kafka: RackKafka, query: SharedQuery, fault: str, monkeypatch: pytest.MonkeyPatch
+    kafka: RackKafka,
+    query: SharedQuery,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+    twice: list[RangeProgress],
 ) -> None:
-    """Whatever happens to a follower while four tasks read from it, each record comes once."""
+    """Whatever happens to a follower while four tasks read from it, each record comes once, and no
+    two brokers are asked for the same range at once."""
     monkeypatch.setattr(broker_reader, "_CHECK_S", 0.0)
     query.replicas.lag_s = 0.0
     items = cut(kafka, 10)
@@ -110,6 +139,7 @@ def test_each_record_once(
     kafka.nodes[3].always(FetchRequest, answer)
 
     assert [expected(kafka, item) for item in items] == read_all(query, items)
+    assert not twice
     if fault == "dies":
         assert {1, 2, 3} == {node for node, *_ in kafka.served}
 

@@ -112,6 +112,16 @@ def test_a_rack_travels_only_with_a_question(kafka: RackKafka) -> None:
     assert len(kafka.racks(2)) > BATCHES / 2
 
 
+def test_short_micro_batches_ask_once(kafka: RackKafka) -> None:
+    """A leader's answer counts for later micro-batches, also if its reply ends the range."""
+    reading = in_rack(kafka, "r2")
+    for start in range(0, END, 2):
+        item = part(kafka, T1, start, start + 2)
+        assert expected(kafka, item) == rows(reading.read([item]))
+
+    assert ["r2"] == [rack for rack in kafka.racks(2) if rack]
+
+
 def test_the_leader_is_asked_again_after_the_period(kafka: RackKafka) -> None:
     """After metadata.max.age the leader is asked again, in the midst of a range too."""
     reading = in_rack(kafka)
@@ -211,6 +221,19 @@ def test_a_moved_leader(kafka: RackKafka) -> None:
     first, second = part(kafka, T0, 0, 4), part(kafka, T0, 4, END)
     assert expected(kafka, first) == rows(reading.read([first]))
     kafka.elect(T0, 3)
+
+    assert expected(kafka, second) == rows(reading.read([second]))
+    assert [3] == kafka.nodes_of(T0)
+
+
+@pytest.mark.parametrize("hints", [True, False])
+def test_a_leader_moves_elsewhere(kafka: RackKafka, hints: bool) -> None:
+    """The follower stays the nearest replica: the new leader is asked at once, and names it."""
+    reading = in_rack(kafka)
+    first, second = part(kafka, T0, 0, 4), part(kafka, T0, 4, END)
+    assert expected(kafka, first) == rows(reading.read([first]))
+    kafka.hints = hints
+    kafka.elect(T0, 2)
 
     assert expected(kafka, second) == rows(reading.read([second]))
     assert [3] == kafka.nodes_of(T0)
