@@ -201,8 +201,6 @@ class BrokerReader:
             if partition.error or partition.diverging:
                 self.drop(progress)
                 yield Arrival(progress=progress, partition_error=partition, reply=accepted.reply)
-            elif _names_follower(progress, partition):
-                yield from self._redirect(progress, partition.preferred_read_replica)
             elif len(partition.records):
                 arrival = self.accept_records(progress, partition)
                 if progress.done:
@@ -210,6 +208,8 @@ class BrokerReader:
                 else:
                     self.fetcher.set_position(progress.tp, self._position(progress))
                 yield arrival
+            elif progress.follower is None and partition.preferred_read_replica != NO_REPLICA:
+                yield from self._redirect(progress, partition.preferred_read_replica)
 
     def _redirect(self, progress: RangeProgress, follower_id: int) -> Iterable[Arrival]:
         """Hand on a range whose leader names a follower instead of sending records.
@@ -296,15 +296,6 @@ class BrokerReader:
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
-
-
-def _names_follower(progress: RangeProgress, partition: PartitionReply) -> bool:
-    """Return whether a leader names a follower instead of sending records.
-
-    A follower names none. Its answer -1 says nothing about the leader's choice.
-    """
-    at_leader = progress.follower is None and not len(partition.records)
-    return at_leader and partition.preferred_read_replica != NO_REPLICA
 
 
 def _serves(partition: PartitionReply | None) -> bool:
