@@ -261,7 +261,9 @@ def test_a_selector_that_needs_no_rack(kafka: RackKafka) -> None:
 
 
 def test_a_question_does_not_move_others(kafka: RackKafka) -> None:
-    """A partition that has left its follower stays at the leader while another one asks there."""
+    """A partition that has left its follower stays at the leader while another one asks there.
+
+    The leader's session forgets the one that moves away."""
     kafka.elect(T1, 1)
     kafka.follower_errors[T0] += [NOT_AVAILABLE]
     reading = in_rack(kafka)
@@ -272,6 +274,7 @@ def test_a_question_does_not_move_others(kafka: RackKafka) -> None:
     assert expected(kafka, *both) == by_partition(rows(reading.read(both)))
     assert [1] == kafka.nodes_of(T0)
     assert [3] == kafka.nodes_of(T1)
+    assert {T0.partition} == {index for _, index in kafka.sessions(1)[0].partitions}
 
 
 def test_loss_is_decided_by_the_leader(kafka: RackKafka) -> None:
