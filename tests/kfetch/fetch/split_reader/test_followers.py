@@ -275,6 +275,12 @@ def test_a_question_does_not_move_others(kafka: RackKafka) -> None:
     assert [1] == kafka.nodes_of(T0)
     assert [3] == kafka.nodes_of(T1)
     assert {T0.partition} == {index for _, index in kafka.sessions(1)[0].partitions}
+    assert {T1.partition} == {
+        index
+        for request in kafka.nodes[1].asked(FetchRequest)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    }
 
 
 def test_loss_is_decided_by_the_leader(kafka: RackKafka) -> None:
