@@ -22,6 +22,10 @@ class Fetch:
     replied_session: int
     partitions: int
     """Partitions named in the request."""
+    rack: str
+    """The client's rack, if the request asks for a follower there."""
+    record_bytes: int
+    """Bytes of record batches in the reply."""
 
     @property
     def opens(self) -> bool:
@@ -55,4 +59,10 @@ def _fetch(node: int, entry: dict[str, Any]) -> Fetch:
         epoch=request["sessionEpoch"],
         replied_session=reply["sessionId"],
         partitions=sum(len(topic["partitions"]) for topic in request["topics"]),
+        rack=request.get("rackId", ""),
+        record_bytes=sum(
+            partition["recordsSizeInBytes"]
+            for topic in reply["responses"]
+            for partition in topic["partitions"]
+        ),
     )

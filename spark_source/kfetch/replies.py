@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from kfetch.model import Broker
 from kfetch.session.values import ReplyKey, SessionReply
 
-__all__ = ["FetchReply", "PartitionReply"]
+__all__ = ["NO_REPLICA", "FetchReply", "PartitionReply"]
+
+NO_REPLICA = -1
+"""Of ``preferred_read_replica``: the leader names no follower (KIP-392)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class PartitionReply:
     aborted: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions; only under read_committed."""
     preferred_read_replica: int
+    """The follower that the leader names instead of sending records (v11+); -1 for none."""
     records: memoryview
     """Complete record batches, and perhaps a partial one at the end: a view into the frame."""
 

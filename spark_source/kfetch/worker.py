@@ -6,7 +6,9 @@ The first read loads them. With ``kfetch.agent=process`` only the agent loads nu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
     Raises errors below KfetchError. Spark then retries the task.
     """
+    options = with_executors_rack(options)
     if options.agent == "process":
         from kfetch.agent import client
 
@@ -40,4 +43,13 @@ def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
         return read(split, options)
     from kfetch.fetch import inline
 
-    return inline.read_once(split, options)
+    return inline.read_once(split, with_executors_rack(options))
+
+
+def with_executors_rack(options: SourceOptions) -> SourceOptions:
+    """Return the options with the rack of this executor, if its environment names one.
+
+    KFETCH_CLIENT_RACK overrides ``kafka.client.rack``, because executors may run in several racks.
+    """
+    rack = os.environ.get("KFETCH_CLIENT_RACK", "").strip()
+    return replace(options, fetch=replace(options.fetch, rack=rack)) if rack else options

@@ -31,6 +31,7 @@ from kfetch.fetch import events
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.stats import FetchStats, SessionStatus
 from kfetch.model import Broker
 from kfetch.options import SourceOptions
@@ -58,6 +59,7 @@ class BrokerThread(threading.Thread):
         budget: Budget,
         on_event: events.EventHandler = events.log_event,
         on_end: Callable[[BrokerThread], None] | None = None,
+        replicas: ReadReplicas | None = None,
     ) -> None:
         super().__init__(name=f"{query[:8]} {broker.node_id}", daemon=True)
         self.broker = broker
@@ -65,6 +67,7 @@ class BrokerThread(threading.Thread):
         self.retired = False
         """Whether it accepts no more ranges: it has had none for the lease, or it has ended."""
         self._on_end = on_end
+        self._replicas = replicas or ReadReplicas()
         self._options = options
         self._budget = budget
         self._on_event = on_event
@@ -116,7 +119,7 @@ class BrokerThread(threading.Thread):
 
     def status(self) -> SessionStatus:
         """Returns the state of the session."""
-        return self._reader.fetcher.status()
+        return self._reader.status()
 
     def run(self) -> None:
         """Fetch until closed. An unexpected error fails the tasks and never gets lost."""
@@ -239,6 +242,7 @@ class BrokerThread(threading.Thread):
             fetch.partition_max_bytes,
             on_range_done=self._read_ahead.store,
             skip_corrupt=self._options.skip_corrupt_batches,
+            replicas=self._replicas,
         )
 
     def _unreserve(self) -> None:

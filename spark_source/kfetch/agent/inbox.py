@@ -62,14 +62,14 @@ class Inbox:
 
     def add(self, ranges: Sequence[RangeProgress]) -> None:
         """See ArrivalSource."""
-        by_leader: dict[Broker, list[RangeProgress]] = {}
+        by_broker: dict[Broker, list[RangeProgress]] = {}
         for progress in ranges:
-            by_leader.setdefault(progress.leader, []).append(progress)
-        for leader, led in by_leader.items():
-            reader = self._reader_of(leader)
-            while not reader.add(led, self):
-                reader = self._reader_of(leader)
-            self._readers.update(dict.fromkeys(led, reader))
+            by_broker.setdefault(progress.broker, []).append(progress)
+        for broker, of_broker in by_broker.items():
+            reader = self._reader_of(broker)
+            while not reader.add(of_broker, self):
+                reader = self._reader_of(broker)
+            self._readers.update(dict.fromkeys(of_broker, reader))
 
     def drop(self, progress: RangeProgress) -> None:
         """See ArrivalSource."""

@@ -179,7 +179,13 @@ class Server:
                 contextlib.closing(Inbox(query.thread_of, budget, segments.poll_worker))
             )
             reader = SplitReader(
-                request.ranges, options, cluster, inbox, query.count_event, query.metadata
+                request.ranges,
+                options,
+                cluster,
+                inbox,
+                query.count_event,
+                query.metadata,
+                query.replicas,
             )
             deliveries = stack.enter_context(contextlib.closing(reader.deliveries()))
             for delivery in deliveries:

@@ -11,6 +11,7 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.channel import QueryStatus, ReadRequest
 from kfetch.agent.shared_metadata import SharedMetadata
 from kfetch.fetch import events
+from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.stats import FetchStats, total
 from kfetch.fetch.stats_file import write_stats
 from kfetch.fetch.totals import Totals
@@ -28,6 +29,8 @@ class SharedQuery:
         self.options = options
         self.metadata = SharedMetadata(options)
         """The leaders of partitions, for all tasks."""
+        self.replicas = ReadReplicas.of(options)
+        """The followers that partitions are read from, for all tasks."""
         self._budget = budget
         self._threads: dict[Broker, BrokerThread] = {}
         self._running: list[BrokerThread] = []
@@ -56,7 +59,13 @@ class SharedQuery:
 
     def _new_thread(self, broker: Broker) -> BrokerThread:
         return BrokerThread(
-            self.name, broker, self.options, self._budget, self.count_event, self._forget
+            self.name,
+            broker,
+            self.options,
+            self._budget,
+            self.count_event,
+            self._forget,
+            self.replicas,
         )
 
     def _forget(self, thread: BrokerThread) -> None:

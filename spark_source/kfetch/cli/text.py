@@ -58,9 +58,11 @@ def _query_lines(query: QueryStatus, rate: float) -> Iterator[str]:
         f"{totals.sessions_refused} refused, {totals.sessions_closed} closed"
     )
     for session in query.sessions:
+        rack = f" in rack {session.rack}" if session.rack else ""
+        followed = f", {session.as_follower} of them as a follower" if session.as_follower else ""
         yield (
-            f"    {session.broker}: session {session.session_id}, epoch {session.epoch}, "
-            f"{session.partitions} partitions ({session.state})"
+            f"    {session.broker}{rack}: session {session.session_id}, epoch {session.epoch}, "
+            f"{session.partitions} partitions{followed} ({session.state})"
         )
 
 

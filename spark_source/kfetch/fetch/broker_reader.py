@@ -4,6 +4,10 @@ A BrokerReader belongs to one thread. It queues the ranges of each partition, be
 one position per partition: the first range is read, the others wait. A range whose partition has an
 error leaves the BrokerReader, and its SplitReader decides what to do. Otherwise the partition would
 end the broker's long poll again and again.
+
+A range also leaves when its leader names a follower in the executor's rack, or when it is to leave
+such a follower (KIP-392). Only the BrokerReader that reads a range hands it on, so no two brokers
+are ever asked for the same range at once.
 """
 
 from __future__ import annotations
@@ -16,9 +20,14 @@ from kfetch.decoding import extent
 from kfetch.errors import AuthenticationFailed, ConnectionLost, KfetchError, WireError
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.stats import SessionStatus
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.records import Slice
-from kfetch.replies import FetchReply, PartitionReply
+from kfetch.replies import NO_REPLICA, FetchReply, PartitionReply
+
+# How often the ranges are checked for choices that are over, in seconds.
+_CHECK_S = 1.0
 
 
 def _release_nothing() -> None:
@@ -27,6 +36,18 @@ def _release_nothing() -> None:
 
 def _ignore_done_range(_progress: RangeProgress, _partition: PartitionReply) -> None:
     """The default: nobody uses the records beyond a range's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Why a range leaves a broker that has reported no error. By default its choice is over."""
+
+    follower_id: int = NO_REPLICA
+    """The node id of the follower that the leader names."""
+    forced: bool = False
+    """Whether the leader named it unasked. It may do so each time, and send no records."""
+    lags: bool = False
+    """Whether the follower has had no news for seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +64,8 @@ class Arrival:
     """The whole reply of ``partition_error``, which may name the new leader."""
     broker_error: KfetchError | None = None
     """Why the broker can't be asked. The range has left the BrokerReader."""
+    move: Move | None = None
+    """Why the range is to be read from another replica. It has left the BrokerReader."""
     release: Callable[[], None] = _release_nothing
     """Returns the memory of ``records`` to the budget. Further calls do nothing."""
     arrived_at: float = field(default_factory=time.monotonic)
@@ -64,6 +87,13 @@ class BrokerReader:
     """Called for a range that is done, with a reply that may hold records beyond its end."""
     skip_corrupt: bool = False
     """Whether the decoder skips damaged batches. Then the end of each batch must be certain."""
+    replicas: ReadReplicas = field(default_factory=ReadReplicas)
+    """Knows this process's rack, and gets the leaders' answers."""
+    _asking: set[RangeProgress] = field(default_factory=set)
+    """The first ranges whose leader is to be asked for a follower."""
+    _asked: set[RangeProgress] = field(default_factory=set)
+    """Those that the request in flight, or the last one, asks for. Empty: it has no rack."""
+    _checked_at: float = 0.0
     _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
     """The ranges of each partition; the first one is being read."""
     _session_restarts: int = 0
@@ -94,6 +124,12 @@ class BrokerReader:
         """Whether a request waits for its reply."""
         return self.fetcher.in_flight
 
+    def status(self) -> SessionStatus:
+        """Returns the state of the session. Any thread may call this."""
+        first = [progress for queue in list(self._queues.values()) for progress in queue[:1]]
+        followed = sum(progress.follower is not None for progress in first)
+        return replace(self.fetcher.status(), as_follower=followed)
+
     def add(self, progress: RangeProgress) -> None:
         """Read a range, after the earlier ranges of its partition."""
         queue = self._queues.setdefault(progress.tp, [])
@@ -113,6 +149,7 @@ class BrokerReader:
         if at is None:
             return
         del queue[at]
+        self._asking.discard(progress)
         if at == 0:
             self._start_next(progress.tp)
 
@@ -120,10 +157,13 @@ class BrokerReader:
         """Send the next request, if there is any range to read. Returns the ranges that failed."""
         if not self.active:
             return []
+        # A rack concerns all partitions of a request. So it travels only while some range asks.
+        asked = set(self._asking)
         try:
-            self.fetcher.send(deadline)
+            self.fetcher.send(deadline, self.replicas.rack if asked else "")
         except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
+        self._asked = asked
         return []
 
     def receive(self, deadline: float) -> list[Arrival]:
@@ -139,9 +179,11 @@ class BrokerReader:
             return self._session_restarted()
         self._session_restarts = 0
         arrivals = [*self._arrivals(accepted)]
-        if not any(arrival.advanced for arrival in arrivals):
+        # The answer to a rack may hold no records, and comes at once.
+        if not self._asked and not any(arrival.advanced for arrival in arrivals):
             self.fetcher.back_off()
-        return arrivals
+        self._settle_asked(accepted)
+        return [*arrivals, *self._overdue(accepted)]
 
     def fail(self, cause: KfetchError) -> list[Arrival]:
         """Drop every range. Returns an arrival with the cause for each of them."""
@@ -166,6 +208,52 @@ class BrokerReader:
                 else:
                     self.fetcher.set_position(progress.tp, self._position(progress))
                 yield arrival
+            elif progress.follower is None and partition.preferred_read_replica != NO_REPLICA:
+                yield from self._redirect(progress, partition.preferred_read_replica)
+
+    def _redirect(self, progress: RangeProgress, follower_id: int) -> Iterable[Arrival]:
+        """Hand on a range whose leader names a follower instead of sending records.
+
+        A range that did not ask stays: the next request has no rack, and brings its records.
+        """
+        if self._asked and progress not in self._asked:
+            return
+        self.drop(progress)
+        move = Move(follower_id=follower_id, forced=not self._asked)
+        yield Arrival(progress=progress, move=move)
+
+    def _settle_asked(self, accepted: AcceptedReply) -> None:
+        """Note the ranges whose leader was asked and named no follower, also those that are done.
+
+        A leader that names one always says so, also in an incremental session. Only a broker that
+        throttles us answers nothing.
+        """
+        if accepted.reply.throttle_ms and not accepted.partitions:
+            return
+        for progress in self._asked:
+            if _serves(accepted.partitions.get(progress.tp)):
+                self._asking.discard(progress)
+                progress.asks_replica = False
+                self.replicas.kept(progress)
+
+    def _overdue(self, accepted: AcceptedReply) -> Iterable[Arrival]:
+        """Yield the ranges that are to leave a follower. Let ranges at their leader ask again."""
+        now = time.monotonic()
+        if now < self._checked_at + _CHECK_S:
+            return
+        self._checked_at = now
+        # While other partitions fill the replies, a range may wait for its turn.
+        quiet = not any(len(partition.records) for partition in accepted.partitions.values())
+        for progress in [queue[0] for queue in self._queues.values()]:
+            over = now >= progress.replica_until
+            idle_s = now - max(progress.requested_at, progress.advanced_at)
+            if progress.follower is None:
+                if over and self.replicas.rack:
+                    progress.asks_replica = True
+                    self._asking.add(progress)
+            elif over or (quiet and idle_s >= self.replicas.lag_s):
+                self.drop(progress)
+                yield Arrival(progress=progress, move=Move(lags=not over))
 
     def accept_records(self, progress: RangeProgress, partition: PartitionReply) -> Arrival:
         """Move a range behind the complete batches of a reply to its position.
@@ -178,7 +266,8 @@ class BrokerReader:
             # The next fetch reads a last batch whose end is uncertain. No later range may use it.
             partition = replace(partition, records=partition.records[: complete.size])
         records = progress.slice(partition.records, partition.aborted)
-        progress.advance(complete)
+        if progress.advance(complete):
+            progress.advanced_at = time.monotonic()
         if progress.done:
             self.on_range_done(progress, partition)
         return Arrival(progress=progress, records=records, next_offset=progress.offset)
@@ -194,6 +283,8 @@ class BrokerReader:
 
     def _start(self, progress: RangeProgress) -> None:
         progress.requested_at = time.monotonic()
+        if progress.asks_replica:
+            self._asking.add(progress)
         self.fetcher.set_position(progress.tp, self._position(progress))
 
     def _session_restarted(self) -> list[Arrival]:
@@ -205,3 +296,11 @@ class BrokerReader:
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
+
+
+def _serves(partition: PartitionReply | None) -> bool:
+    """Return whether a leader serves a partition itself; None: nothing has changed there."""
+    if partition is None:
+        return True
+    failed = partition.error or partition.diverging
+    return not failed and partition.preferred_read_replica == NO_REPLICA

@@ -63,6 +63,8 @@ class Replied:
     """Number of partitions in the reply; in an incremental session, those with changes."""
     wait_s: float
     """Seconds since the request was sent: the broker's long poll, or our own other work."""
+    other_rack_bytes: int = 0
+    """Bytes of record batches that came from another rack than the reader's."""
 
     def __str__(self) -> str:
         return (

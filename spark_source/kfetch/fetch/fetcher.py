@@ -105,9 +105,10 @@ class Fetcher:
         """
         self._not_before = max(self._not_before, self._sent_at + self._network.retry_backoff_s)
 
-    def send(self, deadline: float) -> None:
+    def send(self, deadline: float, rack: str = "") -> None:
         """Send the next request. Waits first while the broker throttles us (KIP-219).
 
+        With a ``rack``, a leader may name a follower there, and sends no records then (KIP-392).
         Raises ConnectionLost. Then the next request opens a new session.
         """
         self._discard_reply_in_flight(deadline)
@@ -118,7 +119,7 @@ class Fetcher:
         version = fetch.version_for(connection, plan)
         try:
             limits = replace(self._fetch, max_bytes=self.reply_bytes_max)
-            size = connection.send(fetch.request(plan, version, limits), deadline)
+            size = connection.send(fetch.request(plan, version, limits, rack), deadline)
         except (ConnectionLost, AuthenticationFailed) as cause:
             self._abandon(plan, cause)
             raise
@@ -140,7 +141,7 @@ class Fetcher:
         except (ConnectionLost, WireError) as cause:
             self._abandon(plan, cause)
             raise
-        self._publish_reply(len(frame), len(reply.partitions))
+        self._publish_reply(len(frame), reply)
         return self._accept(plan, reply)
 
     def stats(self) -> FetchStats:
@@ -165,6 +166,7 @@ class Fetcher:
             session_id=session.metadata.session_id if session else 0,
             epoch=session.metadata.epoch if session else 0,
             partitions=len(self._session_positions()),
+            rack=self.broker.rack or "",
         )
 
     def __repr__(self) -> str:
@@ -264,10 +266,20 @@ class Fetcher:
         )
         self._publish(event)
 
-    def _publish_reply(self, size: int, partitions: int) -> None:
-        wait_s = time.monotonic() - self._sent_at
-        event = events.Replied(broker=self.broker, size=size, partitions=partitions, wait_s=wait_s)
+    def _publish_reply(self, size: int, reply: FetchReply) -> None:
+        event = events.Replied(
+            broker=self.broker,
+            size=size,
+            partitions=len(reply.partitions),
+            wait_s=time.monotonic() - self._sent_at,
+            other_rack_bytes=self._other_rack_bytes(reply),
+        )
         self._publish(event)
+
+    def _other_rack_bytes(self, reply: FetchReply) -> int:
+        if self._fetch.rack in ("", self.broker.rack):
+            return 0
+        return sum(len(partition.records) for partition in reply.partitions)
 
     def _publish_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
         """Publish the outcome of a request, unless the session goes on as before."""

@@ -18,6 +18,7 @@ from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.stats import FetchStats, total
 from kfetch.fetch.stats_file import write_stats
@@ -75,8 +76,12 @@ class Query:
         """In the order of their first use."""
         self._ended_stats = FetchStats()
         """Of fetchers that are closed."""
+        self._replicas = ReadReplicas.of(options)
         self._source = InlineSource(
-            self._fetcher, options.fetch.partition_max_bytes, options.skip_corrupt_batches
+            self._fetcher,
+            options.fetch.partition_max_bytes,
+            options.skip_corrupt_batches,
+            self._replicas,
         )
         self._totals = Totals()
 
@@ -87,7 +92,14 @@ class Query:
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yields the records of ranges; see ``inline.read``."""
         self._close_former_addresses()
-        reader = SplitReader(ranges, self._options, self._cluster, self._source, self._totals.add)
+        reader = SplitReader(
+            ranges,
+            self._options,
+            self._cluster,
+            self._source,
+            self._totals.add,
+            replicas=self._replicas,
+        )
         try:
             for delivery in reader.deliveries():
                 yield delivery.batch
@@ -134,10 +146,12 @@ class InlineSource:
         fetcher_of: Callable[[Broker], Fetcher],
         partition_max_bytes: int,
         skip_corrupt: bool = False,
+        replicas: ReadReplicas | None = None,
     ) -> None:
         self._fetcher_of = fetcher_of
         self._partition_max_bytes = partition_max_bytes
         self._skip_corrupt = skip_corrupt
+        self._replicas = replicas or ReadReplicas()
         self._readers: dict[Broker, BrokerReader] = {}
         self._replies = 0
         """Replies received; it chooses the next broker, so that each one has its turn."""
@@ -145,12 +159,13 @@ class InlineSource:
     def add(self, ranges: Sequence[RangeProgress]) -> None:
         """See ArrivalSource."""
         for progress in ranges:
-            broker = progress.leader
+            broker = progress.broker
             if broker not in self._readers:
                 self._readers[broker] = BrokerReader(
                     self._fetcher_of(broker),
                     self._partition_max_bytes,
                     skip_corrupt=self._skip_corrupt,
+                    replicas=self._replicas,
                 )
             self._readers[broker].add(progress)
 
@@ -164,8 +179,8 @@ class InlineSource:
 
     def drop(self, progress: RangeProgress) -> None:
         """See ArrivalSource."""
-        if progress.leader in self._readers:
-            self._readers[progress.leader].drop(progress)
+        if progress.broker in self._readers:
+            self._readers[progress.broker].drop(progress)
 
     def decoding(self) -> AbstractContextManager[Memory]:
         """See ArrivalSource."""

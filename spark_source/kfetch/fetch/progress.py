@@ -33,6 +33,14 @@ class RangeProgress:
     """How many times a leader did not know ``last_fetched_epoch``."""
     missing_since: float | None = None
     """Monotonic time since when no broker's metadata has had the partition."""
+    advanced_at: float = 0.0
+    """Monotonic time when records last moved the position."""
+    follower: Broker | None = None
+    """The follower that the range is read from (KIP-392); None for the leader."""
+    asks_replica: bool = False
+    """Whether the next request asks the leader for a follower in the executor's rack."""
+    replica_until: float = float("inf")
+    """Monotonic time from which the leader is to be asked again."""
 
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> RangeProgress:
@@ -43,6 +51,11 @@ class RangeProgress:
     def tp(self) -> TopicPartition:
         """The partition."""
         return self.range.tp
+
+    @property
+    def broker(self) -> Broker:
+        """The broker to read from: the follower if there is one, else the leader."""
+        return self.follower or self.leader
 
     @property
     def done(self) -> bool:

@@ -31,6 +31,8 @@ from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replica_moves import ReplicaMoves
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
@@ -51,7 +53,7 @@ class ArrivalSource(Protocol):
     """Brings arrivals for ranges."""
 
     def add(self, ranges: Sequence[RangeProgress]) -> None:
-        """Read ranges, each from its leader."""
+        """Read ranges, each from its ``broker``."""
 
     def drop(self, progress: RangeProgress) -> None:
         """Stop reading a range."""
@@ -100,6 +102,7 @@ class SplitReader:
         source: ArrivalSource,
         on_event: events.EventHandler = events.log_event,
         leaders: LeaderMetadata | None = None,
+        replicas: ReadReplicas | None = None,
     ) -> None:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
@@ -110,6 +113,7 @@ class SplitReader:
         )
         self._cluster = cluster
         self._leaders = leaders or FreshMetadata(cluster)
+        self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
         self._source = source
         self._on_event = on_event
         self._unfinished = {
@@ -132,7 +136,7 @@ class SplitReader:
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Yields batches until every range is done. Raises KfetchError."""
         try:
-            self._source.add(list(self._unfinished.values()))
+            self._add(list(self._unfinished.values()))
             decoder_loading.load_decoder()  # while an agent's brokers answer
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
@@ -142,6 +146,9 @@ class SplitReader:
                 self._look_up_leaders()
                 if time.monotonic() >= self._deadline:
                     self._extend_deadline()
+        except KfetchError:
+            self._moves.leave_followers(self._unfinished.values())
+            raise
         finally:
             for progress in self._unfinished.values():
                 self._source.drop(progress)
@@ -158,7 +165,18 @@ class SplitReader:
         for arrival in arrivals:
             if isinstance(arrival.broker_error, AuthenticationFailed):
                 raise arrival.broker_error
-            if arrival.broker_error is not None:
+            if arrival.move is not None:
+                refusal = self._moves.follow(arrival, arrival.move, self._deadline)
+                if refusal is not None:
+                    self._await_leader(arrival, refusal)
+                else:
+                    self._resume(arrival.progress)
+            elif arrival.records is None and arrival.progress.follower is not None:
+                cause = self._moves.leave(arrival)
+                if cause is not None:
+                    self._first_cause = clearer(self._first_cause, cause)
+                self._resume(arrival.progress)
+            elif arrival.broker_error is not None:
                 self._await_leader(arrival, arrival.broker_error)
             elif arrival.partition_error is not None:
                 self._recover(arrival)
@@ -253,11 +271,15 @@ class SplitReader:
     def _refused(self, progress: RangeProgress, code: int) -> BrokerError:
         return recovery.refused(progress, code, user=self._options.network.security.user)
 
+    def _add(self, ranges: Sequence[RangeProgress]) -> None:
+        self._moves.place(ranges)
+        self._source.add(ranges)
+
     def _resume(self, progress: RangeProgress) -> None:
         if progress.done:  # a loss has cut the range short
             self._unfinished.pop(progress.index, None)
         elif progress.index in self._unfinished:
-            self._source.add([progress])
+            self._add([progress])
 
     def _await_leader(self, arrival: Arrival, cause: KfetchError) -> None:
         """Look for the partition's leader after a back-off: this broker can't be asked for it."""
@@ -339,7 +361,7 @@ class SplitReader:
         return ReadStalled(
             f"{progress.tp}: no record from offset {progress.offset} on within "
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "
-            f"{progress.leader}, {len(self._unfinished)} ranges are waiting; the first cause: "
+            f"{progress.broker}, {len(self._unfinished)} ranges are waiting; the first cause: "
             f"{cause}",
             topic=progress.tp.topic,
             partition=progress.tp.partition,

@@ -35,6 +35,9 @@ class FetchStats:
     incremental_partitions: int = 0
     """Partitions that incremental requests named or forgot."""
     reply_bytes: int = 0
+    other_rack_bytes: int = 0
+    """Bytes of record batches from brokers of another rack, or of an unknown one; 0 without a rack.
+    """
     wait_s: float = 0.0
     """Seconds between requests and their replies. Waits for several brokers may overlap."""
     records: int = 0
@@ -70,6 +73,10 @@ class SessionStatus:
     epoch: int
     partitions: int
     """Number of partitions that the session holds."""
+    rack: str = ""
+    """The broker's rack; empty if it has none."""
+    as_follower: int = 0
+    """Number of these partitions that the broker does not lead (``kafka.client.rack``)."""
 
 
 _SESSION_COUNTERS = {
@@ -92,7 +99,11 @@ def counts(event: FetchEvent) -> Mapping[str, float]:
                 "incremental_partitions": event.partitions + event.forgotten,
             }
         case Replied():
-            return {"reply_bytes": event.size, "wait_s": event.wait_s}
+            return {
+                "reply_bytes": event.size,
+                "other_rack_bytes": event.other_rack_bytes,
+                "wait_s": event.wait_s,
+            }
         case SessionChanged(event=change):
             return {_SESSION_COUNTERS[change]: 1} if change in _SESSION_COUNTERS else {}
         case Decoded():

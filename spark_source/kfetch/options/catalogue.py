@@ -167,6 +167,12 @@ OPTIONS: tuple[Option, ...] = (
             "read_uncommitted",
             "or `read_committed`: no aborted transactions",
         ),
+        (
+            "kafka.client.rack",
+            "none",
+            "tasks read from followers in this rack (KIP-392). `KFETCH_CLIENT_RACK` in an "
+            "executor's environment overrides it there",
+        ),
         *tls_rows.BUILT,
         *sasl_rows.BUILT,
     ),
@@ -178,7 +184,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_rows(
         Treatment.PLANNED,
-        ("kafka.client.rack", "none", "fetch from the nearest replica (KIP-392)"),
         *sasl_rows.PLANNED,
     ),
     *_rows(

@@ -141,4 +141,5 @@ def _fetch(read: OptionReader) -> FetchOptions:
         max_wait_ms=read("kafka.fetch.max.wait.ms", milliseconds, 500),
         check_crcs=read("kafka.check.crcs", boolean, True),
         read_committed=read("kafka.isolation.level", isolation, "") == "read_committed",
+        rack=read("kafka.client.rack", str, ""),
     )

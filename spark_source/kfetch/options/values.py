@@ -52,6 +52,8 @@ class FetchOptions:
     check_crcs: bool = True
     read_committed: bool = False
     """Whether to skip aborted transactions and to stop at the last stable offset."""
+    rack: str = ""
+    """The rack of the reader, for reads from followers there (KIP-392); empty: leaders only."""
 
     @property
     def isolation_level(self) -> int:

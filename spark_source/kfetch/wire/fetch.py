@@ -46,8 +46,11 @@ def version_for(connection: Connection, plan: FetchPlan) -> int:
     return connection.version(FetchRequest, lowest=LOWEST_VERSION, highest=highest)
 
 
-def request(plan: FetchPlan, version: int, options: FetchOptions) -> Any:
-    """Returns kafka-python's FetchRequest for a session's plan."""
+def request(plan: FetchPlan, version: int, options: FetchOptions, rack: str = "") -> Any:
+    """Returns kafka-python's FetchRequest for a session's plan.
+
+    ``rack``: asks leaders for a follower in this rack (KIP-392, v11 and later); empty asks nothing.
+    """
     message = FetchRequest[version]
     return message(
         replica_id=-1,
@@ -59,7 +62,7 @@ def request(plan: FetchPlan, version: int, options: FetchOptions) -> Any:
         session_epoch=plan.epoch,
         topics=_topics_to_send(plan, version),
         forgotten_topics_data=_topics_to_forget(plan, version),
-        rack_id="",
+        rack_id=rack,
     )
 
 

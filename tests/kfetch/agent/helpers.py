@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from kfetch import options as parsing
@@ -71,12 +71,20 @@ def read(
     with (
         closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
         closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox,
-        closing(SplitReader(ranges, query.options, cluster, inbox).deliveries()) as deliveries,
+        closing(_reader(query, ranges, cluster, inbox).deliveries()) as deliveries,
     ):
         for delivery in deliveries:
             rows += [(r["partition"], r["offset"], r["value"]) for r in delivery.batch.to_pylist()]
             pause()
     return rows
+
+
+def _reader(
+    query: SharedQuery, ranges: Sequence[OffsetRange], cluster: Cluster, inbox: Inbox
+) -> SplitReader:
+    return SplitReader(
+        ranges, query.options, cluster, inbox, query.count_event, query.metadata, query.replicas
+    )
 
 
 def pending(inbox: Inbox) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from kfetch.agent.channel import QueryStatus, Status
 from kfetch.cli.text import agent_json, agent_lines
@@ -46,6 +47,17 @@ def test_lines_for_people() -> None:
     ]
 
 
+def test_a_session_that_reads_from_a_follower() -> None:
+    """The line of a session has the broker's rack, and how many partitions it does not lead."""
+    session = replace(QUERY.sessions[0], rack="r1", as_follower=7)
+    status = replace(STATUS, queries=(replace(QUERY, sessions=(session,)),))
+
+    assert [*agent_lines(status, {})][-1] == (
+        "    broker 1 (h:9092) in rack r1: session 77, epoch 5, 12 partitions, 7 of them as a "
+        "follower (SESSION)"
+    )
+
+
 def test_json_for_machines() -> None:
     """Every fact is a field, the rate too, and null where it is not known yet."""
     told = json.loads(json.dumps(agent_json(STATUS, {})))
@@ -56,6 +68,8 @@ def test_json_for_machines() -> None:
         "session_id": 77,
         "epoch": 5,
         "partitions": 12,
+        "rack": "",
+        "as_follower": 0,
     }
     assert told["queries"][0]["records_per_second"] is None
     assert 12.0 == agent_json(STATUS, {"3f": 12.0})["queries"][0]["records_per_second"]

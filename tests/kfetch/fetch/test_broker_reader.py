@@ -8,12 +8,14 @@ from collections.abc import Iterator
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch.fetch.broker_reader import BrokerReader
+from kfetch.fetch.broker_reader import BrokerReader, Move
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.racks import RackKafka
 
 T0 = TopicPartition("t", 0)
 FETCH = FetchOptions(max_wait_ms=10)
@@ -53,3 +55,38 @@ def test_replies_that_move_nothing_are_no_hot_loop(kafka: LittleKafka) -> None:
     fetcher.close()
 
     assert len(kafka.asked(FetchRequest)) <= 9
+
+
+def test_only_a_range_that_asks_moves() -> None:
+    """A leader names a follower for each partition of a request with a rack. Only the range that
+    asks leaves the reader. The other one gets its records from the next request."""
+    with RackKafka(2) as kafka:
+        for log in kafka.create("t", 3):
+            log.append(b"a")
+        asks, stays = (_progress(kafka, TopicPartition("t", number)) for number in (0, 2))
+        asks.asks_replica = True
+        fetcher = Fetcher(asks.leader, FETCH, NetworkOptions())
+        reader = BrokerReader(fetcher, 1 << 20, replicas=ReadReplicas("r2"))
+        reader.add(asks)
+        reader.add(stays)
+        arrivals = []
+        for _ in range(2):
+            reader.send(time.monotonic() + 10)
+            arrivals.append(reader.receive(time.monotonic() + 10))
+        fetcher.close()
+
+    assert [[asks], [stays]] == [[arrival.progress for arrival in reply] for reply in arrivals]
+    assert [Move(follower_id=2), None] == [reply[0].move for reply in arrivals]
+    assert ["r2", "", ""] == kafka.racks(1)
+
+
+def _progress(kafka: LittleKafka, tp: TopicPartition) -> RangeProgress:
+    item = OffsetRange(
+        tp=tp,
+        topic_id=kafka.topics[tp.topic].topic_id,
+        start=0,
+        end=kafka.log(tp).end,
+        leader_epoch=0,
+        leader=kafka.nodes[1].broker,
+    )
+    return RangeProgress.of(item)

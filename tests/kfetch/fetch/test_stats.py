@@ -31,6 +31,10 @@ COUNTED: list[tuple[FetchEvent, FetchStats]] = [
         events.Replied(broker=BROKER, size=5, partitions=2, wait_s=0.5),
         FetchStats(reply_bytes=5, wait_s=0.5),
     ),
+    (
+        events.Replied(broker=BROKER, size=5, partitions=2, wait_s=0.5, other_rack_bytes=3),
+        FetchStats(reply_bytes=5, wait_s=0.5, other_rack_bytes=3),
+    ),
     *(
         (
             events.SessionChanged(broker=BROKER, event=event, session_id=7, partitions=3),

@@ -173,6 +173,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
         False,
         [("read_uncommitted", False), ("READ_COMMITTED", True)],
     ),
+    ("kafka.client.rack", "fetch.rack", "", [("eu-west-1a", "eu-west-1a"), (" r1 ", "r1")]),
 ]
 
 MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for text, value in pairs]

@@ -153,7 +153,7 @@ class LittleKafka:
                 version=version,
                 brokers=[
                     MetadataResponse.MetadataResponseBroker(
-                        version=version, node_id=n, host="127.0.0.1", port=b.port, rack=None
+                        version=version, node_id=n, host="127.0.0.1", port=b.port, rack=b.rack
                     )
                     for n, b in self.nodes.items()
                 ],
@@ -281,6 +281,7 @@ class LittleKafka:
             size += len(reply.records)
             marks = reply.high_watermark, reply.log_start_offset
             has_changed = session.marks.get(key) != marks or reply.diverging_epoch is not None
+            has_changed |= reply.preferred_read_replica >= 0
             if full or reply.records or reply.error_code or has_changed:
                 changed[key] = reply
             session.marks[key] = (-1, -1) if reply.error_code else marks

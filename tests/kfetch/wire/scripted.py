@@ -115,6 +115,7 @@ class ScriptedBroker:
         self.requests: list[Any] = []
         self.frames: list[bytes] = []
         self.connections = 0
+        self.rack: str | None = None
         self._queued: dict[Any, deque[Any]] = defaultdict(deque)
         self._always: dict[Any, Any] = {
             ApiVersionsRequest: self._api_versions,
@@ -133,7 +134,7 @@ class ScriptedBroker:
     @property
     def broker(self) -> Broker:
         """The address, as Metadata gives it."""
-        return Broker(node_id=self.node_id, host="127.0.0.1", port=self.port)
+        return Broker(node_id=self.node_id, host="127.0.0.1", port=self.port, rack=self.rack)
 
     def answer(self, api: Any, *answers: Any) -> None:
         """Queue answers to the next requests of an API."""

@@ -40,9 +40,9 @@ def session(version: int, held: dict[TopicPartition, FetchPosition]) -> FetchSes
     return made
 
 
-def frame_of(plan: FetchPlan, version: int) -> bytes:
+def frame_of(plan: FetchPlan, version: int, rack: str = "") -> bytes:
     """The request as it leaves: client id kfetch, correlation id 42."""
-    message = fetch.request(plan, version, OPTIONS)
+    message = fetch.request(plan, version, OPTIONS, rack)
     message.with_header(correlation_id=42, client_id="kfetch")
     return bytes(message.encode(header=True, framed=True))
 
@@ -68,6 +68,16 @@ def test_idle_request(version: int, size: int, expected: str) -> None:
 
     assert bytes.fromhex(expected) == frame
     assert size == len(frame)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_rack(version: int) -> None:
+    """A rack costs its own bytes, from version 11 on. Earlier versions have no field for it."""
+    plan = session(version, {T0: at(0)}).plan({})
+    frame = frame_of(plan, version, "rack-a")
+
+    assert ("rack-a" if version >= 11 else "") == getattr(decode_request(frame[4:]), "rack_id", "")
+    assert (6 if version >= 11 else 0) == len(frame) - len(frame_of(plan, version))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Moves ranges between leaders and followers for one task (KIP-392).
+
+A range moves only after the BrokerReader that read it has handed it on. Any error at a follower
+sends the range back to its leader: a follower may lag, may not know the latest leader, or may have
+a damaged disk. So only a leader decides whether records are lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from kfetch import codes
+from kfetch.errors import BrokerError, ConnectionLost, KfetchError
+from kfetch.fetch import recovery
+from kfetch.fetch.broker_reader import Arrival, Move
+from kfetch.fetch.leader_metadata import LeaderMetadata
+from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.model import Broker
+from kfetch.replies import NO_REPLICA
+
+log = logging.getLogger(__name__)
+
+# How long a range waits for its follower's address, in seconds. Without it the leader is read.
+_ADDRESS_S = 5.0
+
+
+class ReplicaMoves:
+    """Places one task's ranges at leaders and followers."""
+
+    def __init__(self, replicas: ReadReplicas, metadata: LeaderMetadata) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def place(self, ranges: Iterable[RangeProgress]) -> None:
+        """Choose the broker of each range that nobody reads now."""
+        for progress in ranges:
+            self._replicas.place(progress)
+
+    def follow(self, arrival: Arrival, move: Move, deadline: float) -> BrokerError | None:
+        """Note a move. The next ``place`` then puts the range where the move leads.
+
+        ``deadline``: monotonic seconds, for a look-up of the follower's address. Returns an error
+        if the leader names an unknown follower unasked: then nobody sends the records.
+        """
+        progress = arrival.progress
+        if move.lags:
+            log.info("%s: %s has no news of it", progress.tp, progress.broker)
+            self._replicas.left(progress)
+        elif move.follower_id != NO_REPLICA:
+            follower = self._address(move.follower_id, arrival, deadline)
+            if follower is None or follower.node_id == progress.leader.node_id:
+                self._replicas.kept(progress)
+                return _unknown_follower(progress, move.follower_id) if move.forced else None
+            else:
+                log.debug("%s: %s names %s", progress.tp, progress.leader, follower)
+                self._replicas.redirected(progress, follower, forced=move.forced)
+        return None
+
+    def leave(self, arrival: Arrival) -> KfetchError | None:
+        """Note an error at a follower. Returns it if the follower can't be asked at all."""
+        progress, partition, cause = arrival.progress, arrival.partition_error, arrival.broker_error
+        code = partition.error if partition is not None else codes.NONE
+        problem = cause.message if cause else codes.name(code)
+        log.info("%s: %s can't be read as a follower: %s", progress.tp, progress.broker, problem)
+        self._replicas.left(progress)
+        if partition is not None and arrival.reply is not None:
+            recovery.follow(progress, partition, arrival.reply)  # a new leader is asked at once
+        return cause
+
+    def leave_followers(self, ranges: Iterable[RangeProgress]) -> None:
+        """Note that a task fails. Its retry reads from leaders: a follower may be the cause."""
+        for progress in ranges:
+            self._replicas.left(progress)
+
+    def _address(self, node_id: int, arrival: Arrival, deadline: float) -> Broker | None:
+        """Return a broker; None if metadata does not name it, or does not come in time."""
+        known = self._replicas.broker(node_id)
+        if known is not None:
+            return known
+        until = min(deadline, time.monotonic() + _ADDRESS_S)
+        try:
+            view = self._metadata.view({arrival.progress.tp.topic}, arrival.arrived_at, until)
+        except (BrokerError, ConnectionLost) as cause:
+            log.info("the address of broker %d is unknown: %s", node_id, cause.message)
+            return None
+        self._replicas.learn(view.brokers)
+        return view.brokers.get(node_id)
+
+
+def _unknown_follower(progress: RangeProgress, node_id: int) -> BrokerError:
+    return BrokerError(
+        f"{progress.leader} sends no records of {progress.tp}: it names broker {node_id} as a "
+        "follower to read from, and metadata has no address of that broker",
+        retriable=True,
+        topic=progress.tp.topic,
+        partition=progress.tp.partition,
+    )
