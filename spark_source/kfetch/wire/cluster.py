@@ -15,17 +15,23 @@ from uuid import UUID
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed, WireError
 from kfetch.model import (
-    NO_EPOCH,
     READ_UNCOMMITTED,
     Broker,
     ClusterView,
-    Leader,
     Topic,
     TopicPartition,
 )
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages, timestamp_types
 from kfetch.wire.connection import Connection
+from kfetch.wire.leaders import (
+    A,
+    LeaderEpochs,
+    by_leader,
+    check_complete,
+    final_answers,
+    leaders_of,
+)
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import LASTING, retrying
 from kfetch.wire.timestamp_types import FirstBatch
@@ -33,9 +39,7 @@ from kfetch.wire.timestamp_types import FirstBatch
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
 E = TypeVar("E", bound=KfetchError)
-LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
@@ -239,16 +243,16 @@ class Cluster:
         def attempt() -> dict[TopicPartition, A | None]:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
             view = self.view({tp.topic for tp in missing}, deadline)
-            leaders = _leaders(view, missing, oldest_epochs)
+            leaders = leaders_of(view, missing, oldest_epochs)
             epochs = {tp: leader.epoch for tp, leader in leaders.items()}
-            for broker, of_broker in _by_leader(leaders, missing).items():
+            for broker, of_broker in by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
                 until = min(deadline, time.monotonic() + self._options.request_timeout_s)
                 connection = self._leader_connection(broker, until)
                 replied = request(connection, of_broker, epochs, until)
                 user = self._options.security.user
-                answers.update(_final_answers(action, broker, of_broker, replied, user))
-            _check_complete(action, arguments, answers)
+                answers.update(final_answers(action, broker, of_broker, replied, user))
+            check_complete(action, arguments, answers)
             self._leaders_proven = True
             return answers
 
@@ -348,67 +352,3 @@ class Cluster:
 def _final(cause: E) -> E:
     """Returns the same error, which is not to be retried."""
     return type(cause)(cause.what, action=cause.action, **{**cause.where, "retriable": False})
-
-
-def _leaders(
-    view: ClusterView, partitions: Iterable[TopicPartition], oldest_epochs: LeaderEpochs
-) -> dict[TopicPartition, Leader]:
-    """Returns the leaders, without those that have a successor already."""
-    leaders = {tp: leader for tp in partitions if (leader := view.leader(tp)) is not None}
-    return {
-        tp: leader
-        for tp, leader in leaders.items()
-        if not leader.is_older_than(oldest_epochs.get(tp, NO_EPOCH))
-    }
-
-
-def _by_leader(
-    leaders: Mapping[TopicPartition, Leader], arguments: Mapping[TopicPartition, int]
-) -> dict[Broker, dict[TopicPartition, int]]:
-    grouped: dict[Broker, dict[TopicPartition, int]] = {}
-    for tp, leader in leaders.items():
-        grouped.setdefault(leader.broker, {})[tp] = arguments[tp]
-    return grouped
-
-
-def _final_answers(
-    action: str,
-    broker: Broker,
-    requested: Iterable[TopicPartition],
-    answers: Mapping[TopicPartition, A] | None,
-    user: str,
-) -> dict[TopicPartition, A | None]:
-    """Returns the answers without an error. None stands for a broker that is too old.
-
-    It leaves out the partitions to ask for again. Raises BrokerError for a final error.
-    """
-    if answers is None:
-        return dict.fromkeys(requested)
-    final: dict[TopicPartition, A | None] = {}
-    for tp, answer in answers.items():
-        if answer.error == codes.NONE:
-            final[tp] = answer
-        elif not codes.retriable(answer.error):
-            raise codes.error(
-                answer.error,
-                f"{action} of {tp} at {broker}",
-                topic=tp.topic,
-                partition=tp.partition,
-                user=user,
-            )
-    return final
-
-
-def _check_complete(
-    action: str, requested: Iterable[TopicPartition], answers: Mapping[TopicPartition, object]
-) -> None:
-    missing = [tp for tp in requested if tp not in answers]
-    if missing:
-        first, others = missing[0], len(missing) - 1
-        partitions = f"{first} and {others} more have" if others else f"{first} has"
-        raise BrokerError(
-            f"{action}: {partitions} no leader that answers",
-            retriable=True,
-            topic=first.topic,
-            partition=first.partition,
-        )

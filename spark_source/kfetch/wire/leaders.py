@@ -1,0 +1,81 @@
+"""Requests that only leaders can answer: who leads, and which answers are final. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from kfetch import codes
+from kfetch.errors import BrokerError
+from kfetch.model import NO_EPOCH, Broker, ClusterView, Leader, TopicPartition
+from kfetch.wire.messages import EpochEnd, ListedOffset
+from kfetch.wire.timestamp_types import FirstBatch
+
+A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
+LeaderEpochs = Mapping[TopicPartition, int]
+
+
+def leaders_of(
+    view: ClusterView, partitions: Iterable[TopicPartition], oldest_epochs: LeaderEpochs
+) -> dict[TopicPartition, Leader]:
+    """Returns the leaders, without those that have a successor already."""
+    leaders = {tp: leader for tp in partitions if (leader := view.leader(tp)) is not None}
+    return {
+        tp: leader
+        for tp, leader in leaders.items()
+        if not leader.is_older_than(oldest_epochs.get(tp, NO_EPOCH))
+    }
+
+
+def by_leader(
+    leaders: Mapping[TopicPartition, Leader], arguments: Mapping[TopicPartition, int]
+) -> dict[Broker, dict[TopicPartition, int]]:
+    """Returns each leader's partitions with their arguments."""
+    grouped: dict[Broker, dict[TopicPartition, int]] = {}
+    for tp, leader in leaders.items():
+        grouped.setdefault(leader.broker, {})[tp] = arguments[tp]
+    return grouped
+
+
+def final_answers(
+    action: str,
+    broker: Broker,
+    requested: Iterable[TopicPartition],
+    answers: Mapping[TopicPartition, A] | None,
+    user: str,
+) -> dict[TopicPartition, A | None]:
+    """Returns the answers without an error. None stands for a broker that is too old.
+
+    It leaves out the partitions to ask for again. Raises BrokerError for a final error.
+    """
+    if answers is None:
+        return dict.fromkeys(requested)
+    final: dict[TopicPartition, A | None] = {}
+    for tp, answer in answers.items():
+        if answer.error == codes.NONE:
+            final[tp] = answer
+        elif not codes.retriable(answer.error):
+            raise codes.error(
+                answer.error,
+                f"{action} of {tp} at {broker}",
+                topic=tp.topic,
+                partition=tp.partition,
+                user=user,
+            )
+    return final
+
+
+def check_complete(
+    action: str, requested: Iterable[TopicPartition], answers: Mapping[TopicPartition, object]
+) -> None:
+    """Raises BrokerError for a partition without an answer; another look-up may have one."""
+    missing = [tp for tp in requested if tp not in answers]
+    if missing:
+        first, others = missing[0], len(missing) - 1
+        partitions = f"{first} and {others} more have" if others else f"{first} has"
+        raise BrokerError(
+            f"{action}: {partitions} no leader that answers",
+            retriable=True,
+            topic=first.topic,
+            partition=first.partition,
+        )
