@@ -73,7 +73,8 @@ def middle_ms(address: str) -> int:
     with closing(KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)) as consumer:
         consumer.assign([tp])
         consumer.seek(tp, consumer.end_offsets([tp])[tp] // 2)
-        return int(next(consumer).timestamp)
+        (record,) = consumer.poll(timeout_ms=30_000, max_records=1)[tp]
+        return int(record.timestamp)
 
 
 def read(spark: SparkSession, address: str) -> DataFrame:

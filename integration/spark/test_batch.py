@@ -89,9 +89,9 @@ def mixed(kafka: Cluster) -> str:
     is a control record, and an empty partition."""
     name = "batch-mixed"
     with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.create_topics(
-            {name: {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True
-        )
+        # The records' timestamps are old, and retention goes by them.
+        asked = {"num_partitions": 3, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
+        admin.create_topics({name: asked}, wait_for_metadata=True)
     with producer(kafka) as sender:
         for number in range(50):
             headers = [("h", b"%d" % number), ("empty", b"")] if number % 3 else []
@@ -118,18 +118,35 @@ def mixed(kafka: Cluster) -> str:
     return name
 
 
+VARIANT = pytest.mark.long
 CASES = [
-    {},
-    {"includeHeaders": "true", "minPartitions": "7"},
-    {"kafka__isolation__level": "read_committed"},
-    {
-        "startingOffsets": {"0": 10, "1": -2, "2": 0},
-        "endingOffsets": {"0": 20, "1": -1, "2": -1},
-    },
-    {"startingOffsets": {"0": 49, "1": 6, "2": -2}, "endingOffsets": {"0": 49, "1": 7, "2": 0}},
-    {"startingTimestamp": FIRST_MS + 3, "startingOffsetsByTimestampStrategy": "latest",
-     "endingTimestamp": FIRST_MS + 4},
-]  # fmt: skip
+    pytest.param({}, id="defaults"),
+    pytest.param({"includeHeaders": "true", "minPartitions": "7"}, id="headers-and-more-tasks"),
+    pytest.param({"kafka__isolation__level": "read_committed"}, id="committed", marks=VARIANT),
+    pytest.param(
+        {
+            "startingOffsets": {"0": 10, "1": -2, "2": 0},
+            "endingOffsets": {"0": 20, "1": -1, "2": -1},
+        },
+        id="offsets",
+    ),
+    pytest.param(
+        {
+            "startingOffsets": {"0": 49, "1": 6, "2": -2},
+            "endingOffsets": {"0": 49, "1": 7, "2": 0},
+        },
+        id="short-ranges",
+        marks=VARIANT,
+    ),
+    pytest.param(
+        {
+            "startingTimestamp": FIRST_MS + 3,
+            "startingOffsetsByTimestampStrategy": "latest",
+            "endingTimestamp": FIRST_MS + 4,
+        },
+        id="times",
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -232,7 +249,7 @@ def test_shuffled_timestamps(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, pushdown: None
 ) -> None:
     """With CreateTime in any order, a narrowed read has every row of the time range."""
-    name = topic(2)
+    name = topic(2, retention_ms=-1)
     times = [FIRST_MS + ms for ms in range(200)]
     random.Random(7).shuffle(times)
     put_times(kafka, name, times)
