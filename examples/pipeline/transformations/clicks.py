@@ -10,7 +10,7 @@ spark = SparkSession.active()
 
 @dp.table
 def clicks() -> DataFrame:
-    """Each run adds what has come to the topic ``clicks`` since the last one."""
+    """A run adds what has come to the topic ``clicks`` since the last one."""
     return (
         spark.readStream.format("kfetch")
         .option("kafka.bootstrap.servers", spark.conf.get("example.kafka"))
