@@ -106,7 +106,7 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
     """Return where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
     options = module.options if module else {}
     _check_classes(read)
-    url = read(_URL, str, "") or _text(options, "oauth.token.endpoint.uri")
+    url = read(_URL, str, "")
     if url:
         _check_url(url)
     sources: dict[str, TokenSource] = {}

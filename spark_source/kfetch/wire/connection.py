@@ -21,7 +21,6 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -32,13 +31,13 @@ from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireE
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes, tls_errors
+from kfetch.wire.buffers import Allocate
 from kfetch.wire.sasl.login import Login
 from kfetch.wire.transport import open_stream
 
 log = logging.getLogger(__name__)
 
 E = TypeVar("E", bound=KfetchError)
-Allocate = Callable[[int], memoryview]
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
@@ -57,21 +56,6 @@ _ALERT_S = 0.1
 _TIMEOUT_VALID_S = 0.01
 """How long a socket's timeout stays as it is. TLS receives 16 KiB at a time, and setting it costs a
 system call each."""
-
-
-class ReplyBuffer:
-    """Memory that all replies share: it grows to the largest reply, and nothing zeroes it again.
-
-    The next reply overwrites the view of the last one. A caller that keeps bytes copies them.
-    """
-
-    def __init__(self) -> None:
-        self._memory = bytearray(1 << 16)
-
-    def __call__(self, size: int) -> memoryview:
-        if size > len(self._memory):
-            self._memory = bytearray(max(size, 2 * len(self._memory)))
-        return memoryview(self._memory)[:size]
 
 
 class Connection:

@@ -20,7 +20,8 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch.errors import ConnectionLost, UnsupportedVersion, WireError, WrongListener
 from kfetch.options import NetworkOptions
-from kfetch.wire.connection import Connection, ReplyBuffer
+from kfetch.wire.buffers import ReplyBuffer
+from kfetch.wire.connection import Connection
 from tests.kfetch.wire.scripted import Close, Mangled, Raw, ScriptedBroker, Silence, half, wrong_id
 
 OPTIONS = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0, frame_bytes_max=1 << 20)

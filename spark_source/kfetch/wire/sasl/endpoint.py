@@ -58,7 +58,7 @@ def _attempt(source: ClientCredentials, deadline: float) -> tuple[str, float]:
     except ssl.SSLCertVerificationError as cause:
         raise AuthenticationFailed(
             f"the certificate of the token endpoint {_shown_url(source)} is not valid here: "
-            f"{cause.verify_message}",
+            f"{cause.verify_message.rstrip('.')}",
             action="Name its authority in ssl.truststore.certificates in kafka.sasl.jaas.config, "
             "or correct the URL",
             retriable=False,

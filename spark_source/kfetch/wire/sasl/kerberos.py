@@ -84,7 +84,9 @@ def _context(gssapi: Any, login: KerberosLogin, host: str) -> Any:
 
 def _credentials(gssapi: Any, login: KerberosLogin) -> Any:
     """Returns the credentials of the options; None for those of the default ticket cache."""
-    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    name = None
+    if login.principal:  # the library refuses an empty name
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     store = {}
     if login.keytab:
         # Tickets by a keytab stay in this process, and each user has a cache of its own.
@@ -92,8 +94,6 @@ def _credentials(gssapi: Any, login: KerberosLogin) -> Any:
         store = {"client_keytab": login.keytab, "ccache": cache}
     elif login.ticket_cache:
         store = {"ccache": login.ticket_cache}
-    if not store and not login.principal:
+    if not store and name is None:
         return None
-    return gssapi.Credentials(
-        name=name if login.principal else None, usage="initiate", store=store or None
-    )
+    return gssapi.Credentials(name=name, usage="initiate", store=store or None)

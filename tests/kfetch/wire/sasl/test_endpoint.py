@@ -237,3 +237,11 @@ def test_a_certificate_that_is_not_trusted_is_final(
     monkeypatch.setattr(endpoint, "_post", fail)
     with pytest.raises(AuthenticationFailed, match="is not valid here: self-signed certificate"):
         request_token(oidc.source, soon())
+
+
+@pytest.mark.parametrize("trust", [{"ca_file": "/no/such/file"}, {"ca_text": "no certificate"}])
+def test_authorities_that_cant_be_read(oidc: Endpoint, trust: dict[str, str]) -> None:
+    """An authority that is no PEM here is final, and kfetch asks nobody."""
+    source = replace(oidc.source, url="https://127.0.0.1:1/", **trust)
+    with pytest.raises(AuthenticationFailed, match="the authorities for the token endpoint"):
+        request_token(source, soon())

@@ -52,6 +52,13 @@ class Context:
         return SimpleNamespace(message=b"wrapped:" + message)
 
 
+def name(text: str, kind: str) -> tuple[str, str]:
+    """A name. The library refuses an empty one."""
+    if not text:
+        raise GSSError("An invalid name was supplied")
+    return text, kind
+
+
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The stand-in, in the library's place."""
@@ -59,7 +66,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.exceptions = SimpleNamespace(GSSError=GSSError)
     made.NameType = SimpleNamespace(hostbased_service="service", kerberos_principal="principal")
     made.MechType = SimpleNamespace(kerberos="kerberos")
-    made.Name = lambda text, kind: (text, kind)
+    made.Name = name
     made.Credentials = lambda **arguments: arguments
     made.contexts = []
 
