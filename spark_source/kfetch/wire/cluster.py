@@ -115,14 +115,9 @@ class Cluster:
     def unreadable(self, topics: Iterable[str], deadline: float) -> list[str]:
         """Returns a sentence for each of the topics that the user may describe and not read."""
         names = sorted(topics)
-        if not names:
-            return []
-        denied = self._ask_any(
-            lambda connection, until: messages.unreadable_topics(connection, names, until),
-            deadline,
+        return self._ask_any(
+            lambda connection, until: messages.unreadable_topics(connection, names, until), deadline
         )
-        user = self._options.security.user
-        return [codes.unreadable(name, user) for name in names if name in denied]
 
     def completed(
         self,

@@ -161,7 +161,7 @@ _EXPLANATIONS = {
         "Set that option, or name a PLAINTEXT listener in kafka.bootstrap.servers",
     ),
     Listener.PLAINTEXT: (
-        "is a Kafka broker's listener without TLS",
+        "is a Kafka listener without TLS",
         "Name a listener with TLS in kafka.bootstrap.servers. Only a trusted network can do "
         "without TLS: kafka.security.protocol=PLAINTEXT or SASL_PLAINTEXT",
     ),

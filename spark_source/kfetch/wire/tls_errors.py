@@ -159,11 +159,12 @@ def _of_client_certificate(alert: str, options: TlsOptions) -> _Finding | None:
         if alert not in _EMPTY_CERTIFICATE:
             return None
         return "client certificate required", "requires a client certificate", _SET_KEYSTORE
+    # Java's brokers say "certificate unknown" whatever the reason.
     action = (
-        "Renew the certificate of kafka.ssl.keystore"
+        "Renew it"
         if alert == "CERTIFICATE_EXPIRED"
-        else "The broker's truststore must have the authority that signed the certificate of "
-        "kafka.ssl.keystore, and the certificate must be meant for clients"
+        else "Check that it has not expired, that it is meant for clients, and that the broker's "
+        "truststore has its authority"
     )
     what = f"refuses the client certificate of kafka.ssl.keystore: {_CERTIFICATE_ALERTS[alert]}"
     return "client certificate refused", what, action

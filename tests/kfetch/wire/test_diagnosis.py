@@ -150,7 +150,7 @@ def test_plaintext(answer: bytes, verdict: Verdict | None) -> None:
         ),
         (
             Verdict(listener=Listener.PLAINTEXT),
-            "h:9093 is a Kafka broker's listener without TLS. Name a listener with TLS in "
+            "h:9093 is a Kafka listener without TLS. Name a listener with TLS in "
             "kafka.bootstrap.servers. Only a trusted network can do without TLS: "
             "kafka.security.protocol=PLAINTEXT or SASL_PLAINTEXT",
         ),

@@ -14,7 +14,8 @@ from kfetch.errors import TlsFailed
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
 from kfetch.wire import tls
-from kfetch.wire.connection import Connection, ReplyBuffer
+from kfetch.wire.buffers import ReplyBuffer
+from kfetch.wire.connection import Connection
 from tests.kfetch.wire.certificates import Authority, Identity
 from tests.kfetch.wire.tls_helpers import (
     AUTHORITY,

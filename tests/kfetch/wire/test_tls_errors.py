@@ -38,7 +38,7 @@ REASONS: list[tuple[OSError, TlsOptions, str, str]] = [
     (alert("TLSV1_ALERT_UNKNOWN_CA"), MUTUAL, "client certificate refused", ": unknown authority"),
     (alert("SSLV3_ALERT_CERTIFICATE_UNKNOWN"), MUTUAL, "client certificate refused", "unknown"),
     (alert("SSLV3_ALERT_CERTIFICATE_REVOKED"), MUTUAL, "client certificate refused", ": revoked"),
-    (alert("SSLV3_ALERT_CERTIFICATE_EXPIRED"), MUTUAL, "client certificate refused", "Renew the"),
+    (alert("SSLV3_ALERT_CERTIFICATE_EXPIRED"), MUTUAL, "client certificate refused", "Renew it"),
     (alert("TLSV1_ALERT_ACCESS_DENIED"), MUTUAL, "client certificate refused", "access denied"),
     (alert("SSLV3_ALERT_HANDSHAKE_FAILURE"), PLAIN, "no common cipher", ", or requires a client"),
     (alert("SSLV3_ALERT_HANDSHAKE_FAILURE"), MUTUAL, "no common cipher", "with kfetch. Check ssl"),

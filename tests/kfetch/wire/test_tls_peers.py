@@ -35,7 +35,7 @@ def test_a_listener_without_tls_is_named() -> None:
         connect(broker.port)
 
     assert "plaintext" == caught.value.listener
-    assert "is a Kafka broker's listener without TLS" in caught.value.message
+    assert "is a Kafka listener without TLS" in caught.value.message
 
 
 class _Peer:
