@@ -26,10 +26,11 @@ from integration.records import write
 from integration.security.access import VALUES, options, read
 from kfetch.errors import KfetchError
 from kfetch_jobs.kafka import Cluster
+from kfetch_jobs.kafka.secure import jaas
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 CLIENT, SECRET = "clicks", "client-s3cret"
-AUDIENCE = "kafka"
+AUDIENCE, ISSUER = "kafka", "https://test.example"
 _JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
 
 
@@ -60,7 +61,7 @@ class Provider:
         """A signed token of the user ``reader`` for ten minutes."""
         now = int(time.time())
         header = {"alg": "RS256", "kid": "one", "typ": "JWT"}
-        claims = {"sub": "reader", "aud": self.audience, "iss": "https://test.example"}
+        claims = {"sub": "reader", "aud": self.audience, "iss": ISSUER}
         claims |= {"iat": now, "exp": now + 600, "scope": "kafka"}
         parts = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
         signature = self._key.sign(parts.encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -122,6 +123,7 @@ def checked(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f"{prefix}sasl.server.callback.handler.class": f"{_JAAS}ValidatorCallbackHandler",
         f"{prefix}sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
         f"{prefix}sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{prefix}sasl.oauthbearer.expected.issuer": ISSUER,
     }
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={jwks.as_uri()}"
     java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {allowed}"
@@ -135,9 +137,14 @@ def checked(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def login(cluster: Cluster, url: str, secret: str) -> dict[str, str]:
     """The options of a client with client credentials."""
     kafka = options(cluster, "SASL_SSL", mechanism="OAUTHBEARER")
-    del kafka["kafka.sasl.jaas.config"]
+    # As in Java, the endpoint's authority is an option of the log-in module.
+    trust = {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(cluster.credentials.path("ca.pem")),
+    }
     own = "kafka.sasl.oauthbearer."
     return kafka | {
+        "kafka.sasl.jaas.config": jaas("oauthbearer.OAuthBearerLoginModule", trust),
         f"{own}token.endpoint.url": url,
         f"{own}client.credentials.client.id": CLIENT,
         f"{own}client.credentials.client.secret": secret,

@@ -125,12 +125,9 @@ class Cluster:
         names = sorted(topics)
         if not names:
             return []
-        denied = self.ask_any(
-            lambda connection, until: messages.unreadable_topics(connection, names, until),
-            deadline,
+        return self.ask_any(
+            lambda connection, until: messages.unreadable_topics(connection, names, until), deadline
         )
-        user = self._options.security.user
-        return [codes.unreadable(name, user) for name in names if name in denied]
 
     def completed(
         self,

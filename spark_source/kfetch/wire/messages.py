@@ -7,7 +7,7 @@ It returns partition-level errors as codes, because only the caller knows what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -74,13 +74,15 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
 
 
-def unreadable_topics(connection: Connection, topics: Iterable[str], deadline: float) -> set[str]:
-    """Returns the topics that the user may describe and not read (KIP-430).
+def unreadable_topics(
+    connection: Connection, topics: Collection[str], deadline: float
+) -> list[str]:
+    """Returns a sentence for each topic that the user may describe and not read (KIP-430).
 
-    It is empty if the broker is too old to tell (before Kafka 2.3).
+    There is none if the broker is too old to tell (before Kafka 2.3).
     """
-    if not connection.speaks(MetadataRequest, _OPERATIONS_IN_METADATA):
-        return set()
+    if not topics or not connection.speaks(MetadataRequest, _OPERATIONS_IN_METADATA):
+        return []
     version = connection.version(MetadataRequest, lowest=_OPERATIONS_IN_METADATA)
     request = MetadataRequest[version](
         topics=[_metadata_topic(name, version) for name in topics],
@@ -88,11 +90,11 @@ def unreadable_topics(connection: Connection, topics: Iterable[str], deadline: f
         include_topic_authorized_operations=True,
     )
     reply = connection.call(request, deadline)
-    return {
-        entry.name
+    return [
+        codes.unreadable(entry.name, connection.user)
         for entry in reply.topics
         if entry.error_code == codes.NONE and _lacks_read(entry.authorized_operations)
-    }
+    ]
 
 
 def _lacks_read(operations: Set[int] | None) -> bool:
