@@ -1,4 +1,4 @@
-"""Requests that only leaders can answer: who leads, and which answers are final. Pure."""
+"""Requests that only leaders can answer: who leads, and which answers are final."""
 
 from __future__ import annotations
 
