@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 from kfetch.admin import brokers
 from kfetch.admin.values import parse_options
-from kfetch.errors import KfetchError, OptionError
+from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.job import cluster_options
 from kfetch_jobs.errors import JobsError
@@ -233,6 +233,9 @@ def cluster(
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"
         yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
+        return
+    except AccessRefused as cause:  # its sentence names the missing operation
+        yield Finding(state=State.FAIL, subject=subject, text=cause.message)
         return
     except KfetchError as cause:
         other = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"

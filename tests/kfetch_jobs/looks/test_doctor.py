@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch_jobs.looks import doctor
@@ -86,6 +88,22 @@ def test_a_topic_that_a_job_may_not_read(
     assert ("describe it and not read it; add the operation READ with kafka-acls.sh") in next(
         line for line in out.splitlines() if line.startswith("fail  cluster local: the ACLs")
     )
+
+
+def test_a_topic_that_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names the topic and the missing operation, and gives no advice about addresses."""
+
+    def deny(name: str, version: int) -> Any:
+        entry = MetadataResponse.MetadataResponseTopic
+        return entry(version=version, error_code=29, name=name, partitions=[])
+
+    with LittleKafka() as kafka:
+        monkeypatch.setattr(kafka, "_metadata_topic", deny)
+        servers = {"bootstrap.servers": kafka.bootstrap}
+        (found,) = doctor.cluster("main", servers, ["clicks"])
+
+    assert (FAIL, "") == (found.state, found.advice)
+    assert "describe topic clicks: the operation DESCRIBE is missing; add it with" in found.text
 
 
 def test_a_listener_that_wants_a_log_in() -> None:
