@@ -4,9 +4,8 @@
         supervisor.run(stop, hurry)      until ``stop``; then ends every job
 
 Every tick reads the orders, checks the processes, and takes the action of each job's state machine.
-The supervisor records a run before it starts the process, and the run's end after the process has
-ended. So the successor of a killed supervisor knows the runs, adopts their processes, and misses no
-end of a run.
+The supervisor records a run before the process starts, and its end after the process has ended.
+So the successor of a killed supervisor knows the runs, adopts their processes, and misses no end.
 """
 
 from __future__ import annotations

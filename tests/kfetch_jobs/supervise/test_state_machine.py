@@ -24,7 +24,6 @@ from kfetch_jobs.supervise.state_machine import (
     tick,
     upstream_finished,
 )
-from tests.examples import examples
 
 NOW = 1_700_000_000.0  # Tue Nov 14 2023 22:13:20 UTC
 FOREVER = Rules(finite=False, jitter=0.0)
@@ -372,7 +371,6 @@ STEPS = st.one_of(
 )
 
 
-@examples(35)
 @given(
     rules=st.sampled_from([FOREVER, ONCE, HOURLY, CHAINED, replace(FOREVER, attempts=1)]),
     steps=st.lists(STEPS, max_size=30),
