@@ -313,11 +313,11 @@ class Connection:
         self._prefix_bytes = 0
         size: int = _LENGTH.unpack(self._prefix)[0]
         if not _CORRELATION.size <= size <= self._frame_bytes_max:
-            secured = "with" if self._options.security.tls else "without"
+            without = "" if self._options.security.tls else " without TLS"
             raise self._fail(
                 f"a reply claims {size} bytes, where {_CORRELATION.size} to "
-                f"{self._frame_bytes_max} are possible: is a Kafka broker listening there "
-                f"{secured} TLS?",
+                f"{self._frame_bytes_max} are possible: is a Kafka broker listening there"
+                f"{without}?",
                 deadline,
             )
         return size
