@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,6 +68,7 @@ def running(directory: Path, file: Path) -> Iterator[subprocess.Popen[str]]:
     runtime = directory / "runtime"  # the agent's directory, with its log
     runtime.mkdir(mode=0o700)
     with (
+        tempfile.TemporaryDirectory() as short,  # a socket's path has 107 bytes at most
         (directory / "output").open("w") as output,
         subprocess.Popen(
             [sys.executable, SCRIPT, directory, file],
@@ -74,14 +76,16 @@ def running(directory: Path, file: Path) -> Iterator[subprocess.Popen[str]]:
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            env=os.environ | {"XDG_RUNTIME_DIR": str(runtime), "KFETCH_LOG": "DEBUG"},
+            env=os.environ | {"XDG_RUNTIME_DIR": f"{short}/runtime", "KFETCH_LOG": "DEBUG"},
         ) as process,
     ):
+        Path(short, "runtime").symlink_to(runtime)
         try:
             yield process
         finally:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+            with suppress(psutil.Error):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
             process.kill()
 
 
