@@ -56,6 +56,7 @@ def test_a_query_starts_at_a_time(
     assert [(0, 3)] == again.places
 
 
+@pytest.mark.long
 def test_a_query_takes_over_from_a_group(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
