@@ -167,8 +167,8 @@ _EXPLANATIONS = {
     ),
     Listener.SASL: (
         "expects a log-in by SASL{mechanisms}",
-        "Set kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and "
-        "kafka.sasl.jaas.config",
+        "Set kafka.security.protocol=SASL_PLAINTEXT (with TLS: SASL_SSL), kafka.sasl.mechanism "
+        "and kafka.sasl.jaas.config",
     ),
     Listener.CONTROLLER: (
         "is the listener of a KRaft controller, which serves no topics",

@@ -157,7 +157,7 @@ def test_plaintext(answer: bytes, verdict: Verdict | None) -> None:
         (
             sasl("PLAIN", "GSSAPI"),
             "h:9093 expects a log-in by SASL (PLAIN, GSSAPI). Set "
-            "kafka.security.protocol=SASL_PLAINTEXT, kafka.sasl.mechanism and "
+            "kafka.security.protocol=SASL_PLAINTEXT (with TLS: SASL_SSL), kafka.sasl.mechanism and "
             "kafka.sasl.jaas.config",
         ),
         (
