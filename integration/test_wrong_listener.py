@@ -34,7 +34,8 @@ SENTENCES = {
     "openssl": "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL. Set that option, or",
     "sasl": (
         "expects a log-in by SASL (PLAIN, SCRAM-SHA-512). Set "
-        "kafka.security.protocol=SASL_PLAINTEXT (with TLS: SASL_SSL), kafka.sasl.mechanism and kafka.sasl.jaas.config"
+        "kafka.security.protocol=SASL_PLAINTEXT (with TLS: SASL_SSL), kafka.sasl.mechanism "
+        "and kafka.sasl.jaas.config"
     ),
     "controller": "is the listener of a KRaft controller, which serves no topics. Name the",
     "http": "answers HTTP, so no Kafka broker listens there. Correct kafka.bootstrap.servers",
