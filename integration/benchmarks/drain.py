@@ -1,12 +1,13 @@
 """How fast is a backlog read? kfetch, Spark's connector and Spark's ceiling by turns, in one run.
 
     python -m integration.benchmarks.drain [--records N] [--size BYTES] [--partitions N] [--runs N]
-        [--codec NAME] [--batch-bytes N] [--skewed] [--agent process|inline]
+        [--codec NAME] [--batch-bytes N] [--skewed] [--agent process|inline] [--tls]
 
 A topic is filled by Kafka's own producer; then queries read it from its beginning into Spark's noop
 sink with availableNow, in one session (local[N]) and after one warm-up each. A run's time is that
 of its micro-batches, so neither side pays for Spark's start. Medians are compared. The ceiling is a
 Python data source that yields ready-made batches of the same shape: more is not to be had.
+With ``--tls`` both sources read through the broker's listener with TLS.
 A producer without linger writes a batch for each record: ``--records 400000 --batch-bytes 0``.
 """
 
@@ -29,6 +30,7 @@ from integration.benchmarks.fill import BATCH_BYTES, fill, fill_skewed
 from kfetch_jobs.kafka import Cluster
 
 TOPIC = "drain"
+_TLS = "SSL"
 SOURCES = (*stage.SOURCES, ceiling.NAME)
 
 
@@ -78,7 +80,8 @@ def compare(options: argparse.Namespace) -> list[Run]:
     """All counted runs, alternated."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(Cluster.start(directory / "kafka"))
+        listeners = [_TLS] if options.tls else []
+        cluster = stack.enter_context(Cluster.start(directory / "kafka", secure=listeners))
         _fill(cluster, options)
         spark = stage.session(options.cores)
         stack.callback(spark.stop)
@@ -109,11 +112,11 @@ def _fill(cluster: Cluster, options: argparse.Namespace) -> None:
 
 def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str, str]]:
     """Each source's options."""
-    topic = {
-        "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        "subscribe": TOPIC,
-        "startingOffsets": "earliest",
-    }
+    connection = {"bootstrap.servers": cluster.bootstrap_servers}
+    if options.tls:
+        connection = cluster.client(_TLS)
+    topic = {f"kafka.{name}": value for name, value in connection.items()}
+    topic |= {"subscribe": TOPIC, "startingOffsets": "earliest"}
     shape = {"rows": options.records, "size": options.size, "partitions": options.partitions}
     return {
         "kfetch": {**topic, "kfetch.agent": options.agent},
@@ -156,6 +159,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each")
     parser.add_argument("--cores", type=int, default=2, help="Spark's task slots")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--tls", action="store_true", help="read through TLS")
     parser.add_argument("--skewed", action="store_true", help="80 %% in a fifth of the partitions")
     parser.add_argument("--agent", default="process", help="where kfetch's sessions live")
     options = parser.parse_args()
