@@ -158,7 +158,12 @@ class Backlog:
         self, spark: SparkSession, topic: str, budget: int, row_s: float, seconds: float
     ) -> int:
         """Read a topic to its end; how many rows it had."""
-        options = {"kfetch.agent": "process", "kfetch.agent.memory": str(budget)}
+        options = {
+            "kfetch.agent": "process",
+            "kfetch.agent.memory": str(budget),
+            # A task for each partition: the tiny topic, too, is read in all slots.
+            "kfetch.rowsPerSplit": "0",
+        }
         rows = kfetch(spark, self.cluster, subscribe=topic, startingOffsets="earliest", **options)
         with tempfile.TemporaryDirectory() as checkpoint:
             query = (
