@@ -21,7 +21,7 @@
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
     ├── ConnectionLost         a connection died; carries the first cause
-    │   ├── WrongListener      what listens there expects TLS or SASL, or is no Kafka broker
+    │   ├── WrongListener      what listens there does not fit the options, or is no Kafka broker
     │   ├── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
     │   └── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
     ├── ReadStalled            a task read nothing for too long; carries the first cause
@@ -286,11 +286,11 @@ class ConnectionLost(KfetchError):
 
 
 class WrongListener(ConnectionLost):
-    """A probe finds that the address is no listener that kfetch can read from.
+    """The listener at the address does not fit the options, or is no Kafka broker's.
 
     Change the option that the sentence names.
 
-    ``listener``: TLS, plaintext, SASL, controller or HTTP.
+    ``listener``: TLS, plaintext, SASL, no SASL, controller or HTTP.
     """
 
     condition = "WRONG_LISTENER"

@@ -233,15 +233,14 @@ class Fetcher:
             self._connection.close()
 
     def _close_session(self, deadline: float) -> None:
-        if self._session is None or self._connection is None or not self._connection.alive:
-            return
-        if self._connection.login_is_due:  # it may take longer than closing may
+        connection = self._connection
+        if self._session is None or connection is None or not _can_close_session(connection):
             return
         self._discard_reply_in_flight(deadline)
-        plan = self._session.close()
+        plan = self._session.close() if _can_close_session(connection) else None
         if plan is not None:
-            version = fetch.version_for(self._connection, plan)
-            size = self._connection.send(fetch.request(plan, version, self._fetch))
+            version = fetch.version_for(connection, plan)
+            size = connection.send(fetch.request(plan, version, self._fetch), deadline)
             self._record_sent(plan, size)
             self.receive(deadline)
 
@@ -296,3 +295,8 @@ class Fetcher:
             problem=outcome.problem,
         )
         self._publish(event)
+
+
+def _can_close_session(connection: Connection) -> bool:
+    """Returns whether a request can leave at once. Another log-in may take longer than closing."""
+    return connection.alive and not connection.login_is_due

@@ -328,7 +328,7 @@ def _unusable(written: str, row: Option) -> OptionError:
     # Spark passes names in lower case. The row has the documented name.
     name = written if row.name.endswith("*") else row.name
     if row.treatment is Treatment.PLANNED and row.name.endswith("*"):
-        # Without the option the broker's listener would still refuse kfetch.
+        # The meaning says what to use instead. Without any of them, a log-in has no credentials.
         return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
     if row.treatment is Treatment.PLANNED:
         return NotBuilt(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.converters import boolean, pause, seconds
@@ -156,9 +159,11 @@ def _check_classes(read: OptionReader) -> None:
             )
 
 
+_PORT_MAX = 65535
 # urllib is not pure: importing it loads sockets.
 _URL_FORM = re.compile(
-    r"(?:(?:https?://(?P<user>[^/?#@]*@)?(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?]|$))"
+    r"(?:(?:https?://(?P<user>[^/?#@]*@)?(?:[\w.-]+|\[(?P<ip>[0-9a-fA-F:.]+)\])"
+    r"(?::(?P<port>\d{1,5}))?(?:[/?]|$))"
     r"|file:(?://)?(?=/))[!-~]*",
     re.IGNORECASE | re.ASCII,
 )
@@ -166,7 +171,7 @@ _URL_FORM = re.compile(
 
 def _check_url(url: str) -> None:
     match = _URL_FORM.fullmatch(url)
-    if match is None:
+    if match is None or not _is_ipv6(match["ip"]):
         raise OptionError(
             f"option {_URL} is no URL of http, https or file",
             action="write it as https://host/path",
@@ -178,6 +183,18 @@ def _check_url(url: str) -> None:
             action=f"set {_CLIENT_ID} and {_CLIENT_SECRET}",
             option=_URL,
         )
+    if match["port"] and not 1 <= int(match["port"]) <= _PORT_MAX:
+        raise OptionError(
+            f"option {_URL} has a port that is none", action=f"use 1 to {_PORT_MAX}", option=_URL
+        )
+
+
+def _is_ipv6(address: str | None) -> bool:
+    """Return whether this is an IPv6 address, or none is given."""
+    try:
+        return address is None or bool(IPv6Address(address))
+    except ValueError:
+        return False
 
 
 def _client_credentials(
@@ -271,16 +288,21 @@ def _unsecured(options: Mapping[str, Secret]) -> UnsecuredToken:
             option=JAAS_CONFIG,
         )
     lifetime_s = _number(_text(options, "unsecuredLoginLifetimeSeconds") or "3600")
+    if lifetime_s <= 0:
+        raise OptionError(
+            f"unsecuredLoginLifetimeSeconds in option {JAAS_CONFIG} is not larger than 0",
+            option=JAAS_CONFIG,
+        )
     return UnsecuredToken(claims=tuple(claims.items()), lifetime_s=lifetime_s)
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise OptionError(
-            f"a number of the unsecured token in option {JAAS_CONFIG} is none", option=JAAS_CONFIG
-        ) from None
+    with suppress(ValueError):
+        if math.isfinite(number := float(text)):  # JSON has neither NaN nor Infinity
+            return number
+    raise OptionError(
+        f"a number of the unsecured token in option {JAAS_CONFIG} is none", option=JAAS_CONFIG
+    )
 
 
 _EXTENSION = re.compile(r"(extension|unsecuredLoginExtension)_(.*)", re.DOTALL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 
 from kfetch.errors import KfetchError
@@ -78,7 +79,10 @@ class GroupCommits:
         self._cluster.close()
 
     def _commit(self, positions: dict[TopicPartition, Position]) -> bool:
-        """Commit positions, or keep them for the next time. Only the first failure is logged."""
+        """Commit positions, or keep them for the next time. Only the first failure is logged.
+
+        No error ends the thread: without it, the group would have old offsets and no warning.
+        """
         from kfetch.wire import groups
 
         network = self._options.network
@@ -86,12 +90,20 @@ class GroupCommits:
         deadline = time.monotonic() + limit_s
         try:
             groups.commit_offsets(self._cluster, self._group, positions, network, deadline)
-        except KfetchError as cause:
+        except Exception as cause:
             if not self._failed:
-                log.warning("kfetch: kfetch.commitGroup: %s. The query goes on", cause.message)
+                log.warning("kfetch: kfetch.commitGroup: %s. The query goes on", _words(cause))
             self._failed = True
             with self._changed:
                 self._pending = positions | self._pending
             return False
         self._failed = False
         return True
+
+
+def _words(cause: Exception) -> str:
+    """Returns an error's sentence. The text of a foreign error may hold a secret, so: its line."""
+    if isinstance(cause, KfetchError):
+        return cause.message
+    line = traceback.extract_tb(cause.__traceback__)[-1]
+    return f"{type(cause).__name__} at {line.filename}:{line.lineno}"

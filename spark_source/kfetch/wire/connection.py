@@ -229,6 +229,9 @@ class Connection:
             self._login.run(self, deadline)
         except KfetchError as failure:
             raise self._bury(failure) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _renew_login(self, deadline: float) -> None:
         """Log in again if it is time. A request in flight goes first, as long as the log-in lasts.

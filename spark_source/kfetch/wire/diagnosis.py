@@ -1,6 +1,4 @@
-"""Recognises a listener that kfetch cannot read from: TLS, SASL, a KRaft controller, HTTP.
-
-With TLS, a listener without TLS is such a listener, too.
+"""Recognises a listener that does not fit the options: with or without TLS or SASL, or no broker's.
 
 This module holds the questions and judges the first bytes of the answers. ``probes`` sends the
 questions, each on a connection of its own. This module has no socket and no clock.
@@ -33,11 +31,12 @@ __all__ = [
 
 
 class Listener(StrEnum):
-    """What listens at an address, as far as kfetch cannot read from it."""
+    """What listens at an address, as far as it does not fit the options."""
 
     TLS = "TLS"
     PLAINTEXT = "plaintext"
     SASL = "SASL"
+    NO_SASL = "no SASL"
     CONTROLLER = "controller"
     HTTP = "HTTP"
 
@@ -154,7 +153,6 @@ def of_api_keys(keys: Collection[int]) -> Verdict | None:
     return None
 
 
-_PLAINTEXT_WANTED = "Name a PLAINTEXT listener of the cluster in kafka.bootstrap.servers"
 _EXPLANATIONS = {
     Listener.TLS: (
         "expects TLS: it needs kafka.security.protocol=SSL or SASL_SSL",
@@ -169,6 +167,11 @@ _EXPLANATIONS = {
         "expects a log-in by SASL{mechanisms}",
         "Set kafka.security.protocol=SASL_PLAINTEXT (with TLS: SASL_SSL), kafka.sasl.mechanism "
         "and kafka.sasl.jaas.config",
+    ),
+    Listener.NO_SASL: (
+        "is a listener without SASL, but kafka.security.protocol asks for a log-in",
+        "Set kafka.security.protocol=PLAINTEXT or SSL, or name a listener with SASL in "
+        "kafka.bootstrap.servers",
     ),
     Listener.CONTROLLER: (
         "is the listener of a KRaft controller, which serves no topics",

@@ -100,6 +100,9 @@ def secure(
         secured = context_of(tls).wrap_socket(
             stream, server_hostname=name, do_handshake_on_connect=False
         )
+    except OSError as cause:  # the peer is gone before TLS begins
+        stream.close()
+        raise _lost((host, port), tls_errors.words(cause)) from None
     except BaseException:
         stream.close()
         raise
@@ -136,7 +139,7 @@ class _Handshake:
             if not self._done_by(min(until, began + _IDENTIFY_AFTER_S)):
                 self._check_listener()
                 if not self._done_by(until):
-                    raise self._lost(f"no answer within {time.monotonic() - began:.0f} s")
+                    raise _lost(self._address, f"no answer within {time.monotonic() - began:.0f} s")
         except OSError as cause:
             raise self._failure(cause) from None
         self._check_suite()
@@ -156,7 +159,7 @@ class _Handshake:
             return failure
         if tls_errors.may_lack_tls(cause):
             self._check_listener()
-        return self._lost(tls_errors.words(cause))
+        return _lost(self._address, tls_errors.words(cause))
 
     def _check_listener(self) -> None:
         """Raise WrongListener if the peer is found to speak something else than TLS."""
@@ -164,15 +167,6 @@ class _Handshake:
             return
         if verdict := self._identify(self._address, self._options, self._deadline):
             raise diagnosis.wrong_listener(verdict, *self._address)
-
-    def _lost(self, cause: str) -> ConnectionLost:
-        peer = f"{self._address[0]}:{self._address[1]}"
-        return ConnectionLost(
-            f"no connection to {peer}: the TLS handshake failed: {cause}",
-            action="Check that kafka.bootstrap.servers names a listener with TLS",
-            peer=peer,
-            cause=cause,
-        )
 
     def _check_suite(self) -> None:
         """Raise TlsFailed for a suite of TLS 1.3 that the options don't have.
@@ -190,6 +184,16 @@ class _Handshake:
                 f"{PREFIX}enabled.protocols=TLSv1.2"
             )
             raise TlsFailed(what, action=action, peer=peer, cause=what, problem="no common cipher")
+
+
+def _lost(address: tuple[str, int], cause: str) -> ConnectionLost:
+    peer = f"{address[0]}:{address[1]}"
+    return ConnectionLost(
+        f"no connection to {peer}: the TLS handshake failed: {cause}",
+        action="Check that kafka.bootstrap.servers names a listener with TLS",
+        peer=peer,
+        cause=cause,
+    )
 
 
 def _stamp(location: str) -> _Stamp:

@@ -65,7 +65,8 @@ def explain(cause: OSError, host: str, port: int, options: TlsOptions) -> TlsFai
 def words(cause: OSError) -> str:
     """Return the words of an exception, without the source lines of Python's ``ssl``."""
     reason = getattr(cause, "reason", None)
-    return reason.lower().replace("_", " ") if reason else str(cause.strerror or cause)
+    text = reason.lower().replace("_", " ") if reason else str(cause.strerror or cause)
+    return text.rstrip(".")
 
 
 def may_lack_tls(cause: OSError) -> bool:

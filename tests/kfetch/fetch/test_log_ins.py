@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain, repeat
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from kfetch import options as parsing
 from kfetch.errors import AuthenticationFailed
+from kfetch.fetch import fetcher as fetcher_module
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.inline import Query
 from kfetch.model import FetchPosition, OffsetRange, TopicPartition
@@ -21,6 +23,7 @@ from kfetch.options import FetchOptions
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.sasl.broker_side import LoginServer, alice, network, plain_server
+from tests.kfetch.wire.scripted import Silence
 
 T0 = TopicPartition("t", 0)
 
@@ -80,6 +83,52 @@ def test_a_password_that_was_changed_ends_the_fetch(kafka: LittleKafka) -> None:
 
     assert not fetcher.in_flight
     fetcher.close()
+
+
+def fetcher_in_flight(kafka: LittleKafka) -> Fetcher:
+    """A fetcher with a session, and a request that waits for its reply."""
+    login_server(kafka, lifetime_ms=100_000)
+    fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
+    position = FetchPosition(topic_id=kafka.topics["t"].topic_id, offset=0, max_bytes=100)
+    fetcher.set_position(T0, position)
+    fetcher.send(soon())
+    fetcher.receive(soon())
+    fetcher.send(soon())
+    return fetcher
+
+
+def login_gets_due(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Let another log-in be due once, after so many questions."""
+    assert fetcher._connection is not None
+    assert fetcher._connection._login is not None
+    answers = chain(repeat(False, after), [True], repeat(False))
+    monkeypatch.setattr(fetcher._connection._login, "is_due", lambda: next(answers))
+
+
+def test_a_log_in_that_gets_due_while_closing(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may get due while the last reply is awaited. Then the session is left to expire."""
+    fetcher = fetcher_in_flight(kafka)
+    login_gets_due(fetcher, monkeypatch, after=1)
+    fetcher.close()
+
+    assert [0, 1] == [request.session_epoch for request in kafka.asked(FetchRequest)]
+    assert 1 == len(kafka.asked(SaslAuthenticateRequest))
+
+
+def test_a_log_in_does_not_delay_closing(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log-in right before the last request has no more time than closing has."""
+    monkeypatch.setattr(fetcher_module, "_CLOSE_TIMEOUT_S", 0.1)
+    fetcher = fetcher_in_flight(kafka)
+    kafka.nodes[1].always(SaslHandshakeRequest, Silence())
+    login_gets_due(fetcher, monkeypatch, after=2)
+    began = time.monotonic()
+    fetcher.close()
+
+    assert time.monotonic() - began < 3
 
 
 def test_a_refused_log_in_ends_a_task_at_once(kafka: LittleKafka) -> None:

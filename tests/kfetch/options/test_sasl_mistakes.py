@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,15 @@ _SOURCES = (
 _PLAIN = {"kafka.sasl.mechanism": "PLAIN"}
 _SCRAM = {"kafka.sasl.mechanism": "SCRAM-SHA-256"}
 _BEARER = {"kafka.sasl.mechanism": "OAUTHBEARER"}
+_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
 _BOTH = "set kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config"
+
+
+def _unsecured(**options: str) -> str:
+    """The text of a log-in module with an unsecured token."""
+    return module("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="a", **options)
+
+
 MISTAKES: list[tuple[dict[str, str], str]] = [
     (
         {},
@@ -109,6 +118,29 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "option kafka.sasl.oauthbearer.token.endpoint.url must not hold a user or password: set "
         "kafka.sasl.oauthbearer.client.credentials.client.id and "
         "kafka.sasl.oauthbearer.client.credentials.client.secret",
+    ),
+    (
+        {**_BEARER, _URL: "https://idp.example:65536/hush"},
+        f"option {_URL} has a port that is none: use 1 to 65535",
+    ),
+    (
+        {**_BEARER, _URL: "https://[::1::]:443/hush"},
+        f"option {_URL} is no URL of http, https or file: write it as https://host/path",
+    ),
+    *(
+        (
+            {**_BEARER, JAAS: _unsecured(unsecuredLoginLifetimeSeconds=lifetime)},
+            f"unsecuredLoginLifetimeSeconds in option {JAAS} is not larger than 0",
+        )
+        for lifetime in ("0", "-1")
+    ),
+    *(
+        (
+            {**_BEARER, JAAS: _unsecured(**{name: number})},
+            f"a number of the unsecured token in option {JAAS} is none",
+        )
+        for name in ("unsecuredLoginLifetimeSeconds", "unsecuredLoginNumberClaim_x")
+        for number in ("nan", "inf", "-inf", "1e999", "hush")
     ),
     (
         {**_BEARER, JAAS: module("OAuthBearerLoginModule", unsecuredLoginStringClaim_x="hush")},
@@ -194,6 +226,28 @@ def test_mistakes(options: dict[str, str], message: str) -> None:
     assert message == caught.value.message
     assert isinstance(caught.value, NotBuilt) == ((options, message) in NOT_BUILT)
     assert "hush" not in repr(caught.value) + str(caught.value)
+
+
+@given(
+    st.builds(
+        "{}://{}{}{}".format,
+        st.sampled_from(["http", "HTTPS"]),
+        st.sampled_from(["h", "a..b", "-", "1.2.3.4"])
+        | st.text("0123456789abcdef:.", max_size=12).map("[{}]".format),
+        st.just("") | st.integers(0, 99_999).map(":{}".format),
+        st.sampled_from(["", "/", "/[x", "?[y]=:1"]),
+    )
+)
+def test_a_url_that_is_accepted_can_be_used(url: str) -> None:
+    """Whatever the parser accepts has a host and a port for Python's ``urlsplit``."""
+    try:
+        of({**NEW_CREDENTIALS, _URL: url})
+    except OptionError:
+        return
+    parts = urlsplit(url)
+
+    assert parts.hostname
+    assert parts.port is None or 1 <= parts.port <= 65535
 
 
 _NAMES = [o.name for o in OPTIONS if o.treatment is Treatment.BUILT and ".sasl." in o.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from kafka.protocol.consumer import OffsetCommitRequest
@@ -13,6 +14,7 @@ from kfetch.offsets import Position
 from kfetch.options import SourceOptions, parse
 from kfetch.watch import group_commits
 from kfetch.watch.group_commits import GroupCommits
+from kfetch.wire import groups
 from tests.kfetch.watch.helpers import T0, T1, logged, query
 from tests.kfetch.wire.coordinator import Coordinator
 from tests.kfetch.wire.little import LittleKafka
@@ -124,6 +126,34 @@ def test_a_refusal_is_logged_once(
     (warning,) = [r.message for r in caplog.records if "commitGroup" in r.message]
     assert "of group g" in warning
     assert warning.endswith("The query goes on")
+
+
+def test_no_error_ends_the_commits(
+    kafka: LittleKafka,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An error that is not kfetch's is one warning, with its class and line; commits go on."""
+    monkeypatch.setattr(group_commits, "_AFTER_FAILURE_S", 0.01)
+    commit, failures = groups.commit_offsets, iter([LookupError("hush"), LookupError("hush")])
+
+    def fail_twice(*arguments: Any) -> None:
+        if failure := next(failures, None):
+            raise failure
+        commit(*arguments)
+
+    monkeypatch.setattr(groups, "commit_offsets", fail_twice)
+    commits = GroupCommits("g", options(kafka))
+    with caplog.at_level("WARNING"):
+        commits.note({T0: Position(1)})
+        kafka.nodes[2].wait_asked(OffsetCommitRequest, 1)
+        commits.close()
+
+    assert {T0: Position(1)} == coordinator.offsets["g"]
+    (warning,) = [r.message for r in caplog.records if "commitGroup" in r.message]
+    assert "LookupError at " in warning
+    assert "hush" not in warning
 
 
 def test_a_silent_coordinator_does_not_hold_up_planning(

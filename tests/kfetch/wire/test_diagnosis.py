@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from kfetch.errors import WrongListener
 from kfetch.wire import diagnosis
 from kfetch.wire.diagnosis import Listener, Verdict, of_api_keys, of_greeting, of_sasl_handshake
 from tests.kfetch.wire.scripted import decode_request
@@ -161,6 +162,12 @@ def test_plaintext(answer: bytes, verdict: Verdict | None) -> None:
             "kafka.sasl.jaas.config",
         ),
         (
+            Verdict(listener=Listener.NO_SASL),
+            "h:9093 is a listener without SASL, but kafka.security.protocol asks for a log-in. Set "
+            "kafka.security.protocol=PLAINTEXT or SSL, or name a listener with SASL in "
+            "kafka.bootstrap.servers",
+        ),
+        (
             Verdict(listener=Listener.CONTROLLER),
             "h:9093 is the listener of a KRaft controller, which serves no topics. Name the "
             "listener of a broker in kafka.bootstrap.servers",
@@ -178,3 +185,10 @@ def test_sentences(verdict: Verdict, sentence: str) -> None:
 
     assert f"{sentence} [WRONG_LISTENER]" == str(error)
     assert (verdict.listener, "h:9093") == (error.listener, error.peer)
+
+
+def test_the_docstring_of_the_error_lists_every_listener() -> None:
+    """Programs read ``listener``, so its values are documented."""
+    text = str(WrongListener.__doc__)
+
+    assert all(listener.value in text for listener in Listener)

@@ -112,3 +112,11 @@ def test_words_have_no_source_lines() -> None:
     )
     assert "timed out" == words(TimeoutError("timed out"))
     assert tls_errors.__all__
+
+
+def test_words_end_without_a_full_stop() -> None:
+    """A sentence follows them, and Python ends some of its own with a full stop."""
+    cause = ssl.SSLError("x")
+    cause.reason = "Closed before TLS handshake with data in recv buffer."
+
+    assert "closed before tls handshake with data in recv buffer" == words(cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
@@ -88,6 +89,29 @@ def test_another_server_is_a_failed_handshake(answer: bytes) -> None:
 
     assert type(caught.value) is ConnectionLost
     assert f"no connection to {HOST}:{peer.port}: the TLS handshake failed" in caught.value.message
+
+
+@pytest.mark.parametrize("cause", [ConnectionResetError(104, "reset"), ssl.SSLError("early data")])
+def test_a_peer_that_is_gone_before_the_handshake(
+    monkeypatch: pytest.MonkeyPatch, cause: OSError
+) -> None:
+    """A peer may reset the connection before TLS begins: ConnectionLost, and the socket closes."""
+
+    class Context:
+        def wrap_socket(self, *_: object, **__: object) -> None:
+            raise cause
+
+    monkeypatch.setattr(tls, "context_of", lambda _options: Context())
+    ours, theirs = socket.socketpair()
+    with theirs, pytest.raises(ConnectionLost) as caught:
+        tls.secure(ours, HOST, 9093, network(TLS), soon(), None)
+
+    words = cause.strerror or str(cause)
+    assert (
+        f"no connection to {HOST}:9093: the TLS handshake failed: {words}" in caught.value.message
+    )
+    assert (f"{HOST}:9093", words) == (caught.value.peer, caught.value.cause)
+    assert -1 == ours.fileno()
 
 
 def test_a_silent_peer_has_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

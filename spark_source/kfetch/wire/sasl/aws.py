@@ -14,7 +14,7 @@ from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 from kfetch.wire.sasl.shared import Fetched, Shared
 from kfetch.wire.sasl.signature import AwsKeys, connect_message
 
-__all__ = ["KEYS", "aws_msk_iam", "region_of"]
+__all__ = ["KEYS", "aws_keys", "aws_msk_iam", "region_of"]
 
 KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
 """Keys and the region of their configuration, for this process."""
@@ -31,9 +31,18 @@ def region_of(host: str) -> str:
     return match["region"] if match else ""
 
 
-def aws_msk_iam(login: AwsLogin, host: str, deadline: float) -> Exchange:
-    """Returns the exchange of AWS_MSK_IAM. ``deadline``: a time of ``time.monotonic``."""
-    keys, default_region = KEYS.get(login, lambda _until: _fetch(login), deadline)
+def aws_keys(login: AwsLogin, deadline: float) -> tuple[AwsKeys, str]:
+    """Returns keys and the region of their configuration.
+
+    ``deadline``: a time of ``time.monotonic``. Raises TokenUnavailable if there are no keys now,
+    and AuthenticationFailed if there never will be.
+    """
+    return KEYS.get(login, lambda _until: _fetch(login), deadline)
+
+
+def aws_msk_iam(login: AwsLogin, host: str, found: tuple[AwsKeys, str]) -> Exchange:
+    """Returns the exchange of AWS_MSK_IAM. ``found``: what ``aws_keys`` returned."""
+    keys, default_region = found
     region = login.region or region_of(host) or default_region
     if not region:
         raise AuthenticationFailed(
@@ -48,7 +57,6 @@ def aws_msk_iam(login: AwsLogin, host: str, deadline: float) -> Exchange:
 
 def _fetch(login: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
     try:
-        from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import Session
     except ImportError:
         raise AuthenticationFailed(
@@ -69,7 +77,9 @@ def _fetch(login: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
             credentials = _of_role(session, credentials, login)
         frozen = credentials.get_frozen_credentials()
         region = session.get_config_variable("region") or ""
-    except (BotoCoreError, ClientError) as cause:
+    except AuthenticationFailed:
+        raise
+    except Exception as cause:  # botocore's providers raise errors of other libraries, too
         raise _failure(cause) from None
     token = Secret(frozen.token) if frozen.token else None
     keys = AwsKeys(
@@ -100,7 +110,8 @@ _FINAL = frozenset({"ProfileNotFound", "PartialCredentialsError", "ConfigParseEr
 
 def _failure(cause: Exception) -> AuthenticationFailed | TokenUnavailable:
     """Returns the error for one of botocore's. Its text may hold a secret, its code does not."""
-    response = getattr(cause, "response", None) or {}
+    response = getattr(cause, "response", None)
+    response = response if isinstance(response, dict) else {}
     code = str(response.get("Error", {}).get("Code", ""))
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     name = type(cause).__name__

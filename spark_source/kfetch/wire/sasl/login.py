@@ -10,20 +10,17 @@ import random
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from kfetch import codes
-from kfetch.errors import (
-    AuthenticationFailed,
-    ConnectionLost,
-    KfetchError,
-    WrongListener,
-)
+from kfetch.errors import AuthenticationFailed, ConnectionLost, KfetchError
 from kfetch.options.oauth import OauthLogin
 from kfetch.options.sasl import AwsLogin, KerberosLogin, SaslOptions
 from kfetch.reactions import Api, Reaction, reaction
+from kfetch.wire.diagnosis import Listener, Verdict, wrong_listener
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, oauthbearer, plain
 from kfetch.wire.sasl.scram import scram
 
@@ -82,11 +79,15 @@ class Login:
         """
         self._again_at = self._ends_at = _NEVER
         self._shake_hands(connection, deadline)
-        exchange = self._exchange(deadline)
+        exchange, forget = self._exchange(deadline)
         try:
             lifetime_ms = self._authenticate(connection, exchange, deadline)
         except ExchangeFailed as cause:
+            forget()
             raise self._refused(connection, str(cause)) from None
+        except AuthenticationFailed:
+            forget()
+            raise
         finally:
             exchange.close()
         self._succeeded = True
@@ -95,23 +96,27 @@ class Login:
             self._again_at = now + max(_AGAIN_MIN_S, share * lifetime_ms / 1000)
             self._ends_at = now + lifetime_ms / 1000
 
-    def _exchange(self, deadline: float) -> Exchange:
+    def _exchange(self, deadline: float) -> tuple[Exchange, Callable[[], None]]:
+        """Returns the exchange, and what forgets its token or keys if the broker refuses them."""
         login = self._options.login
         if isinstance(login, OauthLogin):
-            from kfetch.wire.sasl.tokens import token
+            from kfetch.wire.sasl import tokens
 
-            return oauthbearer(token(login.source, deadline), login.extensions)
+            text = tokens.token(login.source, deadline)
+            forget = partial(tokens.forget, login.source, text)
+            return oauthbearer(text, login.extensions), forget
         if isinstance(login, AwsLogin):
-            from kfetch.wire.sasl.aws import aws_msk_iam
+            from kfetch.wire.sasl import aws
 
-            return aws_msk_iam(login, self._host, deadline)
+            found = aws.aws_keys(login, deadline)
+            return aws.aws_msk_iam(login, self._host, found), partial(aws.KEYS.forget, login, found)
         if isinstance(login, KerberosLogin):
             from kfetch.wire.sasl.kerberos import gssapi_exchange
 
-            return gssapi_exchange(login, self._host, deadline)
+            return gssapi_exchange(login, self._host, deadline), _nothing
         if self._options.mechanism == "PLAIN":
-            return plain(login)
-        return scram(self._options.mechanism, login)
+            return plain(login), _nothing
+        return scram(self._options.mechanism, login), _nothing
 
     def _shake_hands(self, connection: Caller, deadline: float) -> None:
         """Name the mechanism. Version 1 asks for SaslAuthenticate instead of bare bytes."""
@@ -119,7 +124,8 @@ class Login:
         request = SaslHandshakeRequest[1](mechanism=self._options.mechanism)
         reply = self._call(connection, request, deadline)
         if reply.error_code == codes.ILLEGAL_SASL_STATE and not self._succeeded:
-            raise _without_sasl(connection.peer)
+            host, _, port = connection.peer.rpartition(":")
+            raise wrong_listener(Verdict(listener=Listener.NO_SASL), host, int(port))
         if reply.error_code == codes.UNSUPPORTED_SASL_MECHANISM:
             raise self._not_offered(connection, reply.mechanisms or ())
         self._check(connection, Api.SASL_HANDSHAKE, reply.error_code, "")
@@ -202,13 +208,5 @@ class Login:
         )
 
 
-def _without_sasl(peer: str) -> WrongListener:
-    sentence = f"{peer} is a listener without SASL, but kafka.security.protocol asks for a log-in"
-    return WrongListener(
-        sentence,
-        action="Set kafka.security.protocol=PLAINTEXT or SSL, or name a listener with SASL in "
-        "kafka.bootstrap.servers",
-        peer=peer,
-        cause=sentence,
-        listener="PLAINTEXT",
-    )
+def _nothing() -> None:
+    """Forgets nothing: a password or a ticket comes from its own place at each log-in."""

@@ -61,7 +61,8 @@ class Shared(Generic[V]):
         """Returns the value of a key, fetched once for all callers.
 
         ``fetch`` gets a deadline, and runs in a thread of its own. Deadlines are times of
-        ``time.monotonic``. While an old value is valid, a failed renewal is only a warning.
+        ``time.monotonic``. While an old value is valid, a failed renewal is only a warning, even
+        if the other service refuses it: that may pass.
 
         Raises TokenUnavailable, and whatever error of kfetch ``fetch`` raises.
         """
@@ -77,15 +78,24 @@ class Shared(Generic[V]):
             pending = entry.pending or self._start(entry, fetch, wait_s * _FETCH_SHARE)
         try:
             return _outcome(pending, wait_s, self._what).value
-        except TokenUnavailable as cause:
-            if valid is None:
+        except Exception as cause:
+            now = time.time()  # the wait may have been long
+            if valid is None or now >= valid.expires_at:
                 raise
-            log.warning("kfetch: %s; the old one is valid for a while", cause.message)
+            text = cause.message if isinstance(cause, KfetchError) else type(cause).__name__
+            log.warning("kfetch: %s; the old one is valid for a while", text)
             with self._lock:
                 entry.fetched = entry.fetched and replace(
                     entry.fetched, renew_at=max(entry.fetched.renew_at, now + _RENEWAL_PAUSE_S)
                 )
             return valid.value
+
+    def forget(self, key: Hashable, value: V) -> None:
+        """Forgets a value that is of no use, unless the key has another one by now."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry and entry.fetched and entry.fetched.value == value:
+                entry.fetched = None
 
     def clear(self) -> None:
         """Forgets all values."""

@@ -21,7 +21,7 @@ from kfetch.options.secret import Secret
 from kfetch.wire.sasl import jwt
 from kfetch.wire.sasl.shared import Fetched, Shared
 
-__all__ = ["TOKENS", "token"]
+__all__ = ["TOKENS", "forget", "token"]
 
 TOKENS = Shared[Secret]("a token for OAUTHBEARER")
 """The tokens of this process."""
@@ -47,6 +47,11 @@ def token(source: TokenSource, deadline: float) -> str:
     if isinstance(source, TokenProvider):
         return TOKENS.get(source, lambda _until: _from_function(source), deadline).reveal()
     return jwt.unsecured(source, time.time())[0]
+
+
+def forget(source: TokenSource, text: str) -> None:
+    """Forgets a token that a broker refuses, so that the next log-in fetches another one."""
+    TOKENS.forget(source, Secret(text))
 
 
 def _fetched(text: str, expires_at: float, began: float) -> Fetched[Secret]:
@@ -97,7 +102,8 @@ def _function(source: TokenProvider, name: str) -> Callable[[], Any]:
             f"the token provider {name} can't be imported here: there is no such {missing}, or it "
             "imports one that is missing",
             action="Correct kfetch.oauth.provider, and send the module to driver and executors "
-            "with spark.submit.pyFiles",
+            "with spark.submit.pyFiles. An agent keeps the modules' path of its first query: call "
+            "sc.addPyFile before the first query on an executor, or install the module there",
             retriable=False,
         ) from None
     except Exception as cause:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from kfetch.errors import AuthenticationFailed, TokenUnavailable
 from kfetch.options.sasl import AwsLogin
 from kfetch.options.secret import Secret
-from kfetch.wire.sasl.aws import KEYS, aws_msk_iam
+from kfetch.wire.sasl.aws import KEYS, aws_keys, aws_msk_iam
 
 HOST = "b-1.x.kafka.eu-west-1.amazonaws.com"
 PROFILES = """
@@ -45,7 +45,8 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def message(login: AwsLogin, host: str = HOST) -> str:
     """The message for a broker."""
-    return next(aws_msk_iam(login, host, time.monotonic() + 10)).decode()
+    found = aws_keys(login, time.monotonic() + 10)
+    return next(aws_msk_iam(login, host, found)).decode()
 
 
 def test_a_profile() -> None:
@@ -110,6 +111,11 @@ def client_error(code: str, status: int) -> ClientError:
         (client_error("Throttling", 400), TokenUnavailable, "ClientError (Throttling)"),
         (client_error("InternalFailure", 500), TokenUnavailable, "(InternalFailure)"),
         (EndpointConnectionError(endpoint_url="x"), TokenUnavailable, "EndpointConnectionError"),
+        (
+            RuntimeError("hush: refreshed credentials are still expired"),
+            TokenUnavailable,
+            "keys: R",
+        ),
     ],
 )
 def test_errors(
@@ -125,6 +131,18 @@ def test_errors(
         message(AwsLogin(role_arn="arn:aws:iam::1:role/r"))
 
     assert text in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_web_identity_without_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a Kubernetes token that is not there yet may come. The path is not shown."""
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "hush"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with pytest.raises(TokenUnavailable, match="AWS gives no keys: FileNotFoundError") as caught:
+        message(AwsLogin())
+
     assert "hush" not in str(caught.value)
 
 

@@ -193,6 +193,7 @@ def test_a_listener_without_sasl(broker: ScriptedBroker) -> None:
         "a log-in. Set kafka.security.protocol=PLAINTEXT or SSL, or name a listener with SASL in "
         "kafka.bootstrap.servers"
     )
+    assert "no SASL" == caught.value.listener
     assert 1 == broker.connections
 
 

@@ -105,14 +105,70 @@ def test_a_failed_renewal_is_a_warning(wall: Wall, caplog: pytest.LogCaptureFixt
         values.get("k", source, soon())
 
 
-def test_a_final_error_is_told_although_the_old_value_is_valid(wall: Wall) -> None:
-    """A client that the endpoint refuses learns it now, not when its token has expired."""
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (AuthenticationFailed("no such client", retriable=False), "no such client"),
+        (LookupError("hush"), "LookupError"),
+    ],
+)
+def test_no_error_replaces_a_valid_value(
+    wall: Wall, caplog: pytest.LogCaptureFixture, failure: Exception, words: str
+) -> None:
+    """A refusal may pass, and the old value is valid. After its end the error is raised."""
     values, source = Shared[str]("a value"), Source(wall)
     values.get("k", source, soon())
-    source.failure = AuthenticationFailed("no such client", retriable=False)
+    source.failure = failure
     wall.now += 85
-    with pytest.raises(AuthenticationFailed, match="no such client"):
+    assert ["v1", "v1"] == [values.get("k", source, soon()) for _ in range(2)]
+    assert 2 == source.fetches
+    assert f"{words}; the old one is valid for a while" in caplog.text
+    assert "hush" not in caplog.text
+    wall.now += 16
+    with pytest.raises(type(failure)):
         values.get("k", source, soon())
+
+
+def test_the_peace_begins_after_a_long_renewal(wall: Wall) -> None:
+    """A renewal that fails after 11 s is not tried again at once."""
+    values, source = Shared[str]("a value"), Source(wall)
+    values.get("k", source, soon())
+    renewals = []
+
+    def slow(_deadline: float) -> Fetched[str]:
+        renewals.append(wall.now)
+        wall.now += 11
+        raise TokenUnavailable("away")
+
+    wall.now += 80
+    assert ["v1", "v1"] == [values.get("k", slow, soon()) for _ in range(2)]
+    assert 1 == len(renewals)
+
+
+def test_a_value_that_expires_during_its_renewal_is_not_returned(wall: Wall) -> None:
+    """The wait for a renewal counts, too."""
+    values, source = Shared[str]("a value"), Source(wall)
+    values.get("k", source, soon())
+
+    def slow(_deadline: float) -> Fetched[str]:
+        wall.now += 30
+        raise TokenUnavailable("away")
+
+    wall.now += 80
+    with pytest.raises(TokenUnavailable):
+        values.get("k", slow, soon())
+
+
+def test_a_value_is_forgotten_only_if_it_is_that_one(wall: Wall) -> None:
+    """A caller with an old value does not forget the one that another caller has fetched."""
+    values, source = Shared[str]("a value"), Source(wall)
+    values.forget("k", "v1")
+    values.get("k", source, soon())
+    values.forget("k", "v0")
+    values.forget("other", "v1")
+    assert "v1" == values.get("k", source, soon())
+    values.forget("k", "v1")
+    assert "v2" == values.get("k", source, soon())
 
 
 def test_an_error_is_not_kept(wall: Wall) -> None:

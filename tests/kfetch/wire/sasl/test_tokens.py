@@ -112,8 +112,10 @@ def test_a_provider_that_is_not_there(provider: Any) -> None:
     """A module or a function that is missing on this machine is final."""
     with pytest.raises(AuthenticationFailed, match="there is no such function"):
         token(SOURCE, soon())
-    with pytest.raises(AuthenticationFailed, match="there is no such module"):
+    with pytest.raises(AuthenticationFailed, match="there is no such module") as caught:
         token(TokenProvider(module="kfetch_no_module", function="x"), soon())
+
+    assert "call sc.addPyFile before the first query on an executor" in caught.value.action
 
 
 def test_a_file(tmp_path: Path) -> None:
