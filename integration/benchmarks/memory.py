@@ -2,9 +2,10 @@
 
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
         [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
-Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each batch. With a ratio,
-values are text that lz4 shrinks so many times; snappy reaches about 12. ``--gigabytes`` counts
-uncompressed values.
+Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each 1,000 rows. It sleeps
+in the JVM: a consumer in Python would run in the same workers, and hold batches there.
+With a ratio, values are text that lz4 shrinks so many times; snappy reaches about 12.
+``--gigabytes`` counts uncompressed values.
 
 Memory is PSS without files, read ten times a second, of the agent and of the Python workers that
 map its segments. The benchmark prints by how much their sum exceeds that of the same processes at
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -36,7 +37,6 @@ from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.kafka import Cluster
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _MIB = 1 << 20
@@ -46,6 +46,7 @@ _SLOWER = 5
 """How many times as long as it wants to take a drain may take."""
 _PAYLOADS = 20_000
 """Different values of a compressible topic: so many that no codec finds one twice."""
+_ROWS_A_PAUSE = 1000
 _LZ4_BYTES = 12
 """What lz4 needs for a record beside its letters."""
 
@@ -161,7 +162,7 @@ class Backlog:
         rows = kfetch(spark, self.cluster, subscribe=topic, startingOffsets="earliest", **options)
         with tempfile.TemporaryDirectory() as checkpoint:
             query = (
-                rows.mapInArrow(_slowly(row_s), rows.schema)
+                rows.selectExpr(_slowly(row_s), "value")
                 .writeStream.format("noop")
                 .option("checkpointLocation", checkpoint)
                 .trigger(availableNow=True)
@@ -190,15 +191,11 @@ def _leave(old: list[psutil.Process]) -> None:
     wait_until(lambda: all_ended(old), what="agents to leave")
 
 
-def _slowly(row_s: float) -> Any:
-    """A function for ``mapInArrow`` that takes its time for each row and keeps none."""
-
-    def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            time.sleep(batch.num_rows * row_s)
-        yield from ()
-
-    return consume
+def _slowly(row_s: float) -> str:
+    """A column that takes its time, in Spark's SQL."""
+    pause_ms = round(row_s * 1000 * _ROWS_A_PAUSE)
+    sleep = f"reflect('java.lang.Thread', 'sleep', bigint({pause_ms}))"
+    return f"CASE WHEN offset % {_ROWS_A_PAUSE} = 0 THEN {sleep} END AS pause"
 
 
 def looks(root: psutil.Process) -> list[Look]:

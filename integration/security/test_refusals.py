@@ -113,7 +113,7 @@ CASES: dict[str, tuple[str, str, Change, str]] = {
         "SASL_PLAINTEXT",
         "PLAIN",
         tls_at_plaintext,
-        "is a Kafka broker's listener without TLS",
+        "is a Kafka listener without TLS",
     ),
 }
 

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.integration
         (
             {"subscribe": "t", "startingOffsets": "sometimes"},
             'OptionError: option startingOffsets: Expected e.g. {"topicA":{"0":23,"1":-1},'
-            '"topicB":{"0":-2}}, earliest or latest, got sometimes',
+            '"topicB":{"0":-2}}, earliest, latest or group, got sometimes',
         ),
         (
             {"subscribe": "t", "maxOffsetsPerTrigger": "0"},
@@ -109,10 +109,7 @@ def test_starting_offsets_must_name_every_partition(
     starting = json.dumps({name: {"0": 0}})
     source = kfetch(spark, kafka, subscribe=name, startingOffsets=starting)
 
-    assert (
-        "OptionError: option startingOffsets must name every subscribed partition and no other: "
-        f"it lacks {name}-1 (use -1 in the offset field for latest, -2 for earliest)"
-    ) in failure(source, tmp_path)
+    assert f"option startingOffsets lacks {name}-1" in failure(source, tmp_path)
 
 
 @pytest.mark.parametrize(
