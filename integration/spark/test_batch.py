@@ -11,23 +11,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from integration.benchmarks.peer import connector_jars
 from integration.conftest import TopicFactory
-from integration.records import log_ends, numbered, producer, write
+from integration.records import log_ends, producer, write
+from integration.spark.batch_reads import plan, read, values
 from integration.streams import wait_until
-from kfetch import model
-from kfetch.admin import agents
-from kfetch.batch import KfetchReader
-from kfetch.errors import PartitionGone, RecordsExpired
 from kfetch.narrowing import Condition, Operator
-from kfetch.options import parse
-from kfetch.watch.batch_planning import plan_batch
-from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -52,23 +46,9 @@ def connector(spark: SparkSession) -> None:
         spark.sql(f"ADD JAR '{jar}'").collect()
 
 
-def read(
-    spark: SparkSession, cluster: Cluster, source: str = "kfetch", **options: object
-) -> DataFrame:
-    """Load a batch. In the names of options two underscores stand for a dot."""
-    texts = {name.replace("__", "."): str(value) for name, value in options.items()}
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
-    return spark.read.format(source).options(**servers | texts).load()
-
-
 def rows(frame: DataFrame) -> list[Row]:
     """Return all rows in a fixed order."""
     return sorted(frame.collect(), key=lambda row: tuple(row[name] for name in ORDER))
-
-
-def values(frame: DataFrame) -> list[str]:
-    """Return all values as text, sorted."""
-    return sorted(bytes(row.value).decode() for row in frame.select("value").collect())
 
 
 def put_times(cluster: Cluster, topic: str, times_ms: list[int]) -> None:
@@ -261,17 +241,6 @@ def test_shuffled_timestamps(
     assert [str(ms) for ms in range(low, high)] == values(frame)
 
 
-def plan(
-    cluster: Cluster, topic: str, *conditions: Condition, **options: str
-) -> dict[int, tuple[int, int]]:
-    """Return (start, end) of each partition's range, as the driver plans it."""
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
-    parsed = parse({**servers, **options}, batch=True)
-    with closing(OffsetLookup(parsed)) as lookup:
-        splits = plan_batch(parsed, lookup, conditions)
-    return {i.tp.partition: (i.start, i.end) for split in splits for i in split.ranges}
-
-
 def test_the_upper_bound_of_append_time(kafka: Cluster, topic: TopicFactory) -> None:
     """The upper bound of time narrows a topic with LogAppendTime, unless it had another setting."""
     name = topic(message_timestamp_type="LogAppendTime")
@@ -298,151 +267,3 @@ def set_append_time(cluster: Cluster, topic: str) -> None:
     setting = {"message.timestamp.type": "LogAppendTime"}
     with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, setting)])
-
-
-def batch_reader(cluster: Cluster, topic: str, **options: str) -> KfetchReader:
-    """Return the reader that Spark gets, to plan and to read at different times."""
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
-    return KfetchReader(parse({**servers, "kfetch.agent": "inline", **options}, batch=True))
-
-
-def offsets(reader: KfetchReader, partitions: list[Any]) -> list[int]:
-    """Return the offsets that the tasks read."""
-    batches = (batch for partition in partitions for batch in reader.read(partition))
-    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
-
-
-def test_records_that_expire_after_planning(kafka: Cluster, topic: TopicFactory) -> None:
-    """Records that are gone when a task reads are a loss, or are left out."""
-    name = topic()
-    write(kafka, name, numbered("v", 8))
-    strict, lenient = batch_reader(kafka, name), batch_reader(kafka, name, failOnDataLoss="false")
-    planned, planned_leniently = strict.partitions(), lenient.partitions()
-    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.delete_records({TopicPartition(name, 0): 5})
-
-    with pytest.raises(RecordsExpired, match="offsets 0 to 5 have expired"):
-        offsets(strict, planned)
-    assert [5, 6, 7] == offsets(lenient, planned_leniently)
-
-
-@pytest.mark.long  # a partition is gone after ten seconds in which no broker has named it
-def test_a_topic_that_is_deleted_after_planning(kafka: Cluster, topic: TopicFactory) -> None:
-    """A task whose topic is gone fails with a sentence about it."""
-    name = topic()
-    write(kafka, name, ["v"])
-    reader = batch_reader(kafka, name)
-    planned = reader.partitions()
-    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.delete_topics([name])
-
-    with pytest.raises(PartitionGone, match="no longer exists"):
-        offsets(reader, planned)
-
-
-def test_offsets_without_a_record_are_no_loss(kafka: Cluster, topic: TopicFactory) -> None:
-    """A batch over offsets that have no record ends, and reports nothing as lost."""
-    name = topic()
-    with producer(kafka, transactional_id=name) as sender:
-        sender.init_transactions()
-        sender.begin_transaction()
-        sender.send(name, b"aborted", partition=0).get(30)
-        sender.abort_transaction()
-    wait_until(lambda: log_ends(kafka, name)[0] == 2)
-    committed = batch_reader(kafka, name, **{"kafka.isolation.level": "read_committed"})
-
-    assert {0: (0, 2)} == plan(kafka, name)
-    assert [] == offsets(committed, committed.partitions())
-
-
-def test_agents_close_the_sessions_of_batches(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory
-) -> None:
-    """Many batch reads in one Spark leave no query open in the agent."""
-    name = topic()
-    write(kafka, name, ["v"])
-    for _ in range(3):
-        assert ["v"] == values(read(spark, kafka, subscribe=name))
-
-    assert open_queries(name) > 0
-    wait_until(lambda: open_queries(name) == 0, pause_s=0.2)
-
-
-def open_queries(topic: str) -> int:
-    """Return how many queries of all agents have sessions for a topic."""
-    return sum(topic in query.topics for status in agents.find() for query in status.queries)
-
-
-def test_sql_views(spark: SparkSession, kafka: Cluster, topic: TopicFactory) -> None:
-    """Temporary views work, made in SQL or over a DataFrame."""
-    name = topic()
-    write(kafka, name, ["v"])
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW batch_in_sql USING kfetch OPTIONS "
-        f"('kafka.bootstrap.servers' '{kafka.bootstrap_servers}', subscribe '{name}')"
-    )
-    read(spark, kafka, subscribe=name).createOrReplaceTempView("batch_of_frame")
-
-    for view in ("batch_in_sql", "batch_of_frame"):
-        assert ["v"] == values(spark.table(view))
-        assert [("v",)] == spark.sql(f"SELECT CAST(value AS STRING) FROM {view}").collect()
-        spark.catalog.dropTempView(view)
-
-
-COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT"
-)
-
-
-def test_sql_tables(spark: SparkSession, kafka: Cluster, topic: TopicFactory) -> None:
-    """CREATE TABLE is refused with what works instead; WITH gives a table its options."""
-    name = topic()
-    write(kafka, name, ["v"])
-    given = f"'kafka.bootstrap.servers' '{kafka.bootstrap_servers}', subscribe '{name}'"
-    with_options = f"'kafka.bootstrap.servers'='{kafka.bootstrap_servers}', 'subscribe'='{name}'"
-    advice = "use CREATE TEMPORARY VIEW name USING kfetch OPTIONS"
-
-    session = spark.newSession()
-    session.conf.unset("spark.sql.catalog.spark_catalog")  # Delta's can't read such tables
-
-    with pytest.raises(AnalysisException, match=advice):
-        session.sql(f"CREATE TABLE batch_table USING kfetch OPTIONS ({given})")
-    # With columns, Spark makes a table without asking the source.
-    session.sql(f"CREATE TABLE batch_columns ({COLUMNS}) USING kfetch OPTIONS ({given})")
-    try:
-        with pytest.raises(AnalysisException, match=advice):
-            session.table("batch_columns").collect()
-        found = session.sql(f"SELECT * FROM batch_columns WITH ({with_options})")
-        assert ["v"] == values(found)
-    finally:
-        session.sql("DROP TABLE batch_columns")
-
-
-def test_a_schema_of_the_users_own(spark: SparkSession, kafka: Cluster) -> None:
-    """A batch with .schema(…) fails with the connector's sentence."""
-    reader = spark.read.format("kfetch").schema("value STRING").option("subscribe", "t")
-    with pytest.raises(AnalysisException) as refused:
-        reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load().collect()
-
-    assert "Kafka source has a fixed schema and cannot be set with a custom one" in str(
-        refused.value
-    )
-
-
-@pytest.mark.long
-def test_a_repeated_task_reads_the_same_range(kafka: Cluster, topic: TopicFactory) -> None:
-    """A task that starts again, or twice, reads the range that was planned."""
-    name = topic()
-    write(kafka, name, numbered("v", 100))
-    reader = batch_reader(kafka, name)
-    planned = reader.partitions()
-    half = reader.read(planned[0])
-    next(half)
-    write(kafka, name, ["later"])
-
-    again = offsets(reader, planned)
-    half.close()
-
-    assert list(range(100)) == again
-    assert model.Split is type(planned[0].value)

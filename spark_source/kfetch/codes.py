@@ -87,8 +87,8 @@ def _meaning(code: int, api: Api | None, context: Mapping[str, object]) -> str:
         )
     if code == _GROUP_AUTHORIZATION_FAILED and "group" in context:
         return (
-            "its ACLs don't let this user (User:ANONYMOUS where there is no log-in) use group "
-            f"{context['group']}: add Describe and Read with kafka-acls.sh --group"
+            f"its ACLs don't let {_principal(context)} use group {context['group']}: add Describe "
+            "and Read with kafka-acls.sh --group"
         )
     if code == REBOOTSTRAP_REQUIRED:
         return "it asks for a new start at kafka.bootstrap.servers"

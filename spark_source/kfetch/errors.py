@@ -158,7 +158,8 @@ class CheckpointMismatch(CheckpointError):
 class DataLoss(KfetchError):
     """Records between two offsets of a partition can no longer be read.
 
-    Set `failOnDataLoss=false` to continue with the remaining records, or use a new checkpoint.
+    Set `failOnDataLoss=false` to continue with the remaining records, or use a new checkpoint. A
+    batch read has no checkpoint: give it other `startingOffsets`.
     """
 
     condition = "DATA_LOSS"

@@ -23,7 +23,7 @@ from kfetch.errors import (
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
-__all__ = ["LogAnswer", "ReadPosition", "find_loss", "unknown_epoch", "warning"]
+__all__ = ["LogAnswer", "ReadPosition", "find_loss", "of_batch", "unknown_epoch", "warning"]
 
 
 class ReadPosition(NamedTuple):
@@ -104,6 +104,10 @@ A broker's metadata may be some seconds old, and an ACL may hide a topic for a m
 """
 
 _ADVICE = "Set failOnDataLoss=false to continue with the remaining records, or use a new checkpoint"
+_ADVICE_OF_BATCH = (
+    "Set failOnDataLoss=false to read the remaining records, or load the batch again with other "
+    "startingOffsets"
+)
 
 
 def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
@@ -114,6 +118,11 @@ def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
             details = {**context, "tp": position.tp, "expired_end": _expired_end(position, log)}
             return kind(_SENTENCES[kind].format(**details), action=_ADVICE, **context)
     return None
+
+
+def of_batch(loss: DataLoss) -> DataLoss:
+    """Return the same error with advice for a batch read, which has no checkpoint."""
+    return type(loss)(loss.what, action=_ADVICE_OF_BATCH, **loss.where)
 
 
 def unknown_epoch(position: ReadPosition) -> str:

@@ -34,16 +34,23 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Return the records of a batch read's split, as ``read`` does.
+    """Yield the records of a batch read's split, as ``read`` returns them.
 
     No later micro-batch needs the sessions, so this worker closes its own ones afterwards. An agent
-    closes them after its lease.
+    closes them after its lease. A loss gets the advice for batches.
     """
-    if options.agent == "process":
-        return read(split, options)
-    from kfetch.fetch import inline
+    from kfetch import losses
+    from kfetch.errors import DataLoss
 
-    return inline.read_once(split, with_executors_rack(options))
+    try:
+        if options.agent == "process":
+            yield from read(split, options)
+        else:
+            from kfetch.fetch import inline
+
+            yield from inline.read_once(split, with_executors_rack(options))
+    except DataLoss as loss:
+        raise losses.of_batch(loss) from None
 
 
 def with_executors_rack(options: SourceOptions) -> SourceOptions:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kfetch.batch import KfetchReader, NarrowingReader, batch_reader, conditions
-from kfetch.errors import OptionError
+from kfetch.errors import OptionError, RecordsExpired
 from kfetch.fetch import inline
 from kfetch.model import TopicPartition
 from kfetch.narrowing import Condition, Operator
@@ -79,6 +79,26 @@ def test_a_task_that_is_repeated_reads_the_same(kafka: LittleKafka) -> None:
             for _ in range(2)]  # fmt: skip
 
     assert [[0, 1, 2], [0, 1, 2]] == runs
+
+
+@pytest.mark.parametrize("expires_first", [True, False])
+def test_the_advice_of_a_loss(kafka: LittleKafka, expires_first: bool) -> None:
+    """A batch has no checkpoint, so errors of lost records name the options of a batch, in the
+    driver and in tasks. Their attributes stay."""
+    made = reader(kafka, startingOffsets='{"t":{"0":0}}')
+    planned = [] if expires_first else made.partitions()
+    kafka.log(T0).expire(2)
+
+    with pytest.raises(RecordsExpired, match="offsets 0 to 2 have expired") as lost:
+        list(made.read((planned or made.partitions())[0]))
+
+    assert lost.value.action == (
+        "Set failOnDataLoss=false to read the remaining records, or load the batch again with "
+        "other startingOffsets"
+    )
+    assert ("t", 0, 0, 2) == tuple(
+        lost.value.where[name] for name in ("topic", "partition", "offset", "log_start_offset")
+    )
 
 
 def test_nothing_to_read(kafka: LittleKafka) -> None:

@@ -6,10 +6,11 @@ Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
 
 __all__ = ["add"]
 
@@ -59,17 +60,8 @@ def show(
 
 def verify(
     path: _Path,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option of the query's source. Repeat it for more options.",
-        ),
-    ] = None,
-    options_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with a NAME=VALUE in each line, for options with passwords."),
-    ] = None,
+    option: OptionPairs = None,
+    properties: PropertiesFile = None,
     source: Annotated[
         str | None,
         typer.Option(help="Check this source alone, if the query's sources differ in options."),
@@ -83,6 +75,9 @@ def verify(
     subscribePattern or assign it checks the partitions of the checkpoint. If the next start would
     fail or lose records, the command says what to do and exits with 1.
 
+    Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
+    them into a file that only you may read, and name it with --properties.
+
     \b
     Example: before a query starts with the other source
       kfetch checkpoint verify /data/clicks --option kafka.bootstrap.servers=localhost:9092
@@ -92,9 +87,9 @@ def verify(
     from kfetch.cli import checkpoint_text
     from kfetch.errors import CheckpointMismatch
 
-    texts = [*_lines(options_file), *(option or ())]
+    options = source_options(properties, option or ())
     checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
-    checks = checkpoint_check.verify(checkpoint, dict(map(_pair, texts)), source)
+    checks = checkpoint_check.verify(checkpoint, options, source)
     if as_json:
         typer.echo(json.dumps(checkpoint_text.checks_json(checkpoint, checks)))
     else:
@@ -107,24 +102,6 @@ def verify(
             action="do what the sentences above say",
             file=str(checkpoint.path),
         )
-
-
-def _lines(file: Path | None) -> list[str]:
-    from kfetch.errors import OptionError
-
-    try:
-        lines = file.read_text().splitlines() if file else []
-    except (OSError, UnicodeDecodeError) as cause:
-        raise OptionError(f"--options-file {file} can't be read: {cause}") from None
-    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        # The text may be a password, so the error does not show it.
-        raise typer.BadParameter("a value is not NAME=VALUE", param_hint="'--option'")
-    return name.strip(), value.strip()
 
 
 def to_kafka(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from typing import Annotated
 import typer
 
 from kfetch.cli import checkpoints
+from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
 
 __all__ = ["OWN", "add"]
 
@@ -42,18 +42,8 @@ def check(
     topic: Annotated[
         list[str] | None, typer.Option(help="Check this topic too. Repeat it for more topics.")
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="A further option kafka.*. Repeat it for more options."
-        ),
-    ] = None,
-    properties: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with properties of Kafka's clients, NAME=VALUE, such as passwords."
-        ),
-    ] = None,
+    option: OptionPairs = None,
+    properties: PropertiesFile = None,
     as_json: _Json = False,
 ) -> None:
     """Check that the source can read from a Kafka cluster. The command changes nothing.
@@ -87,38 +77,14 @@ def check(
         raise ClusterUnusable(f"{state.problems[0]}{more}")
 
 
-_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|keystore\.key$")
-"""Names of options whose values may have secrets."""
-
-
 def _options(servers: str, properties: Path | None, pairs: Sequence[str]) -> dict[str, str]:
     """Return the options for a check: of the file, then of the command line."""
-    from kfetch.cli.properties import read_properties
-
-    options = read_properties(properties) if properties else {}
-    options |= dict(map(_pair, pairs))
+    options = source_options(properties, pairs, of_connections=True)
     if servers:
         options["kafka.bootstrap.servers"] = servers
     if "kafka.bootstrap.servers" not in options:
         raise typer.BadParameter("name HOST:PORT, or a file with bootstrap.servers")
     return options
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
-    if not name.strip().lower().startswith(("kafka.", "kfetch.")):
-        raise typer.BadParameter(
-            f"{name!r} does not begin with kafka. or kfetch.", param_hint="'--option'"
-        )
-    if _SECRET.search(name.strip()):
-        raise typer.BadParameter(
-            f"{name} may be secret, and every user of this machine sees the arguments of a "
-            "command: put it into a file for --properties",
-            param_hint="'--option'",
-        )
-    return name.strip(), value
 
 
 def options(

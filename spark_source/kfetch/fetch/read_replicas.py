@@ -21,6 +21,9 @@ from kfetch.options import SourceOptions
 _LAG_S = 3.0
 # With a shorter period a range would ask its leader more than it reads.
 _PERIOD_MIN_S = 1.0
+# How long a failed look-up of brokers counts. A task's redirected ranges look up one after the
+# other, so without this each of them would wait for metadata in vain.
+_UNKNOWN_S = 5.0
 
 
 class ReadReplicas:
@@ -40,6 +43,7 @@ class ReadReplicas:
         self._purge_at = 0.0
         self._brokers: Mapping[int, Broker] = {}
         self._brokers_until = 0.0
+        self._unknown_until = 0.0
 
     @classmethod
     def of(cls, options: SourceOptions) -> ReadReplicas:
@@ -115,6 +119,18 @@ class ReadReplicas:
         """Keep the addresses of fresh metadata for a period."""
         with self._lock:
             self._brokers, self._brokers_until = brokers, time.monotonic() + self._period_s
+            self._unknown_until = 0.0
+
+    def note_failed_lookup(self) -> None:
+        """Note that metadata did not come. For some seconds nobody needs to ask again."""
+        with self._lock:
+            self._unknown_until = time.monotonic() + _UNKNOWN_S
+
+    @property
+    def has_failed_lookup(self) -> bool:
+        """Whether metadata failed to come some seconds ago or less."""
+        with self._lock:
+            return time.monotonic() < self._unknown_until
 
     def _set(self, tp: TopicPartition, choice: ReplicaChoice | None, now: float) -> None:
         if choice is not None:

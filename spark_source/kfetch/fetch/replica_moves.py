@@ -78,13 +78,14 @@ class ReplicaMoves:
     def _address(self, node_id: int, arrival: Arrival, deadline: float) -> Broker | None:
         """Return a broker; None if metadata does not name it, or does not come in time."""
         known = self._replicas.broker(node_id)
-        if known is not None:
+        if known is not None or self._replicas.has_failed_lookup:
             return known
         until = min(deadline, time.monotonic() + _ADDRESS_S)
         try:
             view = self._metadata.view({arrival.progress.tp.topic}, arrival.arrived_at, until)
         except (BrokerError, ConnectionLost) as cause:
             log.info("the address of broker %d is unknown: %s", node_id, cause.message)
+            self._replicas.note_failed_lookup()
             return None
         self._replicas.learn(view.brokers)
         return view.brokers.get(node_id)

@@ -86,7 +86,8 @@ class _Bounds:
             self._report(_beyond_log(tp, end, log_end))
         if start < end:
             answer = LogAnswer(log_start=log_start, log_end=log_end)
-            self._report(find_loss(ReadPosition(tp, start, end=end), answer))
+            loss = find_loss(ReadPosition(tp, start, end=end), answer)
+            self._report(losses.of_batch(loss) if loss else None)
         return max(start, log_start), min(end, log_end)
 
     def _report(self, loss: DataLoss | None) -> None:

@@ -80,7 +80,7 @@ def find_coordinator(connection: Connection, group: str, deadline: float) -> Bro
     version = connection.version(FindCoordinatorRequest, highest=_ONE_GROUP[FindCoordinatorRequest])
     request = FindCoordinatorRequest[version](key=group, key_type=_GROUP_KEY)
     reply = connection.call(request, deadline)
-    _check(reply.error_code, "asking for the coordinator", group)
+    _check(reply.error_code, "asking for the coordinator", group, connection)
     return Broker(node_id=reply.node_id, host=reply.host, port=reply.port)
 
 
@@ -100,13 +100,12 @@ def send_fetch(
     reply = connection.call(request, deadline)
     if reply.error_code == _GROUP_ID_NOT_FOUND:
         return {}
-    _check(reply.error_code, "asking for offsets", group)
+    _check(reply.error_code, "asking for offsets", group, connection)
     positions = {}
     for topic in reply.topics:
         for p in topic.partitions:
-            _check(
-                p.error_code, f"asking for the offset of {topic.name}-{p.partition_index}", group
-            )
+            action = f"asking for the offset of {topic.name}-{p.partition_index}"
+            _check(p.error_code, action, group, connection)
             if p.committed_offset > _NO_COMMIT:
                 tp = TopicPartition(topic.name, p.partition_index)
                 positions[tp] = Position(p.committed_offset, p.committed_leader_epoch)
@@ -135,7 +134,8 @@ def send_commit(
     reply = connection.call(request, deadline)
     for topic in reply.topics:
         for p in topic.partitions:
-            _check(p.error_code, f"committing {topic.name}-{p.partition_index}", group)
+            action = f"committing {topic.name}-{p.partition_index}"
+            _check(p.error_code, action, group, connection)
 
 
 def _commit_entry(version: int, tp: TopicPartition, position: Position) -> Any:
@@ -148,9 +148,10 @@ def _commit_entry(version: int, tp: TopicPartition, position: Position) -> Any:
     )
 
 
-def _check(code: int, action: str, group: str) -> None:
+def _check(code: int, action: str, group: str, connection: Connection) -> None:
     if code != codes.NONE:
-        raise codes.error(code, f"{action} of group {group}", group=group)
+        request = f"{action} of group {group}"
+        raise codes.error(code, request, group=group, user=connection.user)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

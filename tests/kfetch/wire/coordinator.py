@@ -28,6 +28,8 @@ class Coordinator:
         self.node = node
         self.error = 0
         """The error of every answer about offsets."""
+        self.error_of_finding = 0
+        """The error of every answer about the coordinator."""
         self.offsets: dict[str, dict[TopicPartition, Position]] = defaultdict(dict)
         self._kafka = kafka
         for node_id, broker in kafka.nodes.items():
@@ -39,7 +41,7 @@ class Coordinator:
         address = self._kafka.nodes[self.node].broker
         return FindCoordinatorResponse(
             version=request.API_VERSION,
-            error_code=0,
+            error_code=self.error_of_finding,
             error_message=None,
             node_id=address.node_id,
             host=address.host,

@@ -33,6 +33,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kfetch.model import NO_TOPIC_ID, READ_COMMITTED, TopicPartition
 from tests.kfetch.wire.log import Log
 from tests.kfetch.wire.scripted import ScriptedBroker
+from tests.kfetch.wire.sessions import Session
 
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6
 SESSION_NOT_FOUND, BAD_EPOCH = 70, 71
@@ -66,7 +67,7 @@ class LittleKafka:
         self.cluster_id = "little"
         self.lock = threading.RLock()
         self._ids = count(1)
-        self._sessions: dict[int, dict[int, _Session]] = {}
+        self._sessions: dict[int, dict[int, Session]] = {}
         self._session_ids = count(101)
         self.nodes = {n: ScriptedBroker(n, versions) for n in range(1, nodes + 1)}
         for node, broker in self.nodes.items():
@@ -118,7 +119,7 @@ class LittleKafka:
         for sessions in self._sessions.values():
             sessions.clear()
 
-    def sessions(self, node: int = 1) -> list[_Session]:
+    def sessions(self, node: int = 1) -> list[Session]:
         return list(self._sessions[node].values())
 
     def asked(self, api: Any) -> list[Any]:
@@ -260,7 +261,7 @@ class LittleKafka:
         sessions, version = self._sessions[node], request.API_VERSION
         if request.session_epoch <= 0:
             sessions.pop(request.session_id, None)
-            session = _Session(next(self._session_ids), 0)
+            session = Session(next(self._session_ids), 0)
             if request.session_epoch == 0:
                 sessions[session.id] = session
         else:
@@ -346,30 +347,6 @@ class LittleKafka:
         if not reply.error_code:
             _read(log, asked, reply, version)
         return reply
-
-
-class _Session:
-    """A fetch session: the partitions, by the key that requests use."""
-
-    def __init__(self, session_id: int, epoch: int) -> None:
-        self.id = session_id
-        self.epoch = epoch
-        self.partitions: dict[tuple[Any, int], Any] = {}
-        self.marks: dict[tuple[Any, int], tuple[int, int]] = {}
-        """High watermark and log start as the last reply had them."""
-
-    def update(self, request: Any) -> None:
-        for topic in request.topics:
-            for partition in topic.partitions:
-                self.partitions[_key(topic, request), partition.partition] = partition
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                self.partitions.pop((_key(topic, request), index), None)
-                self.marks.pop((_key(topic, request), index), None)
-
-
-def _key(topic: Any, request: Any) -> Any:
-    return topic.topic_id if request.API_VERSION >= 13 else topic.topic
 
 
 def _listed(log: Log, timestamp: int, committed: bool) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -14,7 +15,13 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection
-from kfetch.wire.groups import commit_offsets, committed_offsets, send_commit, send_fetch
+from kfetch.wire.groups import (
+    commit_offsets,
+    committed_offsets,
+    find_coordinator,
+    send_commit,
+    send_fetch,
+)
 from tests.kfetch.wire.coordinator import Coordinator
 from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, soon
 from tests.kfetch.wire.little import LittleKafka
@@ -137,6 +144,34 @@ def test_final_errors(
         commit_offsets(cluster, "g", {T0: Position(1)}, OPTIONS, soon())
 
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda connection: find_coordinator(connection, "g", soon()),
+        lambda connection: send_fetch(connection, "g", [T0], soon()),
+        lambda connection: send_commit(connection, "g", {T0: Position(1)}, soon()),
+    ],
+    ids=["coordinator", "fetch", "commit"],
+)
+def test_an_acls_error_names_the_user(
+    kafka: LittleKafka,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[Connection], object],
+) -> None:
+    """Each request's error says which user may not use the group, as kafka-acls.sh takes it."""
+    monkeypatch.setattr(Connection, "user", "alice")
+    coordinator.error = coordinator.error_of_finding = 30
+    connection = Connection.open("127.0.0.1", kafka.nodes[2].port, OPTIONS, soon())
+    with (
+        closing(connection),
+        pytest.raises(AccessRefused, match="don't let User:alice use group g: add") as refused,
+    ):
+        ask(connection)
+
+    assert ("g", "alice") == (refused.value.group, refused.value.user)
 
 
 def test_a_group_that_no_broker_knows(cluster: Cluster, coordinator: Coordinator) -> None:

@@ -1,0 +1,77 @@
+"""Options of a source on the command line: ``--option NAME=VALUE`` and ``--properties FILE``.
+
+Every user of a machine sees the arguments of a command. So ``--option`` refuses options whose
+values may be secret. Errors show no text that may be a password in the wrong place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["OptionPairs", "PropertiesFile", "source_options"]
+
+OptionPairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="An option of the source, not a secret one. Repeat it for more options.",
+    ),
+]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with properties of Kafka's clients, such as passwords, and options kfetch.*."
+    ),
+]
+
+_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|keystore\.key$")
+"""Names of options whose values may have secrets."""
+_PREFIXED = re.compile(r"(?i)(kafka|kfetch)\.[\w.-]+")
+
+
+def source_options(
+    properties: Path | None, pairs: Sequence[str], *, of_connections: bool = False
+) -> dict[str, str]:
+    """Return the options of the file, then those of the command line, which override them.
+
+    ``of_connections``: take only options that begin with kafka. or kfetch. from the command line.
+    Raises OptionError for a file that can't be read, and BadParameter for a wrong pair.
+    """
+    from kfetch.cli.properties import read_properties
+
+    options = read_properties(properties) if properties else {}
+    for name, value in map(_pair, pairs):
+        if of_connections and not name.lower().startswith(("kafka.", "kfetch.")):
+            raise _wrong(f"{_shown(name)} does not begin with kafka. or kfetch.")
+        options[name] = value
+    return options
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals:
+        raise _wrong("a value is not NAME=VALUE")
+    if _SECRET.search(name):
+        raise _wrong(
+            f"{_shown(name)} may be secret, and every user of this machine sees the arguments of a "
+            "command: put it into a file for --properties"
+        )
+    return name, value.strip()
+
+
+def _wrong(sentence: str) -> typer.BadParameter:
+    return typer.BadParameter(sentence, param_hint="'--option'")
+
+
+def _shown(name: str) -> str:
+    """Return an option's name for an error. A text that is no name may be a password."""
+    from kfetch.admin.values import known_options
+
+    is_known = any(name == row.name for row in known_options(name))
+    return repr(name) if is_known or _PREFIXED.fullmatch(name) else "a name"
