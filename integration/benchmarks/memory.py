@@ -4,7 +4,7 @@
         [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
 Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each 1,000 rows. It sleeps
 in the JVM: a consumer in Python would run in the same workers, and hold batches there.
-With a ratio, values are text that lz4 shrinks so many times; snappy reaches about 12.
+With a ratio, values are text that each codec shrinks about so many times; snappy reaches 11.
 ``--gigabytes`` counts uncompressed values.
 
 Memory is PSS without files, read ten times a second, of the agent and of the Python workers that
@@ -47,8 +47,8 @@ _SLOWER = 5
 _PAYLOADS = 20_000
 """Different values of a compressible topic: so many that no codec finds one twice."""
 _ROWS_A_PAUSE = 1000
-_LZ4_BYTES = 12
-"""What lz4 needs for a record beside its letters."""
+_COSTS = {"zstd": (0.76, 2), "gzip": (0.76, 8), "lz4": (1, 12), "snappy": (1, 12)}
+"""The bytes that a codec needs for a letter, and for a record beside its letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Backlog:
         with tempfile.TemporaryDirectory() as directory:
             payloads = Path(directory) / "payloads" if self._ratio > 1 else None
             if payloads:
-                payloads.write_text("\n".join(_payloads(self._ratio)))
+                payloads.write_text("\n".join(_payloads(self._ratio, codec)))
             fill(
                 self.cluster,
                 topic,
@@ -180,10 +180,11 @@ class Backlog:
             return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
-def _payloads(ratio: float) -> list[str]:
-    """Returns values that lz4 shrinks ``ratio`` times, zstd and gzip more: letters before zeros."""
+def _payloads(ratio: float, codec: str) -> list[str]:
+    """Returns values that a codec shrinks about ``ratio`` times: letters before zeros."""
     rng, alphabet = random.Random(7), string.ascii_letters + string.digits
-    letters = round(_VALUE_BYTES / ratio) - _LZ4_BYTES
+    per_letter, per_record = _COSTS.get(codec, (1, 0))
+    letters = round((_VALUE_BYTES / ratio - per_record) / per_letter)
     return [
         "".join(rng.choices(alphabet, k=letters)).ljust(_VALUE_BYTES, "0") for _ in range(_PAYLOADS)
     ]
