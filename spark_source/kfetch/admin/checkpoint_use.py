@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from kfetch.admin import agents
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.errors import AgentError, CheckpointInUse
+from kfetch.errors import AgentError, CheckpointError, CheckpointInUse
 
 __all__ = ["QUIET_S", "check_at_rest", "hold_lock"]
 
@@ -29,13 +30,14 @@ _LOGS = ("offsets", "commits", "sources")
 def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock beside a checkpoint during the block, if a job of kfetch-jobs has made one.
 
-    So no job starts meanwhile. Raises CheckpointInUse if a job runs.
+    So no job starts meanwhile. Raises CheckpointInUse if a job runs, and CheckpointError if this
+    user may not lock the file.
     """
     lock = path.with_name(f"{path.name}.lock")
     if not lock.exists():
         yield
         return
-    with lock.open("r+") as file:  # NFS gives an exclusive lock only to a writer
+    with _opened(lock) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -45,6 +47,17 @@ def hold_lock(path: Path) -> Iterator[None]:
                 file=str(path),
             ) from None
         yield
+
+
+def _opened(lock: Path) -> TextIO:
+    try:
+        return lock.open("r+")  # NFS gives an exclusive lock only to a writer
+    except OSError as cause:
+        raise CheckpointError(
+            f"{lock} can't be opened to see whether a job runs: {cause.strerror}",
+            action="run the command as the user of the job",
+            file=str(lock),
+        ) from None
 
 
 def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:
