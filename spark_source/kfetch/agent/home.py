@@ -78,7 +78,8 @@ def find_owner() -> ProcessIdentity:
 def files_of(owner: ProcessIdentity, session: str = "") -> AgentFiles:
     """Returns the paths of an owner's agent, and creates their directory.
 
-    ``session``: for an agent that serves only this session of Spark. Raises AgentError if other users can enter the directory, or if its path is too long.
+    ``session``: for an agent that serves only this session of Spark. Raises AgentError if other
+    users can enter the directory, or if its path is too long.
     """
     directory = user_directory()
     name = _name(owner, session)
