@@ -3,9 +3,10 @@
 ``socket.create_connection`` gives every address the whole time, so a name with three addresses that
 are black holes would take three times the deadline.
 
-An address may accept connections although its broker is of no use: a load balancer without a
-healthy server does that. So an address whose connection fails before its log-in comes last for half
-a minute. Java's client moves to the next address, too (KIP-302).
+An address that fails comes last for half a minute, or it would cost its share each time. It may
+also accept connections although its broker is of no use: a load balancer without a healthy server
+does that. So each failure before the end of the log-in counts. Java's client moves to the next
+address, too (KIP-302).
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
         try:
             return _connected(family, kind, protocol, address, _share_s(left_s, len(addresses)))
         except OSError as cause:
+            avoid(address)
             first_cause = first_cause or cause
         addresses = addresses[1:]
     raise first_cause or OSError(f"{host} has no address")

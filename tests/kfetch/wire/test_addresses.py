@@ -58,7 +58,7 @@ def test_each_address_is_tried(kafka: LittleKafka, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_address_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that drops packets costs its share of the time, and the next one is used."""
+    """An address that drops packets costs its share of the time once, and the next one is used."""
 
     class Stuck(socket.socket):
         def connect(self, address: tuple[str, int]) -> None:
@@ -72,8 +72,9 @@ def test_an_address_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         port = server.getsockname()[1]
         resolver(monkeypatch, (BLACK_HOLE, port), ("127.0.0.1", port))
         monkeypatch.setattr(addresses.socket, "socket", Stuck)
-        with connect("kafka.example", 9092, 8.0) as stream:
-            assert ("127.0.0.1", port) == stream.getpeername()
+        for _ in range(2):
+            with connect("kafka.example", 9092, 8.0) as stream:
+                assert ("127.0.0.1", port) == stream.getpeername()
 
     assert [pytest.approx(4.0, abs=0.1)] == waits
 
