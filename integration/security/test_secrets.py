@@ -25,6 +25,7 @@ from integration.security.search import (
     exposed,
     holders,
     named_in,
+    readable_by_others,
     secrets_of,
     write_project,
 )
@@ -172,25 +173,22 @@ def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> N
     directory = tmp_path / ".kfetch/broker"
     try:
         said = project.kfetch("broker", "start", "--secure")
+        text = (directory / "secure/passwords.properties").read_text()
+        passwords = dict(line.split("=", 1) for line in text.splitlines())
         (line,) = [line for line in said.splitlines() if line.startswith("check it with: kfetch ")]
         words = line.removeprefix("check it with: kfetch ").split()
         checked = project.kfetch(*words)
         again = project.run("broker", "start", "--secure", "--json")
+        (broker,) = Cluster.attach(directory).nodes
+        assert [] == exposed([psutil.Process(broker.pid)], passwords)
     finally:
         project.kfetch("broker", "stop")
 
-    text = (directory / "secure/passwords.properties").read_text()
-    passwords = [line.split("=", 1)[1] for line in text.splitlines()]
     assert "listener SASL_SSL, whose properties are in " in said
     assert "kafka.ssl.truststore.location=" in said
     assert "reachable" in checked
     assert again.returncode  # it runs already
-    assert not [one for one in passwords if one in said + checked + again.stdout + again.stderr]
-    public = {path for path in directory.rglob("*") if path.stat().st_mode & 0o004}
-    assert not [path for path in public if path.is_file() and has_any(path, passwords)]
-
-
-def has_any(path: Path, secrets: list[str]) -> bool:
-    """Returns whether a file has one of the secrets."""
-    content = path.read_bytes()
-    return any(secret.encode() in content for secret in secrets)
+    assert [] == named_in("".join([said, checked, again.stdout, again.stderr]).encode(), passwords)
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    public = readable_by_others(files)
+    assert [] == [path for path in public if named_in(path.read_bytes(), passwords)]
