@@ -79,7 +79,7 @@ def open_realm(directory: Path, principals: Mapping[str, str]) -> Iterator[Realm
         patch.setenv("KRB5_KDC_PROFILE", str(directory / "kdc.conf"))
         patch.setenv("KRB5CCNAME", f"FILE:{directory / 'tickets'}")
         run("kdb5_util", "create", "-s", "-r", "EXAMPLE.ORG", "-P", "master")
-        server = subprocess.Popen(["krb5kdc", "-n"])
+        server = subprocess.Popen(["krb5kdc", "-n"], stdout=subprocess.DEVNULL)
         try:
             made = Realm(directory, server)
             for name, principal in principals.items():
