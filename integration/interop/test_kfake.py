@@ -13,7 +13,9 @@ from integration.agent.reader import Reader
 from integration.interop.servers import Kfake, Place, built_kfake, produce, running_kfake
 from integration.interop.test_mock_cluster import read, sizes
 from integration.streams import drain, kfetch, running, wait_until
+from kfetch.errors import RecordsExpired, TopicRecreated
 from kfetch.fetch.stats_file import read_stats
+from kfetch_jobs.kafka.certificates import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -115,6 +117,44 @@ def test_one_session_slot(kfake: Callable[..., Kfake], tmp_path: Path) -> None:
             assert written == read(other)
 
     assert read_stats(tmp_path / "a").sessions_lost > 0
+
+
+def test_records_that_are_gone(kfake: Callable[..., Kfake], tmp_path: Path) -> None:
+    """Deleted records are RecordsExpired, and a topic that was created again is TopicRecreated."""
+    server = kfake()
+    produce(server, "clicks", sizes(400))
+    with closing(Reader(server, "clicks", "inline", tmp_path)) as reader:
+        server.ask("trim", "clicks", 1, 50)
+        with pytest.raises(RecordsExpired, match="clicks-1"):
+            read(reader)
+    with closing(Reader(server, "clicks", "inline", tmp_path)) as reader:
+        read(reader)
+        server.ask("delete", "clicks")
+        server.ask("create", "clicks", 4)
+        produce(server, "clicks", sizes(4000))
+        with pytest.raises(TopicRecreated, match="clicks"):
+            read(reader)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_tls_and_a_log_in(kfake: Callable[..., Kfake], tmp_path: Path, mechanism: str) -> None:
+    """kfetch reads over TLS, with each log-in that kfake knows."""
+    certificate = Authority.open(tmp_path).provide("broker", hosts=("127.0.0.1",))
+    (tmp_path / "login").write_text(f"{mechanism} reader secret-of-reader")
+    server = kfake("-certificate", str(certificate), "-login", str(tmp_path / "login"))
+    shared = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "reader",
+        "sasl.password": "secret-of-reader",
+    }
+    ca = str(tmp_path / "ca.pem")
+    written = produce(server, "clicks", sizes(400), **shared, **{"ssl.ca.location": ca})
+    options = {f"kafka.{name}": text for name, text in shared.items()}
+    trust = {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": ca}
+    statistics = tmp_path / "statistics"
+    with closing(Reader(server, "clicks", "inline", statistics, **options, **trust)) as reader:
+        assert sorted(written.items()) == read(reader)
 
 
 def test_spark(spark: SparkSession, kfake: Callable[..., Kfake], tmp_path: Path) -> None:

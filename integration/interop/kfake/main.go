@@ -14,6 +14,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"log"
@@ -32,6 +33,8 @@ func main() {
 	brokers := flag.Int("brokers", 1, "number of brokers")
 	version := flag.String("as-version", "", "the version of Kafka that it imitates, such as 2.8; empty for the newest")
 	slots := flag.Int("slots", 1000, "fetch sessions that each broker keeps")
+	certificate := flag.String("certificate", "", "a PEM file with certificate and key: speak TLS")
+	login := flag.String("login", "", "a file with mechanism, user and password: ask for a log-in")
 	flag.Parse()
 
 	options := []kfake.Opt{
@@ -45,6 +48,7 @@ func main() {
 		}
 		options = append(options, kfake.MaxVersions(versions))
 	}
+	options = append(options, security(*certificate, *login)...)
 	cluster, err := kfake.NewCluster(options...)
 	if err != nil {
 		log.Fatal(err)
@@ -63,7 +67,27 @@ func main() {
 	}
 }
 
-// fetches are the Fetch requests so far: client, node, session, epoch, partitions named, forgotten.
+func security(certificate, login string) []kfake.Opt {
+	var options []kfake.Opt
+	if certificate != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, certificate)
+		if err != nil {
+			log.Fatal(err)
+		}
+		options = append(options, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}))
+	}
+	if login != "" {
+		text, err := os.ReadFile(login)
+		if err != nil {
+			log.Fatal(err)
+		}
+		words := strings.Fields(string(text))
+		options = append(options, kfake.EnableSASL(), kfake.Superuser(words[0], words[1], words[2]))
+	}
+	return options
+}
+
+// fetches are the Fetch requests so far: node, version, session, epoch, partitions named, forgotten.
 type fetches struct {
 	mutex sync.Mutex
 	lines []string
