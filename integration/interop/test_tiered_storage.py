@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 
 from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
+from integration.faults.test_truncation import KEPT, LOST, NEW, Unclean
 from integration.interop import tiered
 from integration.interop.servers import Place, produce
 from integration.interop.test_mock_cluster import read
 from integration.streams import drain, kfetch, running, wait_until
-from kfetch.errors import ReadStalled, RecordsExpired
+from kfetch.errors import LogTruncated, ReadStalled, RecordsExpired
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -195,12 +196,11 @@ def test_spark(
     drained = drain(source, tmp_path / "drain")
     assert sorted(written) == drained.places
 
-    failure = f"Error occurred while reading the remote data for {name}"
     with ExitStack() as stack:
         outage = stack.enter_context(ExitStack())
         outage.enter_context(tiered.missing(broker, name))
         query, delivered = stack.enter_context(running(source, tmp_path / "run"))
-        wait_until(lambda: failure in broker_log(broker), query)
+        wait_until(lambda: remote_failures(broker, name), query)
         outage.close()
         wait_until(lambda: delivered.count >= len(written), query)
 
@@ -224,6 +224,36 @@ def test_spark_names_the_error(
     assert "UNKNOWN_SERVER_ERROR (-1)" in str(failed.value)
 
 
-def broker_log(broker: Cluster) -> str:
-    """The log of the only broker."""
-    return broker.node(1).log.read_text()
+def remote_failures(broker: Cluster, topic: str) -> list[str]:
+    """The lines of the broker's log about reads of a topic that the remote storage failed."""
+    lines = broker.node(1).log.read_text().splitlines()
+    return [line for line in lines if "reading the remote data" in line and topic in line]
+
+
+def test_a_truncated_log_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """After an unclean election, the local end of a tiered log is truncated: LogTruncated."""
+    directory = tmp_path_factory.mktemp("tiered")
+    (directory / "remote").mkdir()
+    properties = tiered.properties(directory / "remote", nodes=3)
+    with Cluster.start(directory / "brokers", nodes=3, properties=properties) as cluster:
+        name = topic(
+            replicas=2,
+            cluster=cluster,
+            min_insync_replicas=1,
+            unclean_leader_election_enable=True,
+            **tiered.TOPIC,
+        )
+        remote = produce(cluster, name, [(0, SIZE)] * 3000, **{"batch.size": 50_000})
+        tiered.wait_until_remote(cluster, name, segments=2)
+        log = Unclean(cluster, name)
+        log.fill()
+        with closing(reader(cluster, name, tmp_path / "strict")) as strict:
+            assert len(remote) + KEPT + LOST == len(read(strict))
+            log.truncate()
+            log.regrow()
+            with pytest.raises(LogTruncated, match=f"{name}-0 was truncated at offset"):
+                strict.read()
+        with closing(reader(cluster, name, tmp_path / "again")) as again:
+            assert len(remote) + KEPT + NEW == len(read(again))

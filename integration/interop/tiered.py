@@ -32,7 +32,7 @@ TOPIC = {
 PATIENCE_S = 60
 
 
-def properties(directory: Path) -> dict[str, str]:
+def properties(directory: Path, nodes: int = 1) -> dict[str, str]:
     """Properties of brokers that share the remote storage in a directory."""
     version = KAFKA[0].rpartition(":")[2]
     (jar,) = jars(f"org.apache.kafka:kafka-storage:jar:test:{version}", transitive=False)
@@ -44,7 +44,7 @@ def properties(directory: Path) -> dict[str, str]:
         "remote.log.storage.manager.class.path": str(jar),
         "rsm.config.dir": str(directory),
         "remote.log.metadata.manager.listener.name": "BROKER",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(nodes),
         "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
         # The defaults wait for half a minute, and for five minutes.
         "remote.log.manager.task.interval.ms": "300",
