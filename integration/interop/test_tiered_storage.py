@@ -96,7 +96,8 @@ def test_aborted_transactions_of_remote_segments(
         for number in range(100):
             sender.produce(name, f"{turn} {number}".ljust(SIZE).encode())
         sender.flush(30)  # so that aborted records are in the log, too
-        sender.abort_transaction(30) if turn % 3 else sender.commit_transaction(30)
+        finish = sender.abort_transaction if turn % 3 else sender.commit_transaction
+        finish(30)
     tiered.wait_until_remote(broker, name, segments=2)
 
     committed = {"kafka.isolation.level": "read_committed"}
