@@ -38,11 +38,11 @@ class _Generator(GenerateJsonSchema):
 def schema(kind: str) -> dict[str, Any]:
     """Return the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
-    generated = model.model_json_schema(mode="validation", schema_generator=_Generator)
+    generated = _markdown(model.model_json_schema(mode="validation", schema_generator=_Generator))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kfetch: {kind}",
-        **{key: _markdown(value) for key, value in generated.items() if key != "title"},
+        **{key: value for key, value in generated.items() if key != "title"},
     }
 
 
