@@ -14,7 +14,9 @@ def objects(part: Any) -> Iterator[dict[str, Any]]:
     """Yield every object of a schema."""
     if isinstance(part, dict):
         yield part
-    for inside in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+    for inside in (
+        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    ):
         yield from objects(inside)
 
 

@@ -57,7 +57,7 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Command) -> None:
     code, _, err = kfetch("plan", "clicks")
 
     assert 1 == code
-    assert "kfetch: job clicks, source source (clicks): clicks: no such topic" in err
+    assert "kfetch: job clicks, source (clicks): clicks: no such topic" in err
 
 
 def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Command) -> None:
@@ -211,7 +211,7 @@ def test_lag_of_every_job(
     clicks, remote = json.loads(out)
 
     assert (1, 1, 3, None) == (code, clicks["behind"], clicks["committed"], remote["behind"])
-    assert "job remote, source source (clicks): " in remote["error"]
+    assert "job remote, source (clicks): " in remote["error"]
     assert (0, 2) == (kfetch("lag", "clicks")[0], kfetch("lag", "click")[0])
 
 
