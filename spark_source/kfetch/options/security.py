@@ -47,8 +47,8 @@ def security(read: OptionReader) -> SecurityOptions:
 
 
 def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ...]:
-    """Return the names of working TLS and SASL options that the listener's protocol does not use."""
-    unused = ("kafka.ssl.",) if chosen.tls is None else ()
-    unused += ("kafka.sasl.",) if chosen.sasl is None else ()
+    """Return the names of built TLS and SASL options that the chosen protocol does not use."""
+    settings = {"kafka.ssl.": chosen.tls, "kafka.sasl.": chosen.sasl}
+    unused = tuple(prefix for prefix, value in settings.items() if value is None)
     rows = [lookup(name) for name in names if name.lower().startswith(unused)]
     return tuple(sorted(row.name for row in rows if row and row.treatment is Treatment.BUILT))

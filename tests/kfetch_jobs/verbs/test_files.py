@@ -11,7 +11,7 @@ from tests.kfetch_jobs.commands import Command
 
 
 def test_a_new_project_is_right(kfetch: Command, shop: Path) -> None:
-    """A new project is valid, has its schemas, and its .gitignore covers its data and its secrets."""
+    """A new project is valid, has its schemas, and its .gitignore covers data and secrets."""
     assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
         path.name for path in (shop / "schema").iterdir()
