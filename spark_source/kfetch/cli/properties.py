@@ -62,7 +62,9 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _character(match[1]), text)
+    """Replace escapes. Java escapes UTF-16, so a character beyond U+FFFF is a pair of escapes."""
+    units = _ESCAPE.sub(lambda match: _character(match[1]), text)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _character(escape: str) -> str:

@@ -49,7 +49,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     Only a batch read has an end. By default it starts at the log starts, and a stream at the log
     ends. Raises OptionError or NotBuilt with a sentence that names the option.
     """
-    lowered = {name.lower(): str(value) for name, value in options.items()}
+    lowered = {name.lower(): _text(name, value) for name, value in options.items()}
     ignored = check_names(options, batch=batch)
     read = OptionReader(lowered)
     # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
@@ -88,6 +88,22 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         commit_group=read("kfetch.commitGroup", str, ""),
         ignored=_ignored(ignored, bounds["starting"]) + unused_names(options, network.security),
     )
+
+
+def _text(name: str, value: object) -> str:
+    """Return a value as text. Half a surrogate pair is none: no request could carry it.
+
+    Python's own error for it would show the whole text, which may be a password.
+    """
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OptionError(
+            f"option {name} has half of a surrogate pair (U+D800 to U+DFFF), which is no character",
+            option=name,
+        ) from None
+    return text
 
 
 def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:

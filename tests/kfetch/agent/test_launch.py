@@ -152,7 +152,7 @@ def test_an_agent_stands_apart_from_the_worker(
     files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has its own session and no terminal, no secret or archive of Spark, and no descriptor of
-    ours. Arrow's allocator returns pages soon."""
+    ours. Both allocators return memory soon."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "hush")
     spark = [f"/spark/python/lib/{name}" for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
     spark.append("/spark/jars/spark-core_2.13-4.2.0.jar")
@@ -171,6 +171,7 @@ def test_an_agent_stands_apart_from_the_worker(
     assert "/shipped/by/py-files.zip" in path
     assert not {*spark} & {*path}
     assert "10" == environment["MIMALLOC_PURGE_DELAY"]
+    assert "4194304" == environment["MALLOC_TRIM_THRESHOLD_"]
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(files.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}
     assert "/dev/null" == os.readlink(f"/proc/{agent.pid}/fd/0")

@@ -24,6 +24,7 @@ from kfetch.options.catalogue import lookup
         ("a=b\\\\\nc=d", {"kafka.a": "b\\", "kafka.c": "d"}),
         ("a=b\\", {"kafka.a": "b"}),
         ("a\\:b=\\u00e9\\n\\t\\=", {"kafka.a:b": "é\n\t="}),
+        ("a=\\ud83d\\ude00 \\uD83D!", {"kafka.a": "\U0001f600 \ufffd!"}),
         ('jaas=x required u="a=b";', {"kafka.jaas": 'x required u="a=b";'}),
         ("a=1\r\na=2", {"kafka.a": "2"}),
         ("subscribe=t\nstartingOffsets=latest", {"subscribe": "t", "startingOffsets": "latest"}),

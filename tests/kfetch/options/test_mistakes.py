@@ -347,3 +347,15 @@ def test_monstrous_texts(name: str, text: str) -> None:
     rest = {k: v for k, v in REQUIRED.items() if name != "subscribePattern" or k != "subscribe"}
     with pytest.raises(OptionError):
         parse({**rest, name: text})
+
+
+@pytest.mark.parametrize("name", ["kafka.sasl.password", "kafka.client.id", "subscribe"])
+def test_text_that_cannot_be_sent(name: str) -> None:
+    """Half a surrogate pair is refused, and the rest of the text, which may be secret, not shown.
+
+    Python's own error would show all of it, and an agent reports the errors that it did not expect.
+    """
+    with pytest.raises(OptionError, match=f"option {name} has half of a surrogate pair") as raised:
+        parse({**REQUIRED, name: "hush\udc80"})
+
+    assert "hush" not in repr(raised.value) + str(raised.value.where)
