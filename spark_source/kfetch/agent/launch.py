@@ -173,7 +173,8 @@ def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess
             [
                 # In an unpacked archive the path may be relative. Path.resolve would follow links
                 # out of the virtual environment.
-                *(os.path.abspath(sys.executable), "-m", "kfetch.agent"),
+                # -P: Python would look for modules in the directory first.
+                *(os.path.abspath(sys.executable), "-P", "-m", "kfetch.agent"),
                 *("--socket", str(files.socket)),
                 *("--owner", str(owner)),
                 *("--memory", str(memory)),
@@ -181,7 +182,8 @@ def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
+            # It stays in the worker's directory. There, spark-submit --files puts truststores, and
+            # options name them by relative paths, as for Spark's connector.
             env=_environment(),
             start_new_session=True,
         )

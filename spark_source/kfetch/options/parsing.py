@@ -30,7 +30,7 @@ from kfetch.options.converters import (
     size_or_default,
 )
 from kfetch.options.reader import OptionReader
-from kfetch.options.security import security
+from kfetch.options.security import security, unused_names
 from kfetch.options.subscription import bootstrap_servers, subscription
 from kfetch.options.values import (
     DEFAULT_AGENT,
@@ -61,6 +61,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     }
     bootstrap = bootstrap_servers(lowered.get("kafka.bootstrap.servers", ""))
     bounds = bounds or _bounds(read, batch=False)
+    network = _network(read)
     return SourceOptions(
         bootstrap=bootstrap,
         subscription=topics,
@@ -77,7 +78,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         lookup_retries=read("fetchOffset.numRetries", count, 3),
         lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),
-        network=_network(read),
+        network=network,
         fetch=_fetch(read),
         agent=read("kfetch.agent", agent_place, DEFAULT_AGENT),
         agent_memory_bytes=read("kfetch.agent.memory", memory, 256 << 20),
@@ -85,7 +86,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         stats_directory=read("kfetch.statsDirectory", str, ""),
         broker_report=read("kfetch.brokerReport", str, ""),
         commit_group=read("kfetch.commitGroup", str, ""),
-        ignored=_ignored(ignored, bounds["starting"]),
+        ignored=_ignored(ignored, bounds["starting"]) + unused_names(options, network.security),
     )
 
 

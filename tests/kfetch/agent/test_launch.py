@@ -83,6 +83,20 @@ def test_a_python_of_a_relative_path(
     connect(files, owner).close()
 
 
+def test_relative_paths_mean_the_same_to_an_agent(
+    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An agent has its worker's directory, for a truststore of spark-submit's --files.
+
+    A module there does not hide a module of kfetch.
+    """
+    (tmp_path / "kfetch.py").write_text("raise SystemExit('a module of the directory')")
+    monkeypatch.chdir(tmp_path)
+    pid = status(connect(files, owner)).pid
+
+    assert tmp_path.resolve() == Path(f"/proc/{pid}/cwd").resolve()
+
+
 def test_many_workers_start_one_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
     """Sixteen workers that connect at once get the same agent."""
     with ThreadPoolExecutor(16) as workers:

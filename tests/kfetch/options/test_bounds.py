@@ -225,6 +225,32 @@ def test_the_group_of_the_start_is_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("protocol", "names"),
+    [
+        (None, ("kafka.sasl.username", "kafka.ssl.truststore.location")),
+        ("SSL", ("kafka.sasl.username",)),
+    ],
+)
+def test_security_options_need_their_protocol(protocol: str | None, names: tuple[str, ...]) -> None:
+    """A user or a truststore that ``kafka.security.protocol`` does not use is told."""
+    options = {
+        **REQUIRED,
+        "kafka.sasl.username": "a",
+        "kafka.ssl.truststore.location": "ca.pem",
+        **({"kafka.security.protocol": protocol} if protocol else {}),
+    }
+    assert names == parse(options).ignored
+    assert no_effect("kafka.sasl.username") == (
+        "option kafka.sasl.username has no effect without SASL: set kafka.security.protocol to "
+        "SASL_SSL or SASL_PLAINTEXT"
+    )
+    assert no_effect("kafka.ssl.truststore.location") == (
+        "option kafka.ssl.truststore.location has no effect without TLS: set "
+        "kafka.security.protocol to SSL or SASL_SSL"
+    )
+
+
+@pytest.mark.parametrize(
     ("bound", "moves"),
     [
         (Bound(rest=EARLIEST), False),

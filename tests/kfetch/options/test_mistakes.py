@@ -55,6 +55,14 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         "subscribePattern; here are subscribe and subscribePattern",
     ),
     ({"topics": "t"}, "option topics is not known: did you mean subscribe?"),
+    (
+        {"kafka.ssl.ca.location": "ca.pem"},
+        "option kafka.ssl.ca.location is not known: did you mean kafka.ssl.truststore.location?",
+    ),
+    (
+        {"kafka.ssl.key.location": "key.pem"},
+        "option kafka.ssl.key.location is not known: did you mean kafka.ssl.keystore.location?",
+    ),
     ({"Topcs": "t"}, "option Topcs is not known: `kfetch options` lists all options"),
     ({"subscribe": ""}, "no topics to subscribe: option subscribe is empty"),
     ({"subscribe": " ,, "}, "no topics to subscribe: option subscribe is empty"),

@@ -105,6 +105,11 @@ BOTH: list[tuple[dict[str, str | None], str]] = [
         f"option startingOffsets: {JSON_OFFSETS}, earliest, latest or group, got ",
     ),
     (
+        {"startingOffsets": "-2h"},
+        "option startingOffsets is -2h, which is a time and not an offset: set option "
+        "startingTimestamp=-2h instead",
+    ),
+    (
         {"startingOffsets": "group"},
         "option startingOffsets is group, but no consumer group is named: set option "
         "kfetch.startingGroup or kafka.group.id",

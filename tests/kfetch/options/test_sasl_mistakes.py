@@ -46,6 +46,11 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "kafka.sasl.mechanism",
     ),
     (
+        {"kafka.sasl.username": "a", "kafka.sasl.password": "b"},
+        "option kafka.sasl.mechanism is GSSAPI (its default), but kafka.sasl.username is a user "
+        "with a password: set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+    ),
+    (
         {"kafka.sasl.mechanism": "DIGEST-MD5"},
         "option kafka.sasl.mechanism is 'DIGEST-MD5', but it must be one of GSSAPI, PLAIN, "
         "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM",
