@@ -199,9 +199,9 @@ def test_columns_of_the_users_choice(
     source = KfetchDataSource({"kafka.bootstrap.servers": kafka.bootstrap, **START, **option})
     given = StructType([StructField(name, kind) for name, kind in (types or {}).items()])
     made: Any = source.streamReader(given if types else source.schema())
+    sent = cloudpickle.loads(cloudpickle.dumps(made))
     start = made.initialOffset()
     splits = made.partitions(start, made.latestOffset(start, ReadAllAvailable()))
-    sent = cloudpickle.loads(cloudpickle.dumps(made))
     rows = [row for split in splits for part in sent.read(split) for row in part.to_pylist()]
     made.stop()
 

@@ -15,10 +15,11 @@ from kfetch.records import arrow
 __all__ = ["last_of_each_key"]
 
 Numbers = np.ndarray[Any, Any]
-Entries = tuple[pa.Buffer, pa.Array[Any], pa.Array[Any]]
 
 
-def last_of_each_key(lists: pa.Buffer, keys: pa.Array[Any], values: pa.Array[Any]) -> Entries:
+def last_of_each_key(
+    lists: pa.Buffer, keys: pa.Array[Any], values: pa.Array[Any]
+) -> tuple[pa.Buffer, pa.Array[Any], pa.Array[Any]]:
     """Returns the entries without repeated keys: where each row ends, the keys, and the values.
 
     A key has the place of its first header in the row, and the value of the last one.
