@@ -25,7 +25,8 @@ def last_of_each_key(
     A key has the place of its first header in the row, and the value of the last one.
     ``lists``: int32, where the headers of each row end, with 0 in front.
     """
-    headers_of_rows = np.diff(np.frombuffer(lists, np.int32))
+    list_ends: Any = lists
+    headers_of_rows: Numbers = np.diff(np.frombuffer(list_ends, np.int32))
     if headers_of_rows.max() < 2:
         return lists, keys, values
     rows = np.repeat(np.arange(len(headers_of_rows), dtype=np.int64), headers_of_rows)
@@ -37,7 +38,7 @@ def last_of_each_key(
     in_order = np.argsort(first)
     last = len(keys) - 1 - from_end
     kept_of_rows = np.bincount(rows[first], minlength=len(headers_of_rows))
-    ends = np.concatenate(([0], np.cumsum(kept_of_rows))).astype(np.int32)
+    ends: Any = np.concatenate(([0], np.cumsum(kept_of_rows))).astype(np.int32)
     kept_keys, kept_values = (
         keys.take(_indices(first[in_order])),
         values.take(_indices(last[in_order])),
@@ -53,4 +54,5 @@ def _numbers_of(keys: pa.Array[Any]) -> Numbers:
 
 def _indices(numbers: Numbers) -> pa.Array[Any]:
     # pa.array(numbers) imports pandas, which takes a second.
-    return arrow.column(pa.int64(), len(numbers), None, pa.py_buffer(numbers.astype(np.int64)))
+    whole: Any = numbers.astype(np.int64)
+    return arrow.column(pa.int64(), len(numbers), None, pa.py_buffer(whole))

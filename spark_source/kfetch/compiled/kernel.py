@@ -82,12 +82,13 @@ _BITS = {
     "serializedKeySize": KEY_ENDS,
     "serializedValueSize": VALUE_ENDS,
 }
+_ALWAYS = -1
 _BUFFERS = (
-    *(KEY_ENDS, KEY_DATA, KEY_ENDS),  # ends, data, validity
-    *(VALUE_ENDS, VALUE_DATA, VALUE_ENDS),
+    *(KEY_ENDS, KEY_DATA, _ALWAYS),  # ends, data, validity
+    *(VALUE_ENDS, VALUE_DATA, _ALWAYS),
     *(OFFSETS, TIMES, HEADER_POSITIONS),
 )
-"""The bit of each buffer that ``fill_rows`` writes."""
+"""The bit of each buffer that ``fill_rows`` writes. Validity is so small that it always does."""
 
 
 @cache
@@ -173,7 +174,9 @@ def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> Colum
     memory.reserve((size if has_data else 0) + rows * row_bytes)
     sizes = _sizes_of_buffers(rows, size + SLACK, size + SLACK)
     pairs = zip(_BUFFERS, sizes, strict=True)
-    return ColumnBuffers(*(n if wanted & bit else UNWANTED_BYTES for bit, n in pairs))
+    return ColumnBuffers(
+        *(n if wanted & bit or bit == _ALWAYS else UNWANTED_BYTES for bit, n in pairs)
+    )
 
 
 def _sizes_of_buffers(rows: int, key_bytes: int, value_bytes: int) -> tuple[int, ...]:
@@ -263,8 +266,9 @@ def _buffer_of(numbers: Any) -> pa.Buffer:
 
 def _sizes(rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array[Any]:
     """Returns the bytes of each key or value; null for a null."""
-    ends, _, valid = buffers
+    ends: Any = buffers[0]
     sizes = _buffer_of(np.diff(np.frombuffer(ends, np.int32)))
+    valid = buffers[2]
     return arrow.column(pa.int32(), rows, valid if nulls else None, sizes, nulls=nulls)
 
 

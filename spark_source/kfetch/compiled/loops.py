@@ -238,13 +238,13 @@ def fill_rows(  # noqa: C901, PLR0915
                 _add_headers(totals, headers, sums)
             byte, bit = rows >> 3, rows & 7
             if bit == 0:
-                key_valid[byte & key_row] = value_valid[byte & value_row] = 0
+                key_valid[byte] = value_valid[byte] = 0
             if key_size >= 0:
-                key_valid[byte & key_row] |= 1 << bit
+                key_valid[byte] |= 1 << bit
                 _copy_some(key_data, keys_size, data, key_at, key_size & key_bytes, size)
                 keys_size += key_size
             if value_size >= 0:
-                value_valid[byte & value_row] |= 1 << bit
+                value_valid[byte] |= 1 << bit
                 remaining, write_at = value_size & value_bytes, values_size
                 while remaining > BLOCK:
                     copy(value_data, write_at, data, value_at, BLOCK)

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kfetch.model import NO_EPOCH
-from kfetch.records.arrow import HEADERS_MAP_TYPE, Columns, check_size, delivered, schema_of
+from kfetch.records.arrow import (
+    HEADERS_MAP_TYPE,
+    Columns,
+    check_size,
+    column,
+    delivered,
+    schema_of,
+)
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
 from kfetch.records.format import MILLISECONDS_MAX
@@ -76,7 +83,8 @@ def _array(rows: Sequence[_Row], field: pa.Field[Any]) -> pa.Array[Any]:
     cells = [_CELLS[field.name](row) for row in rows]
     if field.name in ("key", "value"):
         data: pa.Array[Any] = pa.array(cells, pa.binary())
-        return data.view(field.type)  # a string has the same bytes, also those that are not UTF-8
+        # A string has the same bytes, also those that are not UTF-8.
+        return column(field.type, len(data), *data.buffers(), nulls=data.null_count)
     if field.type == HEADERS_MAP_TYPE:  # a dict keeps a key's first place and its last value
         cells = [headers and list(dict(headers).items()) for headers in cells]
     return pa.array(cells, field.type)
