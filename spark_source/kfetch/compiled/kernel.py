@@ -11,7 +11,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -65,8 +66,6 @@ __all__ = ["decode", "decode_slices"]
 Array = np.ndarray[Any, Any]
 
 TIMESTAMP = SCHEMA.field("timestamp").type
-HEADER_POSITIONS_BUFFER = -1  # the last buffer that ``fill_rows`` writes; it is no column
-UNWANTED_BYTES = 64  # the loops write the rows of an unwanted column to the same few bytes
 _MAP_BYTES = 64  # for each header, while its key is compared with others
 
 _BITS = {
@@ -82,22 +81,55 @@ _BITS = {
     "serializedKeySize": KEY_ENDS,
     "serializedValueSize": VALUE_ENDS,
 }
-_ALWAYS = -1
+_ALWAYS = 0
 _BUFFERS = (
     *(KEY_ENDS, KEY_DATA, _ALWAYS),  # ends, data, validity
     *(VALUE_ENDS, VALUE_DATA, _ALWAYS),
     *(OFFSETS, TIMES, HEADER_POSITIONS),
 )
-"""The bit of each buffer that ``fill_rows`` writes. Validity is so small that it always does."""
+"""The bit of each buffer of ``fill_rows``, in its order."""
+KEY_ENDS_BUFFER, VALUE_ENDS_BUFFER = 0, 3
+OFFSETS_BUFFER, TIMES_BUFFER, HEADER_POSITIONS_BUFFER = 6, 7, 8
+SCRATCH = 9  # a buffer for what nobody reads
+SCRATCH_BYTES = 8  # of a row
+
+
+class _Plan(NamedTuple):
+    """What the loops do for some columns."""
+
+    wanted: int
+    """The bits of ``layout``."""
+    owned: tuple[bool, ...]
+    """Whether each buffer is needed."""
+    targets: tuple[int, ...]
+    """The buffer to which ``fill_rows`` writes in place of each of its own."""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether bytes of the records are copied."""
+        return bool(self.wanted & (KEY_DATA | VALUE_DATA | HEADER_POSITIONS))
 
 
 @cache
-def _wanted(columns: Columns) -> int:
-    """Returns the bits of what the loops write for these columns."""
+def _plan(columns: Columns) -> _Plan:
+    """Returns the plan for some columns.
+
+    A column that nobody wants shares the buffer of one that ``fill_rows`` writes after it in each
+    step: the last write counts. So the loops have no branch for it. Validity is small, and always
+    written.
+    """
     wanted = 0
     for name in delivered(columns):
         wanted |= _BITS[name]
-    return wanted
+    has = {bit: bool(wanted & bit) for bit in set(_BUFFERS) if bit != _ALWAYS}
+    offsets = OFFSETS_BUFFER if has[OFFSETS] else SCRATCH
+    times = TIMES_BUFFER if has[TIMES] else offsets
+    headers = HEADER_POSITIONS_BUFFER if has[HEADER_POSITIONS] else times
+    value_ends = VALUE_ENDS_BUFFER if has[VALUE_ENDS] else SCRATCH
+    key_ends = KEY_ENDS_BUFFER if has[KEY_ENDS] else value_ends
+    targets = key_ends, 1, 2, value_ends, 4, 5, offsets, times, headers
+    owned = [has.get(bit, True) for bit in _BUFFERS]
+    return _Plan(wanted, (*owned, SCRATCH in targets), targets)
 
 
 def decode(
@@ -124,10 +156,11 @@ def _decode(
     table: SectionTable, columns: Columns, sections: Sequence[Section], memory: Memory
 ) -> pa.RecordBatch | None:
     """Names a fault if ``sections`` are those of the table, else raises UnexplainedFault."""
-    wanted, totals = _wanted(columns), array("q", bytes(8 * TOTALS_WIDTH))
+    plan, totals = _plan(columns), array("q", bytes(8 * TOTALS_WIDTH))
     buffers = _row_buffers(table, columns, memory)
-    arguments = *table.sections, table.slices_address, wanted, totals.buffer_info()[0]
-    code = LOOPS.fill_rows(*arguments, *buffers.addresses)
+    addresses = buffers.addresses
+    arguments = *table.sections, table.slices_address, plan.wanted, totals.buffer_info()[0]
+    code = LOOPS.fill_rows(*arguments, *(addresses[number] for number in plan.targets))
     if code and not sections:
         raise UnexplainedFault
     if code:
@@ -137,13 +170,13 @@ def _decode(
         return None
     _check_size(counts, columns)
     arrays = _columns(buffers, counts, columns)
-    if wanted & (TOPICS | PARTITIONS | TIMESTAMP_TYPES):
-        arrays |= _constants(table, counts, wanted)
+    if plan.wanted & (TOPICS | PARTITIONS | TIMESTAMP_TYPES):
+        arrays |= _constants(table, counts, plan.wanted)
     names = delivered(columns)
     if "headers" in names:
         if columns.headers_as_map:
             memory.reserve(_MAP_BYTES * counts[HEADERS])
-        positions = buffers.addresses[HEADER_POSITIONS_BUFFER]
+        positions = addresses[HEADER_POSITIONS_BUFFER]
         arrays["headers"] = _headers_column(table, positions, counts, columns)
     if "leaderEpoch" in names:
         arrays["leaderEpoch"] = _leader_epochs(table.rows)
@@ -163,34 +196,32 @@ def _bytes_of_bits(count: int) -> int:
 
 
 def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> ColumnBuffers:
-    """Returns the buffers of ``fill_rows``, in its order, large enough for all records."""
+    """Returns the buffers that ``fill_rows`` needs, large enough for all records."""
     size, count = table.rows[:, [SIZE, RECORD_COUNT]].sum(axis=0).tolist()
     arrow.check_bytes(size)
     # ``fill_rows`` raises for a count that the bytes can't hold.
     rows = min(count, size // RECORD_BYTES_MIN + len(table.rows))
-    wanted = _wanted(columns)
-    has_data = wanted & (KEY_DATA | VALUE_DATA | HEADER_POSITIONS)
-    row_bytes = arrow.row_bytes(columns, table.topic_bytes_max)
-    memory.reserve((size if has_data else 0) + rows * row_bytes)
-    sizes = _sizes_of_buffers(rows, size + SLACK, size + SLACK)
-    pairs = zip(_BUFFERS, sizes, strict=True)
-    return ColumnBuffers(
-        *(n if wanted & bit or bit == _ALWAYS else UNWANTED_BYTES for bit, n in pairs)
+    plan = _plan(columns)
+    row_bytes = (
+        arrow.row_bytes(columns, table.topic_bytes_max) + SCRATCH_BYTES * plan.owned[SCRATCH]
     )
+    memory.reserve((size if plan.has_data else 0) + rows * row_bytes)
+    return ColumnBuffers(*_sizes_of_buffers(plan, rows, size + SLACK, size + SLACK))
 
 
-def _sizes_of_buffers(rows: int, key_bytes: int, value_bytes: int) -> tuple[int, ...]:
-    """Returns the bytes of the buffers of ``fill_rows``, as if all were wanted."""
+def _sizes_of_buffers(plan: _Plan, rows: int, key_bytes: int, value_bytes: int) -> tuple[int, ...]:
+    """Returns the bytes of the buffers of ``fill_rows``, 0 for those that nobody needs."""
     ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
-    return ends, key_bytes, bits, ends, value_bytes, bits, numbers, numbers, numbers
+    sizes = ends, key_bytes, bits, ends, value_bytes, bits, numbers, numbers, numbers
+    scratch = SCRATCH_BYTES * (rows + 1)
+    return tuple(map(mul, (*sizes, scratch), plan.owned))
 
 
 def _columns(buffers: ColumnBuffers, counts: list[int], columns: Columns) -> dict[str, Any]:
     """Returns the wanted ones of the columns that ``fill_rows`` writes."""
-    rows, wanted = counts[ROWS], _wanted(columns)
-    sizes = _sizes_of_buffers(rows, counts[KEY_BYTES], counts[VALUE_BYTES])
-    pairs = zip(_BUFFERS, sizes, strict=True)
-    written = buffers.written(*(n if wanted & bit else 0 for bit, n in pairs))
+    rows, plan = counts[ROWS], _plan(columns)
+    sizes = _sizes_of_buffers(plan, rows, counts[KEY_BYTES], counts[VALUE_BYTES])
+    written, wanted = buffers.written(*sizes), plan.wanted
     key, value = written[:3], written[3:6]
     key_nulls, value_nulls = counts[KEY_NULLS], counts[VALUE_NULLS]
     arrays: dict[str, Any] = {}

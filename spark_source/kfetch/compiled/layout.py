@@ -51,8 +51,7 @@ VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH, HEADER_VALUE_LENGTH = 7, 8, 9, 10
 RECORD_SIZE, OFFSET_DELTA, TIMESTAMP = 11, 12, 13
 CRC_FAULT = 25
 
-# The bits of ``wanted``: what the loops write. Ends and validity of keys and values are needed for
-# their sizes too.
+# The bits of ``wanted``: what the columns are made of. The sizes of keys and values need the ends.
 KEY_ENDS, KEY_DATA, VALUE_ENDS, VALUE_DATA = 1, 2, 4, 8
 OFFSETS, TIMES, HEADER_POSITIONS = 16, 32, 64
 TOPICS, PARTITIONS, TIMESTAMP_TYPES = 128, 256, 512

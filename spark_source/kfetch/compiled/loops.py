@@ -33,19 +33,16 @@ from kfetch.compiled.layout import (
     FAULT_RECORD,
     FAULT_SECTION,
     HEADER_KEY_BYTES,
-    HEADER_POSITIONS,
     HEADER_VALUE_BYTES,
     HEADER_VALUE_NULLS,
     HEADERS,
     IS_LOG_APPEND,
     KEY_BYTES,
     KEY_DATA,
-    KEY_ENDS,
     KEY_NULLS,
     LAST_DELTA,
     LEFTOVER,
     MAX_TIME,
-    OFFSETS,
     PARAMETERS,
     PARTITION,
     PARTITIONS,
@@ -59,7 +56,6 @@ from kfetch.compiled.layout import (
     SLICE_NUMBER,
     SLICE_WIDTH,
     START,
-    TIMES,
     TIMESTAMP,
     TIMESTAMP_TYPE,
     TIMESTAMP_TYPES,
@@ -69,7 +65,6 @@ from kfetch.compiled.layout import (
     TOPICS,
     VALUE_BYTES,
     VALUE_DATA,
-    VALUE_ENDS,
     VALUE_NULLS,
 )
 from kfetch.compiled.listing import list_batches, walk_batches
@@ -151,29 +146,6 @@ def _advanced(remaining: int, read_at: int, write_at: int) -> Any:
 
 
 @njit(forceinline=True)
-def _mask(wanted: int, bit: int) -> Any:
-    """Returns -1 if the bit is set, else 0.
-
-    ``rows & mask`` is the row, or always 0 for a column that nobody wants. So its buffer is small,
-    its line stays in the cache, and no record costs a branch.
-    """
-    return -np.int64((wanted & bit) != 0)
-
-
-@njit(forceinline=True)
-def _masks(wanted: int) -> Any:
-    return (
-        _mask(wanted, KEY_ENDS),
-        _mask(wanted, KEY_DATA),
-        _mask(wanted, VALUE_ENDS),
-        _mask(wanted, VALUE_DATA),
-        _mask(wanted, OFFSETS),
-        _mask(wanted, TIMES),
-        _mask(wanted, HEADER_POSITIONS),
-    )
-
-
-@njit(forceinline=True)
 def _offsets(section: Any) -> Any:
     return section[BASE_OFFSET], section[LAST_DELTA], section[START], section[END]
 
@@ -204,9 +176,10 @@ def fill_rows(  # noqa: C901, PLR0915
     """Checks every record and writes the columns of those in range. Returns 0 or the first fault.
 
     The caller makes the buffers large enough for all records, and for SLACK bytes of data more.
-    Those that are not ``wanted`` hold one row and no data.
+    Only ``wanted`` keys and values are copied. In place of another column that nobody wants, the
+    caller passes the buffer of one that is written after it: the last write counts.
     """
-    key_row, key_bytes, value_row, value_bytes, offset_row, time_row, header_row = _masks(wanted)
+    copies_keys, copies_values = (wanted & KEY_DATA) != 0, (wanted & VALUE_DATA) != 0
     rows = keys_size = values_size = key_nulls = value_nulls = topics_size = 0
     key_ends[0] = value_ends[0] = 0
     for number in range(sections):
@@ -231,30 +204,34 @@ def fill_rows(  # noqa: C901, PLR0915
             if not in_range:
                 totals[FAULT_RECORD] = record
                 return TIMESTAMP
-            offsets[rows & offset_row], times[rows & time_row] = offset, time * 1000
-            header_positions[rows & header_row] = NO_HEADERS
+            header_positions[rows] = NO_HEADERS
             if headers > 0:
-                header_positions[rows & header_row] = value_at + max(value_size, 0)
+                header_positions[rows] = value_at + max(value_size, 0)
                 _add_headers(totals, headers, sums)
+            times[rows] = time * 1000
+            offsets[rows] = offset
             byte, bit = rows >> 3, rows & 7
             if bit == 0:
                 key_valid[byte] = value_valid[byte] = 0
             if key_size >= 0:
                 key_valid[byte] |= 1 << bit
-                _copy_some(key_data, keys_size, data, key_at, key_size & key_bytes, size)
+                if copies_keys:
+                    _copy_some(key_data, keys_size, data, key_at, key_size, size)
                 keys_size += key_size
             if value_size >= 0:
                 value_valid[byte] |= 1 << bit
-                remaining, write_at = value_size & value_bytes, values_size
-                while remaining > BLOCK:
-                    copy(value_data, write_at, data, value_at, BLOCK)
-                    remaining, value_at, write_at = _advanced(remaining, value_at, write_at)
-                    state, crc_at = _crc_ahead(state, data, crc_at, value_at, size)
-                _copy_some(value_data, write_at, data, value_at, remaining, size)
+                if copies_values:
+                    while value_size > BLOCK:
+                        copy(value_data, values_size, data, value_at, BLOCK)
+                        value_size, value_at, values_size = _advanced(
+                            value_size, value_at, values_size
+                        )
+                        state, crc_at = _crc_ahead(state, data, crc_at, value_at, size)
+                    _copy_some(value_data, values_size, data, value_at, value_size, size)
                 values_size += value_size
             rows += 1
-            key_ends[rows & key_row] = keys_size
-            value_ends[rows & value_row] = values_size
+            key_ends[rows] = keys_size
+            value_ends[rows] = values_size
             key_nulls += key_size < 0
             value_nulls += value_size < 0
         totals[FAULT_RECORD] = section[RECORD_COUNT]

@@ -87,7 +87,8 @@ def _array(rows: Sequence[_Row], field: pa.Field[Any]) -> pa.Array[Any]:
         return column(field.type, len(data), *data.buffers(), nulls=data.null_count)
     if field.type == HEADERS_MAP_TYPE:  # a dict keeps a key's first place and its last value
         cells = [headers and list(dict(headers).items()) for headers in cells]
-    return pa.array(cells, field.type)
+    array: pa.Array[Any] = pa.array(cells, field.type)
+    return array
 
 
 def _data_bytes(row: _Row, names: Sequence[str]) -> int:
