@@ -57,9 +57,9 @@ def test_columns_are_the_connectors_own_selected(
     name = topic(2)
     with producer(kafka) as sender:
         for number, value in enumerate(VALUES):
-            sender.send(
-                name, value, key=value, partition=number % 2, headers=HEADERS[number % len(HEADERS)]
-            )
+            key = b"k\xff" if value is None else None
+            headers = HEADERS[number % len(HEADERS)]
+            sender.send(name, value, key=key, partition=number % 2, headers=headers)
     given: dict[str, Any] = {"subscribe": name, "includeHeaders": "true"}
     connectors = read(spark, kafka, "kafka", **given).selectExpr(
         "CAST(value AS STRING) AS value",
