@@ -7,6 +7,15 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from integration.benchmarks.peer import connector_jars
+
+
+@pytest.fixture(scope="session")
+def connector(spark: SparkSession) -> None:
+    """Spark's own connector on the session's class path."""
+    for jar in connector_jars():
+        spark.sql(f"ADD JAR '{jar}'").collect()
+
 
 @pytest.fixture
 def talkative(spark: SparkSession) -> Iterator[None]:

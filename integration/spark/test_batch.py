@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from integration.benchmarks.peer import connector_jars
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
 from integration.spark.batch_reads import plan, read, values
@@ -37,13 +36,6 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
-
-
-@pytest.fixture(scope="module")
-def connector(spark: SparkSession) -> None:
-    """Spark's own connector on the session's class path."""
-    for jar in connector_jars():
-        spark.sql(f"ADD JAR '{jar}'").collect()
 
 
 def rows(frame: DataFrame) -> list[Row]:

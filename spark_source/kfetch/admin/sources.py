@@ -269,6 +269,6 @@ def _ids(view: ClusterView) -> dict[str, UUID]:
 
 def columns(options: SourceOptions) -> dict[str, str]:
     """Return the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
-    from kfetch.source import schema
+    from kfetch.schema import schema
 
     return {field.name: field.dataType.simpleString() for field in schema(options)}

@@ -76,7 +76,17 @@ OPTIONS: tuple[Option, ...] = (
         ("maxTriggerDelay", "15m", "a micro-batch waits no longer than this after the last one"),
         ("minPartitions", "none", "large ranges are cut until there are this many tasks"),
         ("maxRecordsPerPartition", "none", "the most offsets of a range: larger ranges are cut"),
-        ("includeHeaders", "false", "adds the column `headers`"),
+        (
+            "columns",
+            "all",
+            "deliver only these columns, in this order, such as `value,partition,offset`; see "
+            "[docs/columns.md](docs/columns.md)",
+        ),
+        (
+            "includeHeaders",
+            "false",
+            "adds the column `headers`, an array; `map`: as a map, with each key's last value",
+        ),
         ("includeLeaderEpoch", "false", "adds `leaderEpoch int`; null where brokers had none"),
         (
             "includeSerializedSizes",

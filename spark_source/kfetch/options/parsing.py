@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.options import columns
 from kfetch.options.bounds import check_order, ending_bound, starting_bound
 from kfetch.options.catalogue import check_names
 from kfetch.options.converters import (
@@ -18,6 +19,7 @@ from kfetch.options.converters import (
     count,
     delay,
     duration,
+    headers,
     isolation,
     max_records,
     memory,
@@ -66,9 +68,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         bootstrap=bootstrap,
         subscription=topics,
         **bounds,
-        include_headers=read("includeHeaders", boolean, False),
-        include_leader_epoch=read("includeLeaderEpoch", boolean, False),
-        include_serialized_sizes=read("includeSerializedSizes", boolean, False),
+        **_columns(read),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
@@ -112,6 +112,23 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
     if ending is not None:
         check_order(starting, ending)
     return {"starting": starting, "ending": ending}
+
+
+def _columns(read: OptionReader) -> dict[str, Any]:
+    is_map = read("includeHeaders", lambda text: text.lower() == "map", False)
+    includes = columns.Includes(
+        headers=read("includeHeaders", headers, False),
+        headers_as_map=is_map,
+        leader_epoch=read("includeLeaderEpoch", boolean, False),
+        serialized_sizes=read("includeSerializedSizes", boolean, False),
+    )
+    return {
+        "include_headers": includes.headers,
+        "headers_as_map": includes.headers_as_map,
+        "include_leader_epoch": includes.leader_epoch,
+        "include_serialized_sizes": includes.serialized_sizes,
+        "columns": columns.parsed(read("columns", str, None), includes),
+    }
 
 
 def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:

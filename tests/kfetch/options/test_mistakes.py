@@ -138,7 +138,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         {"failOnDataLoss": "yes"},
         "option failOnDataLoss is 'yes', but it must be true or false",
     ),
-    ({"includeHeaders": ""}, "option includeHeaders is '', but it must be true or false"),
+    ({"includeHeaders": ""}, "option includeHeaders is '', but it must be true, false or map"),
     (
         {"maxOffsetsPerTrigger": "0"},
         "option maxOffsetsPerTrigger is '0', but it must be a whole number above 0",

@@ -11,6 +11,7 @@ import pytest
 from kfetch.model import TopicPartition
 from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse, sasl_rows
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
+from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 # ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
@@ -124,6 +125,12 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ),
     ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
     ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
+    (
+        "columns",
+        "columns",
+        (),
+        [("offset", (Column("offset", "bigint"),)), (" key ", (Column("key", "binary"),))],
+    ),
     ("includeHeaders", "include_headers", False, [("true", True), ("False", False)]),
     ("includeLeaderEpoch", "include_leader_epoch", False, [("true", True)]),
     ("includeSerializedSizes", "include_serialized_sizes", False, [("true", True)]),
@@ -212,7 +219,7 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
     name, path, default, _ = row
     told = lookup(name)
     assert told is not None
-    if told.default in ("required", "none", "inline", "PLAINTEXT", "read_uncommitted"):
+    if told.default in ("required", "none", "all", "inline", "PLAINTEXT", "read_uncommitted"):
         return
     options = parse(REQUIRED if name in REQUIRED else {**REQUIRED, name: told.default})
 
