@@ -52,14 +52,13 @@ class Run:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Start the query. It does not wait until the query has asked for its start."""
+        """Start the query, and wait until it has fixed the offsets at which it starts.
+
+        Spark gives the process of a source ten seconds to begin, so queries start one by one.
+        """
         writer = self._frame.writeStream.foreachBatch(self._delivered.take)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         self._query = writer.trigger(processingTime="200 milliseconds").start()
-
-    def wait_for_start(self) -> None:
-        """Wait until the query has fixed the offsets at which it starts."""
-        assert self._query is not None
         self._query.processAllAvailable()
 
     def wait_for(self, end: int, added_end: int = 0) -> None:
@@ -98,8 +97,6 @@ def follow(cluster: Cluster, topics: list[str], runs: list[Run]) -> None:
     partitions that are added while it runs.
     """
     with started(runs):
-        for run in runs:
-            run.wait_for_start()
         one_more(cluster, topics, PARTITIONS)
         for run in runs:
             run.wait_for(6)

@@ -117,7 +117,7 @@ def sort_out(marks: Iterable[Mark]) -> Parity:
     for case in all_cases():
         if (tested := case in found) == (times := excused.count(case)) or times > 1:
             problems.append(f"{case}: tests {len(found.get(case, []))}, reasons {times}")
-        if tested and case[0] not in shown:
+        elif tested and case[0] not in shown:
             problems.append(f"{case}: no group of the page has its suite")
     problems += [f"{case}: differs, and has no test" for case in _different().keys() - found.keys()]
     return Parity(found, problems)

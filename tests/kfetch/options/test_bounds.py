@@ -132,7 +132,7 @@ def test_names_in_any_case(cased: Callable[[str], str]) -> None:
     options = parse({**REQUIRED, **{cased(k): text for k, text in given_.items()}}, batch=True)
 
     assert {TopicPartition("T", 0): 5} == options.starting.partitions
-    assert 1.5 == options.fetch.poll_timeout_s
+    assert 1.5 == options.poll_timeout_s
 
 
 def test_defaults_of_streams_and_batches() -> None:
