@@ -115,25 +115,36 @@ def rows_of(frame: DataFrame, checkpoint: Path) -> list[tuple[object, ...]]:
     "KafkaMicroBatchSourceSuiteBase",
     "ensure stream-stream self-join generates only one offset in log and correct metrics",
 )
+@pytest.mark.usefixtures("connector")
 def test_self_join(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """A self-join has one offset in the log, and each pair once."""
+    """A self-join has each pair once. Spark makes two sources of one DataFrame of kfetch."""
     name = topic(2)
-    numbers = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest").selectExpr(
-        "CAST(CAST(value AS STRING) AS INT) AS value",
-        "CAST(CAST(value AS STRING) AS INT) % 5 AS key",
-    )
-    pairs = numbers.join(numbers, "key")
+    sources = {}
     write(kafka, name, ["1", "2"])
-    first = rows_of(pairs, tmp_path)
-    write(kafka, name, ["6", "3"], partition=1)
-    second = rows_of(pairs, tmp_path)
-    _, _, *sources = (tmp_path / "offsets" / "0").read_text().splitlines()
+    for source in ("kfetch", "kafka"):
+        numbers = stream(spark, kafka, source, subscribe=name).selectExpr(
+            "CAST(CAST(value AS STRING) AS INT) AS value",
+            "CAST(CAST(value AS STRING) AS INT) % 5 AS key",
+        )
+        pairs = numbers.join(numbers, "key")
+        first = rows_of(pairs, tmp_path / source)
+        if source == "kfetch":
+            write(kafka, name, ["6", "3"], partition=1)
+            second = rows_of(pairs, tmp_path / source)
+            assert [(1, 1, 1), (2, 2, 2)] == sorted(first)
+            assert [(1, 1, 6), (1, 6, 1), (1, 6, 6), (3, 3, 3)] == sorted(second)
+        _, _, *lines = (tmp_path / source / "offsets" / "0").read_text().splitlines()
+        sources[source] = len(lines)
 
-    assert [(1, 1, 1), (2, 2, 2)] == sorted(first)
-    assert [(1, 1, 6), (1, 6, 1), (1, 6, 6), (3, 3, 3)] == sorted(second)
-    assert 1 == len(sources)
+    assert {"kfetch": 2, "kafka": 1} == sources
+
+
+def stream(spark: SparkSession, cluster: Cluster, source: str, **options: str) -> DataFrame:
+    """A stream of kfetch or of the connector, from the beginning."""
+    reader = spark.readStream.format(source).options(**options, startingOffsets="earliest")
+    return reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).load()
 
 
 @pytest.mark.connector_case("KafkaMicroBatchSourceSuiteBase", "input row metrics")
