@@ -61,6 +61,9 @@ def test_new_partitions_are_read_from_their_beginning(
     assert [(partitions, 0), (partitions + 1, 0), (partitions + 1, 1)] == delivered.places
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceStressSuite", "stress test with multiple topics and partitions"
+)
 @pytest.mark.long
 def test_new_topics_and_partitions_are_found_by_themselves(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path

@@ -336,6 +336,9 @@ CHANGES = st.lists(st.sampled_from(["hide", "show", "t", "u", "batch", "restart"
 
 
 @pytest.mark.connector_case(
+    "KafkaSourceStressSuite", "stress test with multiple topics and partitions"
+)
+@pytest.mark.connector_case(
     "KafkaSourceStressForDontFailOnDataLossSuite",
     "stress test for failOnDataLoss=false",
 )
