@@ -10,13 +10,6 @@ from pyspark.sql import SparkSession
 from integration.benchmarks.peer import connector_jars
 
 
-@pytest.fixture(scope="session")
-def connector(spark: SparkSession) -> None:
-    """Spark's own connector on the session's class path."""
-    for jar in connector_jars():
-        spark.sql(f"ADD JAR '{jar}'").collect()
-
-
 @pytest.fixture
 def talkative(spark: SparkSession) -> Iterator[None]:
     """Idle queries report their progress at once, not after ten seconds."""
@@ -24,3 +17,10 @@ def talkative(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(name, "200")
     yield
     spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def connector(spark: SparkSession) -> None:
+    """Spark's own connector on the session's class path."""
+    for jar in connector_jars():
+        spark.sql(f"ADD JAR '{jar}'").collect()

@@ -79,6 +79,10 @@ def test_found_by_name() -> None:
     assert issubclass(pyspark_kfetch.DefaultSource, KfetchDataSource)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "default config of includeHeader doesn't break existing query from Spark 2.4",
+)
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [

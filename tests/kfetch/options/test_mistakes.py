@@ -264,6 +264,15 @@ def with_changes(changes: dict[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in {**REQUIRED, **changes}.items() if text is not None}
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "bad source options",
+    "unsupported kafka configs",
+)
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must throw exception when invalid isolation level set",
+)
 @pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=[row[1][:70] for row in MISTAKES])
 def test_mistakes(changes: dict[str, str | None], message: str) -> None:
     """Every mistake has one sentence that names the option, in the connector's words."""

@@ -234,6 +234,10 @@ def cases() -> list[tuple[dict[str, str | None], str, bool]]:
     )
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "bad batch query options",
+)
 @pytest.mark.parametrize(("changes", "message", "batch"), cases())
 def test_mistakes(changes: dict[str, str | None], message: str, batch: bool) -> None:
     """Every mistake has one sentence that names the option, in the connector's words."""

@@ -186,12 +186,25 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
 MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for text, value in pairs]
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must give back default isolation level when not set",
+)
 @pytest.mark.parametrize(("name", "path", "default"), [row[:3] for row in VALUES])
 def test_defaults(name: str, path: str, default: Any) -> None:
     """An option that is not set has the default of Spark's connector, or its own."""
     assert default == value_at(parse(REQUIRED), path)
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must give back READ_UNCOMMITTED when set",
+    "isolationLevel must give back READ_COMMITTED when set",
+)
+@pytest.mark.connector_case(
+    "KafkaSourceProviderSuite",
+    "micro-batch mode - options should be handled as case-insensitive",
+)
 @pytest.mark.parametrize(("name", "path", "text", "value"), MEANINGS)
 @pytest.mark.parametrize("cased", [str, str.upper, str.lower, str.swapcase])
 def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> None:
@@ -226,6 +239,10 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
     assert default == value_at(options, path)
 
 
+@pytest.mark.connector_case(
+    "JsonUtilsSuite",
+    "parsing partitions",
+)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -265,6 +282,11 @@ def test_includes(subscription: Subscription, topic: str, included: bool) -> Non
     assert included is subscription.includes(topic)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "allow group.id prefix",
+    "allow group.id override",
+)
 @pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.treatment is Treatment.IGNORED])
 def test_ignored_options(name: str) -> None:
     """kfetch accepts and notes an option without effect, so a job can move unchanged."""

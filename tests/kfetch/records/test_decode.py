@@ -198,6 +198,10 @@ TOO_LATE = {
 }
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-56243: malformed record timestamp throws detailed error",
+)
 @pytest.mark.parametrize(("data", "timestamp"), TOO_LATE.values(), ids=TOO_LATE)
 def test_timestamp_beyond_spark(decode: Decode, data: bytes, timestamp: int) -> None:
     """A time that microseconds cannot hold is Spark's own error, never a wrapped number."""
