@@ -1,0 +1,81 @@
+"""What every broker must give, whatever its version. The tests and the short run in CI share it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Protocol
+
+from kafka import KafkaAdminClient, TopicPartition
+
+from integration.brokers.reading import Query
+from integration.brokers.versions import API_NAMES, Release
+from integration.contract import content
+from integration.contract.content import put
+from integration.records import producer
+from integration.streams import wait_until
+from kfetch.options import parse
+from kfetch.wire.connection import Connection
+
+
+class Servers(Protocol):
+    """What a cluster of any kind has."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+def mixed_topic(cluster: Servers, name: str) -> str:
+    """Make a topic with records of every kind, in every codec: a partition for each."""
+    asked = {
+        "num_partitions": len(content.CODECS),
+        "replication_factor": 1,
+        "configs": {"max.message.bytes": str(4 * content.MIB)},
+    }
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        admin.create_topics({name: asked}, wait_for_metadata=True)
+    records = content.mixed()
+    large = {"max_request_size": 4 * content.MIB, "linger_ms": 20}
+    for number, codec in enumerate(content.CODECS):
+        with producer(cluster, compression_type=codec, **large) as sender:
+            put(sender, TopicPartition(name, number), records[number :: len(content.CODECS)])
+    return name
+
+
+def newest_versions(cluster: Servers) -> dict[int, int]:
+    """Return the newest version of each API of ``versions``, as the first broker tells it."""
+    options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"})
+    host, port = options.bootstrap[0]
+    with closing(Connection.open(host, port, options.network, time.monotonic() + 10)) as opened:
+        return {key: opened._versions[key][1] for key in API_NAMES if key in opened._versions}
+
+
+def check_versions(cluster: Servers, release: Release) -> None:
+    """The broker says of itself what ``versions`` says of its release."""
+    assert release.apis == newest_versions(cluster)
+
+
+def check_starts(cluster: Servers, topic: str) -> None:
+    """A query starts at the beginning, at the end, or at a time. ``topic`` has a partition of 100
+    records, at the times 1000 to 1099."""
+    starts = {
+        "earliest": {"startingOffsets": "earliest"},
+        "latest": {"startingOffsets": "latest"},
+        "time": {"startingTimestamp": "1040"},
+    }
+    found = {}
+    for name, options in starts.items():
+        with Query(cluster, topic, **options) as query:
+            found[name] = [position.offset for position in query.at.positions.values()]
+    assert {"earliest": [0], "latest": [100], "time": [40]} == found
+
+
+def wait_in_sync(cluster: Servers, topic: str, *, replicas: int) -> None:
+    """Wait until each partition of a topic has so many replicas in sync."""
+
+    def in_sync() -> bool:
+        (described,) = admin.describe_topics([topic])
+        return all(len(one["isr_nodes"]) == replicas for one in described["partitions"])
+
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        wait_until(in_sync, what="all replicas")
