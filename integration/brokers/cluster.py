@@ -14,6 +14,7 @@ ZooKeeper or one KRaft controller runs beside the brokers, and stays when they a
 from __future__ import annotations
 
 import base64
+import socket
 import subprocess
 import time
 import uuid
@@ -52,9 +53,8 @@ _HEAPS = {BROKER: "320m", COMBINED: "384m", CONTROLLER: "160m", ZOOKEEPER: "64m"
 @cache
 def classpath(release: Release) -> str:
     """Return the class path of a release. The first call downloads its jars."""
-    replaced = release.replaced or {}
-    own = jars(*release.coordinates, exclude=tuple(replaced))
-    others = jars(*replaced.values(), transitive=False) if replaced else []
+    own = jars(*release.coordinates, exclude=tuple(release.replaced))
+    others = [jar for name in release.replaced.values() for jar in jars(name, transitive=False)]
     return ":".join(map(str, [*others, *own]))
 
 
@@ -254,9 +254,13 @@ class Server:
         assert result.returncode == 0, result.stdout + result.stderr
 
     def _is_ready(self, expected: Collection[int]) -> bool:
-        if ready.is_free(self.described.ready_port):
+        if self.described.serves:
+            return set(expected) <= known_brokers(self.address)
+        try:
+            socket.create_connection((HOST, self.described.keeper_port), timeout=2).close()
+        except OSError:
             return False
-        return not self.described.serves or set(expected) <= known_brokers(self.address)
+        return True
 
     def _may_try_again(self) -> bool:
         """Whether the broker found its own old session in ZooKeeper, which ends soon."""

@@ -34,11 +34,6 @@ class Process:
         """Whether clients read and write here."""
         return BROKER in self.role
 
-    @property
-    def ready_port(self) -> int:
-        """The port that is open once the process runs."""
-        return self.port if self.serves else self.keeper_port
-
 
 def file_of(
     process: Process, processes: Sequence[Process], data: Path, extra: Mapping[str, str]

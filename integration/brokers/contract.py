@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Protocol
 
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import TopicAlreadyExistsError
 
 from integration.brokers.reading import Query
 from integration.brokers.versions import API_NAMES, Release
@@ -68,6 +69,23 @@ def check_starts(cluster: Servers, topic: str) -> None:
         with Query(cluster, topic, **options) as query:
             found[name] = [position.offset for position in query.at.positions.values()]
     assert {"earliest": [0], "latest": [100], "time": [40]} == found
+
+
+def recreate(cluster: Servers, topic: str) -> None:
+    """Delete a topic of one partition and create it again."""
+
+    def created() -> bool:
+        try:
+            admin.create_topics({topic: asked}, wait_for_metadata=True)
+        except TopicAlreadyExistsError:  # with ZooKeeper, its end takes longer than its metadata
+            return False
+        return True
+
+    asked = {"num_partitions": 1, "replication_factor": 1}
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        admin.delete_topics([topic])
+        wait_until(lambda: topic not in admin.list_topics(), what="the end of the topic")
+        wait_until(created, what="the new topic")
 
 
 def wait_in_sync(cluster: Servers, topic: str, *, replicas: int) -> None:

@@ -18,12 +18,12 @@ from integration.brokers import contract
 from integration.brokers.cluster import ReleaseCluster
 from integration.brokers.fetch_log import fetches
 from integration.brokers.reading import Query
-from integration.brokers.versions import EPOCH_ENDS, RELEASES, TOPIC_IDS, Release, release
+from integration.brokers.versions import RELEASES, RELIABLE_EPOCHS, TOPIC_IDS, Release, release
 from integration.conftest import TopicFactory
 from integration.contract import content
 from integration.contract.content import Content, by_kafka_python, by_spark, by_worker, put
 from integration.contract.test_mixed_content import everything, in_millis
-from integration.faults.test_broker import PARTITIONS, arriving, every, recreate
+from integration.faults.test_broker import PARTITIONS, arriving, every
 from integration.faults.test_truncation import KEPT, LOST, NEW, Unclean
 from integration.records import log_ends, numbered, producer, write
 from integration.streams import drain, kfetch
@@ -140,7 +140,7 @@ def test_a_truncated_log(brokers: ReleaseCluster, topic: TopicFactory, tested: R
         query.read_count(KEPT + LOST)
     unclean.truncate()
 
-    if not tested.has(EPOCH_ENDS):
+    if not tested.has(RELIABLE_EPOCHS):
         fails(OffsetBeyondLog, brokers, name, query.checkpoint)
         unclean.regrow()
         assert numbered("new", NEW)[LOST:] == rest(brokers, name, query.checkpoint, NEW - LOST)
@@ -162,7 +162,7 @@ def test_a_topic_created_again(
     write(brokers, name, numbered("old", 5))
     with Query(brokers, name) as query:
         query.read_count(5)
-    recreate(brokers, name)
+    contract.recreate(brokers, name)
     write(brokers, name, numbered("new", 3))
 
     if tested.has(TOPIC_IDS):

@@ -10,7 +10,7 @@ with the brokers' own answers, and takes from it what to expect of kfetch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FETCH, LIST_OFFSETS, METADATA, EPOCHS, DESCRIBE = 1, 2, 3, 23, 75
 """Keys of APIs: Fetch, ListOffsets, Metadata, OffsetForLeaderEpoch, DescribeTopicPartitions."""
@@ -46,22 +46,22 @@ CHECKED_OPERATIONS = Feature(
     name="Permissions in metadata (KIP-430)",
     api=METADATA,
     since=8,
-    without="`kfetch doctor` and a starting query do not notice a topic that they may not read. "
-    "The first read fails.",
+    without="`kfetch check` and `kfetch doctor` do not notice a topic that may be described and "
+    "not read. The first read fails.",
 )
 RELIABLE_EPOCHS = Feature(
     name="Reliable leader epochs in metadata (KAFKA-9212)",
     api=METADATA,
     since=9,
-    without="kfetch ignores the epochs in metadata. It cannot see that a broker's metadata is old.",
+    without="kfetch ignores the epochs in metadata, and a query's positions have no epochs. A "
+    "truncated log that ends before the position is an error (`OffsetBeyondLog`). **kfetch does "
+    "not notice a truncated log that has grown past the position.**",
 )
 EPOCH_ENDS = Feature(
     name="Epoch ends for consumers (KIP-320, KAFKA-8422)",
     api=EPOCHS,
     since=3,
-    without="A truncated log that ends before the query's position is an error "
-    "(`OffsetBeyondLog`). **kfetch does not notice a truncated log that has grown past the "
-    "position.**",
+    without="kfetch does not compare positions with the leader's epochs.",
 )
 NEAR_REPLICAS = Feature(
     name="Reads from the nearest replica (KIP-392)",
@@ -128,11 +128,11 @@ class Release:
     """A version of Kafka."""
 
     version: str
-    apis: Mapping[int, int]
+    apis: Mapping[int, int] = field(hash=False)
     """The newest version of each API, by key. A missing API is unknown to the broker."""
     scala: str = "2.13"
     with_zookeeper: bool = False
-    replaced: Mapping[str, str] | None = None
+    replaced: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Jars that stand for those of the release: coordinates by the start of the jar's name."""
 
     @property
