@@ -219,7 +219,8 @@ def fails(
 def rest(
     cluster: ReleaseCluster, topic: str, checkpoint: dict[str, object], count: int, **options: str
 ) -> list[str]:
-    """Continue at a checkpoint, and return the values of so many records."""
+    """Continue at a checkpoint, and return the values of so many records. There are no more."""
     with Query(cluster, topic, checkpoint, **options) as query:
         query.read_count(count)
+        assert 0 == query.step()
     return [value.decode() for value in query.values]
