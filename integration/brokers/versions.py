@@ -46,7 +46,7 @@ CHECKED_OPERATIONS = Feature(
     name="Permissions in metadata (KIP-430)",
     api=METADATA,
     since=8,
-    without="`kfetch check` and `kfetch doctor` do not notice a topic that may be described and "
+    without="`kfetch check`, `plan` and `lag` do not notice a topic that may be described and "
     "not read. The first read fails.",
 )
 RELIABLE_EPOCHS = Feature(
