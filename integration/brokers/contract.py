@@ -15,7 +15,9 @@ from integration.contract import content
 from integration.contract.content import put
 from integration.records import producer
 from integration.streams import wait_until
+from kfetch.errors import BrokerError
 from kfetch.options import parse
+from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 
 
@@ -35,6 +37,7 @@ def mixed_topic(cluster: Servers, name: str) -> str:
     }
     with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
         admin.create_topics({name: asked}, wait_for_metadata=True)
+    wait_known(cluster, name)
     records = content.mixed()
     large = {"max_request_size": 4 * content.MIB, "linger_ms": 20}
     for number, codec in enumerate(content.CODECS):
@@ -84,8 +87,36 @@ def recreate(cluster: Servers, topic: str) -> None:
     asked = {"num_partitions": 1, "replication_factor": 1}
     with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
         admin.delete_topics([topic])
-        wait_until(lambda: topic not in admin.list_topics(), what="the end of the topic")
+        wait_until(
+            lambda: all(topic not in known for known in known_topics(cluster)),
+            what="the end of the topic",
+        )
         wait_until(created, what="the new topic")
+    wait_known(cluster, topic)
+
+
+def known_topics(cluster: Servers) -> list[set[str]]:
+    """Return the topics that each broker knows, without those that lack a leader."""
+    options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"})
+    answers = []
+    for host, port in options.bootstrap:
+        deadline = time.monotonic() + 10
+        with closing(Connection.open(host, port, options.network, deadline)) as opened:
+            topics = messages.metadata(opened, None, deadline).topics.values()
+            answers.append({topic.name for topic in topics if all(topic.leaders.values())})
+    return answers
+
+
+def wait_known(cluster: Servers, topic: str) -> None:
+    """Wait until each broker knows a new topic and its leaders: they learn it one by one."""
+
+    def known() -> bool:
+        try:
+            return all(topic in names for names in known_topics(cluster))
+        except BrokerError:  # while it has no leader yet
+            return False
+
+    wait_until(known, what=f"topic {topic} at every broker")
 
 
 def wait_in_sync(cluster: Servers, topic: str, *, replicas: int) -> None:

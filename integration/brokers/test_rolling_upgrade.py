@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from integration.brokers.cluster import ReleaseCluster
-from integration.brokers.contract import newest_versions, wait_in_sync
+from integration.brokers.contract import newest_versions, wait_in_sync, wait_known
 from integration.brokers.versions import RELEASES, release
 from integration.conftest import TopicFactory
 from integration.faults.test_broker import PARTITIONS, every, grown
@@ -33,6 +33,7 @@ def test_an_upgrade_loses_and_repeats_nothing(
     started = ReleaseCluster.start(tmp_path / "kafka", BEFORE, brokers=3, combined=True)
     with started as cluster:
         name = topic(PARTITIONS, replicas=3, cluster=cluster, min_insync_replicas=2)
+        wait_known(cluster, name)
         options = {"startingOffsets": "earliest", "fetchOffset.numRetries": 10}
         source = kfetch(spark, cluster, subscribe=name, **options).select(
             "partition", "offset", "value"

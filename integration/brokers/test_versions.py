@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import TopicPartition
@@ -60,6 +61,18 @@ def brokers(cluster: ReleaseCluster) -> ReleaseCluster:
     return cluster
 
 
+@pytest.fixture
+def topic(topic: TopicFactory) -> TopicFactory:
+    """The factory of topics. It waits until each broker knows the new topic."""
+
+    def create(partitions: int = 1, *, cluster: ReleaseCluster | Cluster, **settings: Any) -> str:
+        name = topic(partitions, cluster=cluster, **settings)
+        contract.wait_known(cluster, name)
+        return name
+
+    return create
+
+
 @full
 def test_the_table_is_true(brokers: ReleaseCluster, tested: Release) -> None:
     """The broker speaks the versions that docs/broker-versions.md names."""
@@ -72,7 +85,7 @@ def test_every_record_and_column(
 ) -> None:
     """Spark gets every record once, with all columns, in every codec."""
     with content.every_codec():
-        name = contract.mixed_topic(brokers, "mixed")
+        name = contract.mixed_topic(brokers, f"mixed-{tmp_path.name}")
         seen = by_kafka_python(brokers, name)
     delivered = drain(in_millis(kfetch(spark, brokers, **everything(name))), tmp_path)
 
@@ -197,7 +210,7 @@ def test_an_old_broker_in_short(tmp_path: Path) -> None:
 def test_the_newest_broker_in_short(kafka: Cluster, topic: TopicFactory) -> None:
     """The newest release is the one of all other tests, and the table knows its versions."""
     contract.check_versions(kafka, NEWEST)
-    contract.check_starts(kafka, timed_topic(kafka, topic()))
+    contract.check_starts(kafka, timed_topic(kafka, topic(cluster=kafka)))
 
 
 def timed_topic(cluster: contract.Servers, name: str) -> str:
