@@ -246,8 +246,8 @@ class Server:
             logging = f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}"
         own = [f"-Dkfetch.logs={self.log.parent}", f"-Dkfetch.requests={self.requests}", logging]
         if self.release.with_zookeeper:
-            # ZooKeeper 3.4 looks up its server's name for a log-in, and can't on Java 14 or later.
-            own.append("-Dzookeeper.sasl.client=false")
+            # Nobody logs in, so its client need not look up names. reload4j has no beans of log4j.
+            own += ["-Dzookeeper.sasl.client=false", "-Dzookeeper.jmx.log4j.disable=true"]
         return [find_java(), "-cp", classpath(self.release), *jvm_flags(heap), *own]
 
     def _format(self) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from integration.brokers.cluster import ReleaseCluster
 from integration.brokers.contract import newest_versions, wait_in_sync, wait_known
+from integration.brokers.sending import sending
 from integration.brokers.versions import RELEASES, release
 from integration.conftest import TopicFactory
 from integration.faults.test_broker import PARTITIONS, every, grown
-from integration.records import log_ends, producer
+from integration.records import log_ends
 from integration.streams import kfetch, running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(900)]
@@ -39,7 +38,7 @@ def test_an_upgrade_loses_and_repeats_nothing(
             "partition", "offset", "value"
         )
         with running(source, tmp_path / "checkpoint") as (query, delivered):
-            with sending(cluster, name) as acknowledged:
+            with sending(cluster, name, PARTITIONS) as acknowledged:
                 wait_until(lambda: delivered.count > 1000, query)
                 for node in cluster.nodes:
                     wait_in_sync(cluster, name, replicas=3)
@@ -55,32 +54,6 @@ def test_an_upgrade_loses_and_repeats_nothing(
         assert AFTER.apis == newest_versions(cluster)
     assert every(ends) == delivered.places
     assert sorted(acknowledged) == delivered.values
-
-
-@contextmanager
-def sending(cluster: ReleaseCluster, topic: str) -> Iterator[list[str]]:
-    """Records arrive in every partition meanwhile. Yields the values that Kafka acknowledged."""
-    stop = threading.Event()
-    acknowledged: list[str] = []
-
-    def send() -> None:
-        settings = {"acks": "all", "enable_idempotence": True, "delivery_timeout_ms": 120_000}
-        with producer(cluster, linger_ms=5, **settings) as sender:
-            number = 0
-            while not stop.wait(0.005):
-                for partition in range(PARTITIONS):
-                    value = f"{partition}-{number:06}"
-                    sent = sender.send(topic, value.encode(), partition=partition)
-                    sent.add_callback(lambda _, value=value: acknowledged.append(value))
-                number += 1
-
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    try:
-        yield acknowledged
-    finally:
-        stop.set()
-        thread.join(120)
 
 
 def raise_metadata_version(cluster: ReleaseCluster) -> None:

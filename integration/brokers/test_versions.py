@@ -19,12 +19,13 @@ from integration.brokers import contract
 from integration.brokers.cluster import ReleaseCluster
 from integration.brokers.fetch_log import fetches
 from integration.brokers.reading import Query
+from integration.brokers.sending import sending
 from integration.brokers.versions import RELEASES, RELIABLE_EPOCHS, TOPIC_IDS, Release, release
 from integration.conftest import TopicFactory
 from integration.contract import content
 from integration.contract.content import Content, by_kafka_python, by_spark, by_worker, put
 from integration.contract.test_mixed_content import everything, in_millis
-from integration.faults.test_broker import PARTITIONS, arriving, every
+from integration.faults.test_broker import PARTITIONS, every
 from integration.faults.test_truncation import KEPT, LOST, NEW, Unclean
 from integration.records import log_ends, numbered, producer, write
 from integration.streams import drain, kfetch
@@ -123,7 +124,7 @@ def test_killed_brokers(brokers: ReleaseCluster, topic: TopicFactory) -> None:
     """One broker after the other is killed and comes back: every record is read once."""
     name = topic(PARTITIONS, replicas=2, cluster=brokers, min_insync_replicas=1)
     with Query(brokers, name) as query:
-        with arriving(brokers, name):
+        with sending(brokers, name, PARTITIONS) as acknowledged:
             query.read_count(500)
             for node in brokers.nodes:
                 contract.wait_in_sync(brokers, name, replicas=2)
@@ -135,6 +136,7 @@ def test_killed_brokers(brokers: ReleaseCluster, topic: TopicFactory) -> None:
         query.read_count(sum(ends.values()))
 
     assert every(ends) == sorted(query.places)
+    assert sorted(acknowledged) == sorted(value.decode() for value in query.values)
 
 
 @full

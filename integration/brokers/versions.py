@@ -173,8 +173,11 @@ RELEASES = (
         version="2.1.1",
         scala="2.12",
         with_zookeeper=True,
-        # ZooKeeper 3.4.13 reads a host from InetSocketAddress.toString(), which Java 14 changed.
-        replaced={"zookeeper-": "org.apache.zookeeper:zookeeper:3.4.14"},
+        # ZooKeeper 3.4 reads a host from InetSocketAddress.toString(), which Java 14 changed.
+        replaced={
+            "zookeeper-": "org.apache.zookeeper:zookeeper:3.5.9",
+            "zookeeper-jute-": "org.apache.zookeeper:zookeeper-jute:3.5.9",
+        },
         apis=_apis(10, 4, 7, 2),
     ),
     Release(version="2.4.1", with_zookeeper=True, apis=_apis(11, 5, 9, 3)),
