@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 
 from integration.brokers import contract
@@ -28,7 +30,7 @@ from integration.contract.test_mixed_content import everything, in_millis
 from integration.faults.test_broker import PARTITIONS, every
 from integration.faults.test_truncation import KEPT, LOST, NEW, Unclean
 from integration.records import log_ends, numbered, producer, write
-from integration.streams import drain, kfetch
+from integration.streams import drain, kfetch, wait_until
 from kfetch.errors import LogTruncated, OffsetBeyondLog, TopicRecreated
 from kfetch_jobs.kafka import Cluster
 
@@ -111,6 +113,8 @@ def test_sessions(brokers: ReleaseCluster, topic: TopicFactory) -> None:
         for number in range(1, 6):
             write(brokers, name, [f"v{number}"], partition=number % 2)
             query.read_count(number)
+        for _ in range(3):  # a long poll at each broker
+            assert 0 == query.step()
     watch, tasks = fetches(brokers, f"{client}-watch"), fetches(brokers, client)
 
     assert 2 == sum(fetch.opens for fetch in watch)
@@ -151,7 +155,7 @@ def test_a_truncated_log(brokers: ReleaseCluster, topic: TopicFactory, tested: R
         min_insync_replicas=1,
         unclean_leader_election_enable=True,
     )
-    unclean = Unclean(brokers, name)
+    unclean = Elected(brokers, name)
     unclean.fill()
     with Query(brokers, name) as query:
         query.read_count(KEPT + LOST)
@@ -215,6 +219,32 @@ def test_the_newest_broker_in_short(kafka: Cluster, topic: TopicFactory) -> None
     """The newest release is the one of all other tests, and the table knows its versions."""
     contract.check_versions(kafka, NEWEST)
     contract.check_starts(kafka, timed_topic(kafka, topic(cluster=kafka)))
+
+
+class Elected(Unclean):
+    """Asks for the unclean election: Kafka 3.3 with KRaft has none by itself."""
+
+    def truncate(self) -> None:
+        """The leader dies, and the replica that lacks its last records takes over."""
+        self.cluster.node(self.leader).kill()
+        self.cluster.node(self.follower).start()
+        wait_until(self._is_elected, what="the election")
+
+    def _is_elected(self) -> bool:
+        if self.described()["leader_id"] == self.follower:
+            return True
+        if not self.cluster.node(self.follower).release.with_zookeeper:
+            servers = self.cluster.node(self.follower).address
+            with (
+                suppress(KafkaError),
+                closing(KafkaAdminClient(bootstrap_servers=servers)) as admin,
+            ):
+                admin.elect_leaders(_UNCLEAN, {self.topic: [0]}, raise_errors=False)
+        return False
+
+
+_UNCLEAN = 1
+"""The type of an election, of ElectLeaders (KIP-460)."""
 
 
 def timed_topic(cluster: contract.Servers, name: str) -> str:
