@@ -114,8 +114,8 @@ UNCHECKED_EPOCHS = (
 """The log line for brokers whose sessions do not check epochs (KAFKA-9338)."""
 NO_TOPIC_IDS = (
     "the brokers send no topic ids, as before Kafka 2.8. So kfetch does not notice a topic that "
-    "was deleted and created again, if it has grown past the query's offset. Use a new checkpoint for "
-    "such a topic"
+    "was deleted and created again, if it has grown past the query's offset. Use a new checkpoint "
+    "for such a topic"
 )
 """The log line for brokers without topic ids (KIP-516)."""
 
