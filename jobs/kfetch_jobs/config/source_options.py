@@ -37,13 +37,20 @@ def option_mistakes(job: Job) -> Iterator[str]:
 
 
 def _option_errors(options: Options) -> Iterator[OptionError]:
-    """Yield the parser's errors. It stops at the first, so it gets the other options again."""
+    """Yield the parser's errors. It stops at the first, so it gets the other options again.
+
+    An error of an option that is left out already is only the consequence of that.
+    """
+    left_out: set[str] = set()
     while True:
         try:
             parse_options(options)
         except OptionError as error:
-            yield error
             option = str(error.where.get("option", "")).lower()
+            if option in left_out:
+                return
+            yield error
+            left_out.add(option)
             others = {name: text for name, text in options.items() if name.lower() != option}
             valid = {name: text for name, text in _VALID.items() if name.lower() == option}
             if len(others) == len(options) or (valid and valid.items() <= options.items()):

@@ -59,3 +59,19 @@ def test_plan_warns(project: Path, kafka: LittleKafka, kfetch: Command) -> None:
     assert "a run would read" in out
 
     assert [told] == json.loads(kfetch("plan", "clicks", "--json")[1])["warnings"]
+
+
+def test_a_mistake_is_told_without_its_consequence(project: Path, kfetch: Command) -> None:
+    """A log-in module of another mechanism is one mistake. Without its mechanism, the default one
+    would not fit either."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    login = (
+        "    security.protocol: SASL_PLAINTEXT\n"
+        "    sasl.mechanism: PLAIN\n"
+        f'    sasl.jaas.config: {module} required username="a" password="b";\n'
+    )
+    (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}{login}")
+    code, out, said = kfetch("validate")
+
+    assert (2, "") == (code, out)
+    assert 1 == said.count("LoginModule, but option")
