@@ -114,6 +114,7 @@ def test_an_agent_reads(secured_by_tickets: Secured, topic: TopicFactory, tmp_pa
 def test_refusals(secured_by_tickets: Secured, topic: TopicFactory) -> None:
     """Each has its sentence in time: no ticket, other keys, another service, a denied topic."""
     name = topic(cluster=secured_by_tickets.cluster)
+    write(secured_by_tickets.cluster, name, VALUES)
     right = secured_by_tickets.options("reader")
     for wrong in (
         secured_by_tickets.options(),
