@@ -1,7 +1,8 @@
 """Compares a checkpoint with the logs in Kafka: ``kfetch checkpoint verify``.
 
 It asks the brokers what a query's start asks, and comes to the same verdicts (``kfetch.losses``).
-Can kfetch tell where a first batch of Spark's connector starts? Do the topics still have their ids? Do the logs still have the offsets? Has an unclean leader
+Can kfetch tell where a first batch of Spark's connector starts? Do the topics still have their ids?
+Do the logs still have the offsets? Has an unclean leader
 election cut them? It opens no fetch session, and a running query does not notice it.
 """
 
@@ -93,7 +94,7 @@ def _check(
     parsed = _options(options, {*start.positions, *end.positions})
     report = query_kafka(parsed, start, planned)
     lags = [partition.behind for partition in report.partitions]
-    unknown = ()
+    unknown: tuple[Finding, ...] = ()
     if line.writer is Writer.CONNECTOR and checkpoint.is_first(number):
         unknown = _unknown_start(line.name, checkpoint.start(number), parsed)
     return SourceCheck(
@@ -105,9 +106,7 @@ def _check(
     )
 
 
-def _check_without_offsets(
-    name: str, start: Offsets, options: Mapping[str, str]
-) -> SourceCheck:
+def _check_without_offsets(name: str, start: Offsets, options: Mapping[str, str]) -> SourceCheck:
     """Check a source without an offset in the checkpoint: only the connector knows its start."""
     # Without partitions, any topic stands in for a subscription. Nobody asks the brokers for it.
     parsed = _options(options, start.positions or {TopicPartition("-", 0)})
@@ -120,9 +119,7 @@ def _check_without_offsets(
     )
 
 
-def _unknown_start(
-    name: str, start: Offsets | None, options: SourceOptions
-) -> tuple[Finding, ...]:
+def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> tuple[Finding, ...]:
     """Return a finding if kfetch would start the connector's first batch at other offsets.
 
     The connector keeps the start in a file that Spark does not show to kfetch. So the driver
