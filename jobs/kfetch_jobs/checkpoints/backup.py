@@ -29,6 +29,7 @@ __all__ = [
     "all_backups",
     "check_no_interrupted_move",
     "create_backup",
+    "interrupted_move",
     "last_move",
 ]
 
@@ -85,6 +86,12 @@ class Backup:
         """The checkpoint before the move."""
         return checkpoints.read_checkpoint(self.path)
 
+    @property
+    def description(self) -> str:
+        """The move in a few words: ``a kfetch offsets replay``."""
+        what = "the undoing of a" if self.stage is Stage.UNDOING else "a"
+        return f"{what} kfetch offsets {self.verb}"
+
     def record_stage(self, stage: Stage) -> Backup:
         """Write the stage to ``move.json``, and return the backup with it."""
         after = replace(self, stage=stage)
@@ -138,14 +145,21 @@ def last_move(checkpoint: Path) -> Backup | None:
     return moves[-1] if moves else None
 
 
-def check_no_interrupted_move(job: Job) -> None:
-    """Raise ConfigError if a move was interrupted: another run would fail in the same way."""
+def interrupted_move(job: Job) -> Backup | None:
+    """Return the last move if it has begun and not ended; else None.
+
+    Raises JobsError if the record of a move can't be used.
+    """
     path = local_directory(job)
     move = last_move(path) if path else None  # only local checkpoints can be moved
-    if move and move.stage is not Stage.DONE:
-        what = "the undoing of a" if move.stage is Stage.UNDOING else "a"
+    return move if move and move.stage is not Stage.DONE else None
+
+
+def check_no_interrupted_move(job: Job) -> None:
+    """Raise ConfigError if a move was interrupted: another run would fail in the same way."""
+    if move := interrupted_move(job):
         raise ConfigError(
-            f"job {job.name}: {what} kfetch offsets {move.verb} was interrupted, and its "
+            f"job {job.name}: {move.description} was interrupted, and its "
             f"checkpoint and table may not fit each other: kfetch offsets undo {job.name} "
             "--execute puts back what was; where that can't be any more, put checkpoint and table "
             f"right by hand and move {move.path} away"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
-from kfetch.admin.values import parse_options
+from kfetch.admin.values import Subscription, parse_options
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
@@ -95,9 +95,21 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "checkpoint": job.checkpoint,
             "environment": job.environment,
             "clusters": {**before, **known},
+            "tables": [str(table) for table in job.appended_tables],
+            "topics": _topics(job),  # and "tables": for a job that takes this one's place
         },
         everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
+
+
+def _topics(job: Job) -> list[str]:
+    """The topics that the job's file names. A pattern names none."""
+    named = [parse_options(job.source_options(view)).subscription for view in job.file.views()]
+    return sorted({topic for one in named for topic in (*one.topics, *_assigned(one))})
+
+
+def _assigned(subscription: Subscription) -> Iterator[str]:
+    yield from (tp.topic for tp in subscription.assigned)
 
 
 def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:

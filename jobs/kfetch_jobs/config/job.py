@@ -59,6 +59,12 @@ class Job:
     clusters: Mapping[str, Options] = field(repr=False)
     """The properties of the project's Kafka clusters. They may contain passwords."""
 
+    @property
+    def appended_tables(self) -> list[TableLocation]:
+        """The tables that a second reading would fill twice. A merge replaces its rows."""
+        target = [self.target] if self.file.sink.mode == "append" else []
+        return [*target, *([self.dead_letters] if self.dead_letters else [])]
+
     def source_options(self, view: str = "source") -> Options:
         """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 

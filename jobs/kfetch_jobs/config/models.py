@@ -204,6 +204,9 @@ class Sink(Target):
     """The partition columns of a new table."""
     deadLetters: DeadLetters | None = None
     """The table for records that cannot be decoded."""
+    repeatRows: bool = False
+    """A new job starts although a renamed or deleted job has written the same topics to this table.
+    Each row may come twice."""
     options: Options = Field(default_factory=dict, repr=False)
     """Options of Delta's writer. A merge takes only ``mergeSchema``."""
 

@@ -13,6 +13,7 @@ from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.former_job import find_former_job
 from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
@@ -61,6 +62,8 @@ class JobReport:
     waiting_s: float | None = None
     """How long the next offset has waited at least, in seconds; None if it is unknown."""
     error: str = ""
+    refusal: str = ""
+    """Why a run is refused although Kafka has its offsets; empty if it is not."""
 
     @property
     def has_run(self) -> bool:
@@ -95,7 +98,7 @@ class JobReport:
     @property
     def fits(self) -> bool:
         """Whether a run would start, as far as offsets show."""
-        return not self.error and all(source.fits for source in self.sources)
+        return not (self.error or self.refusal) and all(source.fits for source in self.sources)
 
 
 def report(job: Job, now: float) -> JobReport:
@@ -108,10 +111,12 @@ def report(job: Job, now: float) -> JobReport:
     numbers = match_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
+    former = find_former_job(job)
     return JobReport(
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
+        refusal=former.sentence(job) if former else "",
         waiting_s=waiting_s(
             progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
         ),

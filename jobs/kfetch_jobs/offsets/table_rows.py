@@ -31,8 +31,7 @@ _RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
 def appended_tables(job: Job) -> list[TableLocation]:
     """Return the tables that a second reading would fill twice. A merge replaces its rows."""
-    appended = [job.target] if job.file.sink.mode == "append" else []
-    return [*appended, *([job.dead_letters] if job.dead_letters else [])]
+    return job.appended_tables
 
 
 class AppendedRows:

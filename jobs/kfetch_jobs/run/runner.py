@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.checkpoints import backup
+from kfetch_jobs.checkpoints.former_job import check_no_former_job
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
@@ -54,10 +55,12 @@ class RunResult:
 def run(job: Job, report: ReportBatch) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
-    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster.
+    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster, or if a
+    job without a checkpoint would write the rows of a renamed job again.
 
     ``report`` gets each committed micro-batch.
     """
+    check_no_former_job(job)  # before there is a directory in the way of the former one
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kfetch_jobs.checkpoints.backup import interrupted_move
+from kfetch_jobs.checkpoints.former_job import find_former_job
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
@@ -149,6 +151,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         last_batch=_last_batch(job),
         unreachable=unreachable,
         unhealthy=(
+            *_interrupted_move(job),
             *_problems(job, recorded, pulse, now),
             *_broker_problems(state, unreachable, now),
             *_space_problems(job, space),
@@ -218,6 +221,24 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
+    elif former := find_former_job(job):
+        yield former.sentence(job)
+    elif former := find_former_job(job):
+        yield former.sentence(job)
+
+
+def _interrupted_move(job: Job) -> Iterator[str]:
+    """Yield that a move of the job's offsets has not ended. It may still run."""
+    try:
+        move = interrupted_move(job)
+    except JobsError as error:
+        yield error.message
+        return
+    if move:
+        yield (
+            f"{move.description} has not ended: if it no longer runs, "
+            f"kfetch offsets undo {job.name} --execute"
+        )
 
 
 def _checkpoint_space(job: Job) -> DiskSpace | None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from kfetch_jobs.checkpoints.former_job import find_former_job
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
 from kfetch_jobs.run.exit_kind import ExitKind
@@ -57,7 +58,7 @@ class SupervisedJob:
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
-    """Return a sentence if the job would write rows that another one writes; else nothing."""
+    """Return a sentence if the job would write rows that another one writes, or has written."""
     others = [other for other in others if other.job.name != job.name]
     for other in others:
         if other.process and not other.has_file and writes_same_records(job, other.job):
@@ -67,7 +68,12 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
                 f"kfetch stop {other.job.name} first"
             )
     writers = [other.job for other in others if other.has_file and other.may_write]
-    return same_rows_mistake(job, writers)
+    return same_rows_mistake(job, writers) or _former_writer(job)
+
+
+def _former_writer(job: Job) -> str:
+    former = find_former_job(job)
+    return former.sentence(job) if former else ""
 
 
 def single_writers(
@@ -75,16 +81,19 @@ def single_writers(
 ) -> dict[str, Job]:
     """Return the enabled jobs of which no two start and write the same rows. Log the others.
 
+    A job that would write the rows of a renamed job again does not start either.
+
     ``living`` names the jobs with a process, which stay. Held jobs stay too: an order starts them.
     """
     enabled = {name: job for name, job in jobs.items() if job.file.enabled}
     held = {name for name in enabled if name in states and states[name].phase in HELD}
     writers = {name: job for name, job in enabled.items() if name in living}
     for name in sorted(enabled.keys() - writers.keys() - held):
-        if sentence := same_rows_mistake(enabled[name], writers.values()):
+        job = enabled[name]
+        if sentence := same_rows_mistake(job, writers.values()) or _former_writer(job):
             log.error("job %s does not start: %s", name, sentence)
         else:
-            writers[name] = enabled[name]
+            writers[name] = job
     return {name: job for name, job in enabled.items() if name in writers or name in held}
 
 

@@ -102,8 +102,7 @@ class Supervisor:
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
         jobs = jobs | self._jobs_of_runs(jobs, mistaken)
-        if not clean:  # the project may have mistakes
-            jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
+        jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
         for job in jobs.values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)

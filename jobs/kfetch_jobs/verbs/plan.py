@@ -79,6 +79,8 @@ def _show_plan(job: Job, report: JobReport, schema: str | None) -> None:
     typer.echo(f"{job.name}: {job.file.trigger}, into {job.target}")
     typer.echo(f"checkpoint: {_progress_of(report.checkpoint)}")
     typer.echo(f"columns: {schema or 'the transform makes them; only Spark knows them'}")
+    if report.refusal:
+        typer.echo(f"FAILS: {report.refusal}")
     for source in report.sources:
         _show_source(job.name, source)
     typer.echo(f"a run would read {counted(report.behind, 'offset')} now{_limit(report)}")
@@ -170,6 +172,7 @@ def _job_json(report: JobReport) -> dict[str, Any]:
         "planned": planned.number if planned else None,
         "committed": checkpoint.committed if checkpoint else None,
         "fits": report.fits,
+        "refusal": report.refusal or None,
         "missing": report.missing,
         "losses": report.losses,
         "leaderless": report.leaderless,

@@ -76,6 +76,22 @@ class Checkpoint:
         """Return whether the next run repeats a source's first batch: no plan has its start."""
         return self.pending and self._end_before(source) is None
 
+    def starts_unknown_to_kfetch(self) -> dict[str, Offsets]:
+        """Return the starts that only the connector's own files have, by the source's name.
+
+        Those are starts of a first batch that is not done, and of sources without an offset. Spark
+        gives a Python source no path of the checkpoint.
+        """
+        if self.planned is None:
+            return dict(self.initial)
+        names = {
+            line.name
+            for number, line in enumerate(self.lines)
+            if line.writer is Writer.NONE
+            or (line.writer is Writer.CONNECTOR and self.is_first(number))
+        }
+        return {name: start for name, start in self.initial.items() if name in names}
+
     def _end_before(self, source: int) -> Offsets | None:
         before = self.before.sources if self.before else ()
         return before[source] if source < len(before) else None

@@ -1,7 +1,8 @@
 """Compares a checkpoint with the logs in Kafka: ``kfetch checkpoint verify``.
 
 It asks the brokers what a query's start asks, and comes to the same verdicts (``kfetch.losses``).
-Do the topics still have their ids? Do the logs still have the offsets? Has an unclean leader
+Can kfetch tell where a first batch of Spark's connector starts? Do the topics still have their ids?
+Do the logs still have the offsets? Has an unclean leader
 election cut them? It opens no fetch session, and a running query does not notice it.
 """
 
@@ -12,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.admin.offset_log import SourceLine
+from kfetch.admin.offset_log import SourceLine, Writer, connector_json
 from kfetch.admin.sources import KafkaReport, query_kafka
-from kfetch.errors import DataLoss, OptionError
+from kfetch.errors import CheckpointError, DataLoss, OptionError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import SourceOptions, parse
@@ -31,7 +32,9 @@ class Finding:
     """The code of kfetch's error for it, as in docs/errors.md."""
     sentence: str
     topic: str
+    """Empty if the finding is about no topic."""
     partition: int
+    """-1 if the finding is about no partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +63,24 @@ def verify(
     Raises OptionError for the options and for an unknown ``only``, ConnectionLost or BrokerError if
     the brokers don't answer.
     """
+    unknown = checkpoint.starts_unknown_to_kfetch()
     names = [line.name for line in checkpoint.lines if line.offsets is not None]
-    if only is not None and only not in names:
-        known = ", ".join(names) or "none"
+    unplanned = [name for name in unknown if name not in names]
+    if only is not None and only not in (*names, *unplanned):
+        known = ", ".join((*names, *unplanned)) or "none"
         raise OptionError(
             f"the checkpoint has no source {only} with offsets of Kafka",
             action=f"its sources are: {known}",
         )
-    return [
+    planned = [
         _check(checkpoint, number, line, options)
         for number, line in enumerate(checkpoint.lines)
         if line.offsets is not None and only in (None, line.name)
+    ]
+    return planned + [
+        _check_without_offsets(name, unknown[name], options)
+        for name in unplanned
+        if only in (None, name)
     ]
 
 
@@ -84,12 +94,51 @@ def _check(
     parsed = _options(options, {*start.positions, *end.positions})
     report = query_kafka(parsed, start, planned)
     lags = [partition.behind for partition in report.partitions]
+    unknown: tuple[Finding, ...] = ()
+    if line.writer is Writer.CONNECTOR and checkpoint.is_first(number):
+        unknown = _unknown_start(line.name, checkpoint.start(number), parsed)
     return SourceCheck(
         name=line.name,
         partitions=len(end.positions),
         behind=sum(lag or 0 for lag in lags) if any(lag is not None for lag in lags) else None,
-        findings=tuple(_findings(report)),
+        findings=(*unknown, *_findings(report)),
         notes=tuple(_notes(end, report)),
+    )
+
+
+def _check_without_offsets(name: str, start: Offsets, options: Mapping[str, str]) -> SourceCheck:
+    """Check a source without an offset in the checkpoint: only the connector knows its start."""
+    # Without partitions, any topic stands in for a subscription. Nobody asks the brokers for it.
+    parsed = _options(options, start.positions or {TopicPartition("-", 0)})
+    return SourceCheck(
+        name=name,
+        partitions=0,
+        behind=None,
+        findings=_unknown_start(name, start, parsed),
+        notes=(),
+    )
+
+
+def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> tuple[Finding, ...]:
+    """Return a finding if kfetch would start the connector's first batch at other offsets.
+
+    The connector keeps the start in a file that Spark does not show to kfetch. So the driver
+    refuses a batch that is planned, and starts a source without an offset at ``startingOffsets``.
+    """
+    if not options.starting.moves:
+        return ()
+    first = min(start.positions, default=None) if start else None
+    text = connector_json(start.positions) if start and start.positions else "earliest"
+    return (
+        Finding(
+            code=CheckpointError.condition,
+            sentence=f"The first batch of Spark's connector is not done in source {name}, and "
+            f"kfetch cannot see where it starts: {options.starting.option} gives other offsets "
+            "now. Let the connector finish the batch, or start kfetch with the option "
+            f"startingOffsets={text}",
+            topic=first.topic if first else "",
+            partition=first.partition if first else -1,
+        ),
     )
 
 

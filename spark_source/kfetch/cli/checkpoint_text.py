@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,29 +150,13 @@ def _next(checkpoint: Checkpoint) -> Iterator[str]:
             'For format("kafka"), stop the query and run '
             f"kfetch checkpoint to-kafka {checkpoint.path}"
         )
-    for name, start in _starts_unknown_to_kfetch(checkpoint).items():
+    for name, start in checkpoint.starts_unknown_to_kfetch().items():
         starting = connector_json(start.positions) if start.positions else "earliest"
         yield (
             f"Source {name}: the first batch of Spark's connector is not done, and kfetch does not "
             "see where it starts. Let the connector finish it, or start kfetch with the option "
             f"startingOffsets={starting}"
         )
-
-
-def _starts_unknown_to_kfetch(checkpoint: Checkpoint) -> Mapping[str, Offsets]:
-    """Returns the starts of first batches that only the connector's own files have.
-
-    Spark gives a Python source no path of the checkpoint.
-    """
-    if checkpoint.planned is None:
-        return checkpoint.initial
-    names = {
-        line.name
-        for number, line in enumerate(checkpoint.lines)
-        if line.writer is Writer.NONE
-        or (line.writer is Writer.CONNECTOR and checkpoint.is_first(number))
-    }
-    return {name: start for name, start in checkpoint.initial.items() if name in names}
 
 
 def checks_json(checkpoint: Checkpoint, checks: Sequence[SourceCheck]) -> dict[str, Any]:

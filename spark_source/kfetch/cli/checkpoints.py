@@ -72,8 +72,9 @@ def verify(
 
     It asks whether the topics still exist with the same ids and whether the logs still have the
     offsets. It finds logs that an unclean leader election has cut. Without the option subscribe,
-    subscribePattern or assign it checks the partitions of the checkpoint. If the next start would
-    fail or lose records, the command says what to do and exits with 1.
+    subscribePattern or assign it checks the partitions of the checkpoint. If the next start with
+    format("kfetch") would fail or lose records, the command says what to do and exits with 1. An
+    unfinished first batch of Spark's connector is such a case, unless startingOffsets is fixed.
 
     Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
     them into a file that only you may read, and name it with --properties.

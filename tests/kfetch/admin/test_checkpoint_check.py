@@ -14,7 +14,7 @@ from kfetch.admin.checkpoint_check import SourceCheck, verify
 from kfetch.errors import ConnectionLost, OptionError
 from kfetch.model import TopicPartition
 from kfetch.watch import lookups, position_check
-from tests.kfetch.admin.checkpoints import commit, plan, theirs
+from tests.kfetch.admin.checkpoints import commit, initial, plan, theirs
 from tests.kfetch.watch import damage
 from tests.kfetch.watch.helpers import T0, fill
 from tests.kfetch.wire.little import LittleKafka
@@ -127,6 +127,47 @@ def test_offsets_of_the_connector_prove_less(kafka: LittleKafka, tmp_path: Path)
 
     assert () == check.findings
     assert "The checkpoint has no id of t. So this check can't see whether" in check.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("starting", "is_found"),
+    [(None, True), ("latest", True), ("earliest", False), ('{"t":{"0":1,"1":0}}', False)],
+)
+def test_an_unfinished_first_batch_of_the_connector(
+    kafka: LittleKafka, tmp_path: Path, starting: str | None, is_found: bool
+) -> None:
+    """kfetch refuses such a start unless startingOffsets is fixed. So the check has a finding, and
+    the finding names the option with the batch's own start."""
+    plan(tmp_path, 0, theirs(3, 1, topic="t"))
+    initial(tmp_path, "0", theirs(1, 0, topic="t"))
+    options = {"subscribe": "t"} | ({"startingOffsets": starting} if starting else {})
+
+    (check,) = checked(kafka, tmp_path, **options)
+
+    assert is_found == bool(check.findings)
+    for finding in check.findings:
+        assert ("CHECKPOINT_UNUSABLE", "t", 0) == (finding.code, finding.topic, finding.partition)
+        assert "Let the connector finish the batch, or start kfetch" in finding.sentence
+        assert finding.sentence.endswith('startingOffsets={"t":{"0":1,"1":0}}')
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize(
+    ("start", "option"), [("{}", "earliest"), (theirs(2, topic="t"), theirs(2, topic="t"))]
+)
+def test_a_source_without_an_offset_of_the_connector(
+    kafka: LittleKafka, tmp_path: Path, is_planned: bool, start: str, option: str
+) -> None:
+    """kfetch would start it at the log end, behind records that the connector would read."""
+    if is_planned:
+        plan(tmp_path, 0, "-")
+        commit(tmp_path, 0)
+    initial(tmp_path, "0", start)
+
+    (check,) = checked(kafka, tmp_path)
+
+    assert [True] == [one.sentence.endswith(f"={option}") for one in check.findings]
+    assert not checked(kafka, tmp_path, startingOffsets="earliest")[0].findings
 
 
 def test_a_subscription_shows_new_partitions(kafka: LittleKafka, tmp_path: Path) -> None:

@@ -155,11 +155,29 @@ def test_verify_exits_with_1_for_a_finding(checkpoint: Kfetch, tmp_path: Path) -
     assert "OFFSET_BEYOND_LOG" == told["sources"][0]["findings"][0]["code"]
 
 
+def test_verify_exits_with_1_for_an_unfinished_first_batch(
+    checkpoint: Kfetch, tmp_path: Path
+) -> None:
+    """kfetch refuses this start of a query. With the option that the finding names it starts."""
+    plan(tmp_path, 0, theirs(2))
+    initial(tmp_path, "0", theirs(1))
+    with LittleKafka() as kafka:
+        kafka.create("clicks", 1)[0].append(b"a", b"b")
+        servers = ("--option", f"kafka.bootstrap.servers={kafka.bootstrap}")
+        code, out, _ = checkpoint("verify", tmp_path, *servers)
+        option = out.splitlines()[1].split()[-2]
+        again = checkpoint("verify", tmp_path, *servers, "--option", option)
+
+    assert (1, f"startingOffsets={theirs(1)}") == (code, option)
+    assert (0, "") == (again[0], again[2])
+
+
 def test_options_from_a_file(checkpoint: Kfetch, tmp_path: Path) -> None:
     """The file has the form that ``kfetch check`` takes. ``--option`` wins over it."""
     file = tmp_path / "client.properties"
     file.write_text("# of the query\n\nbootstrap.servers : 127.0.0.1:1\nkfetch.agent=inline\n")
     plan(tmp_path, 0, theirs(2))
+    commit(tmp_path, 0)
 
     with LittleKafka() as kafka:
         kafka.create("clicks", 1)[0].append(b"a", b"b")

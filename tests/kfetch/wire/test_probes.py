@@ -35,7 +35,7 @@ class Peer:
     def __init__(self, answer: Answer) -> None:
         self.connections = 0
         self._answer = answer
-        self._silent: list[socket.socket] = []
+        self._streams: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -45,10 +45,10 @@ class Peer:
         with suppress(OSError):
             while True:
                 stream, _ = self._listener.accept()
+                self._streams.append(stream)  # ``recv`` raises if the client has reset it
                 self.connections += 1
                 answer = self._answer(stream.recv(4096))
                 if answer is None:
-                    self._silent.append(stream)
                     continue
                 stream.sendall(answer)
                 stream.close()
@@ -58,7 +58,7 @@ class Peer:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(10)
-        for stream in self._silent:
+        for stream in self._streams:
             stream.close()
 
 

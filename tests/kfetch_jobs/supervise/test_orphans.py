@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -80,6 +81,32 @@ def test_no_second_writer_beside_a_renamed_job(stage: Stage) -> None:
         assert [] == stage.runs("new")
         stage.ask("old", Order.STOP)
         stage.until_phase(supervisor, "old", Phase.STOPPED)
+        assert "" == reply(stage, supervisor, "new", Order.START).message
+        stage.until_runs(supervisor, "new")
+
+
+def test_a_renamed_job_does_not_write_its_rows_again(stage: Stage) -> None:
+    """``start`` and ``up`` refuse the new name until it has the old checkpoint. They leave no
+    directory in the way of the rename."""
+    stage.job("new", SHARED, UNTIL_TERM)
+    storage = stage.project.storage
+    log = storage / "shared" / "_delta_log"
+    offsets = storage / "old" / "checkpoint" / "offsets"
+    for directory in (log, offsets):
+        directory.mkdir(parents=True)
+    planned = json.dumps({"clicks": {"0": 5}})
+    (offsets / "0").write_text(f"v1\n{{}}\n{planned}")
+    (storage / "old/checkpoint/metadata").write_text('{"id":"q1"}')
+    (log / "0.json").write_text('{"txn":{"appId":"q1","version":0}}')
+
+    with stage.take() as supervisor:
+        refused = reply(stage, supervisor, "new", Order.START)
+
+        assert "job old, whose file is gone, has written topic clicks" in refused.message
+        assert f"rename {storage / 'old'} to {storage / 'new'}" in refused.message
+        assert [] == stage.runs("new")
+        assert not (storage / "new").exists()
+        (storage / "old").rename(storage / "new")
         assert "" == reply(stage, supervisor, "new", Order.START).message
         stage.until_runs(supervisor, "new")
 

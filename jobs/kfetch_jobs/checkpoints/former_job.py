@@ -1,0 +1,158 @@
+"""Finds a renamed or deleted job that has written the records of a new job to the same table.
+
+A job without a checkpoint starts at ``startingOffsets``. If only its name is new, an append table
+would have each row twice. Other jobs of the project do not count: ``config.cross_checks`` compares
+those.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfetch.admin.values import parse_options
+from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError, JobsError
+
+__all__ = ["FormerJob", "check_no_former_job", "find_former_job"]
+
+_NOTE = "checkpoint.origin.json"
+_COMMITS_MAX = 100
+"""How many of a table's last commits are searched for the former job's query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerJob:
+    """A job without a file, whose checkpoint is still in the storage."""
+
+    directory: Path
+    topic: str
+    table: str
+
+    def sentence(self, job: Job) -> str:
+        """Return why the job does not start, and how to go on."""
+        name, there = self.directory.name, job.directory
+        # A directory that exists would take the other one in.
+        move = (
+            f"move all files of {self.directory} to"
+            if there.exists()
+            else (f"rename {self.directory} to")
+        )
+        return (
+            f"job {job.name} has no checkpoint yet, and job {name}, whose file is gone, has "
+            f"written topic {self.topic} to the same table {self.table}: a run would write rows "
+            f"twice. To continue where {name} ended, stop it (kfetch stop {name}), and "
+            f"{move} {there}; to read the topic again nevertheless, set "
+            "sink.repeatRows: true in the job's file"
+        )
+
+
+def check_no_former_job(job: Job) -> None:
+    """Raise ConfigError if a former job has written the new job's records to its table."""
+    if former := find_former_job(job):
+        raise ConfigError(former.sentence(job))
+
+
+def find_former_job(job: Job) -> FormerJob | None:
+    """Return a job without a file that has written the new job's records to its table.
+
+    None if the job has a checkpoint, or if its sink allows repeated rows.
+    """
+    tables = {table for table in map(str, job.appended_tables) if _may_exist(table)}
+    if job.file.sink.repeatRows or not tables or _has_run(job):
+        return None
+    views = job.file.views()
+    subscriptions = [parse_options(job.source_options(view)).subscription for view in views]
+    for directory in _directories_without_file(job):
+        note = _note(directory)
+        if note.get("checkpoint") == job.checkpoint:
+            continue  # the file names its checkpoint, so the new name continues there
+        both = sorted(tables & _tables_of(directory, note, tables))
+        topics = [
+            topic
+            for topic in _topics_of(directory, note)
+            if any(one.includes(topic) for one in subscriptions)
+        ]
+        if both and topics:
+            return FormerJob(directory=directory, topic=topics[0], table=both[0])
+    return None
+
+
+def _has_run(job: Job) -> bool:
+    """Whether the job has a checkpoint. Of a remote one, only the note of a run tells."""
+    local = local_directory(job)
+    if local is None:
+        return (job.directory / _NOTE).exists()
+    return _has_offsets(local)
+
+
+def _has_offsets(checkpoint: Path) -> bool:
+    return any(file.name.isdigit() for file in (checkpoint / "offsets").glob("*"))
+
+
+def _directories_without_file(job: Job) -> Iterator[Path]:
+    files = job.document.path.parent
+    for directory in sorted(job.directory.parent.glob("*/")):
+        hidden = directory.name.startswith(".")
+        if not hidden and directory != job.directory and not _exists(files, directory.name):
+            yield directory
+
+
+def _exists(files: Path, name: str) -> bool:
+    return (files / f"{name}.yml").exists()
+
+
+def _note(directory: Path) -> Mapping[str, Any]:
+    try:
+        note = json.loads((directory / _NOTE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _tables_of(directory: Path, note: Mapping[str, Any], tables: Iterable[str]) -> set[str]:
+    """Return the tables of the former job: by its note, else by the tables' own logs.
+
+    Before kfetch noted tables, the log had the query's id already.
+    """
+    if isinstance(noted := note.get("tables"), list):
+        return set(map(str, noted))
+    try:
+        query = str(json.loads((directory / "checkpoint" / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {table for table in tables if _log_names(table, query)}
+
+
+def _log_names(table: str, query: str) -> bool:
+    """Whether one of a local table's last commits is of this query."""
+    commits = sorted(_delta_log(table).glob("*.json"))[-_COMMITS_MAX:]
+    return any(f'"appId":"{query}"'.encode() in file.read_bytes() for file in commits)
+
+
+def _may_exist(table: str) -> bool:
+    """Whether a table has rows, as far as files of this machine show."""
+    return not table.startswith("/") or _delta_log(table).is_dir()
+
+
+def _delta_log(table: str) -> Path:
+    return Path(table) / "_delta_log"
+
+
+def _topics_of(directory: Path, note: Mapping[str, Any]) -> list[str]:
+    """Return the topics of the checkpoint's offsets, or those that the note of a run names."""
+    checkpoint = directory / "checkpoint"
+    if not _has_offsets(checkpoint):
+        noted = note.get("topics") if "://" in str(note.get("checkpoint")) else None
+        return list(map(str, noted)) if isinstance(noted, list) else []
+    try:
+        planned = read_checkpoint(checkpoint).planned
+    except JobsError:
+        return []
+    sources = planned.sources if planned else ()
+    return sorted({tp.topic for source in sources if source for tp in source.positions})

@@ -1,0 +1,116 @@
+"""A renamed job without its checkpoint does not write every row twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints.former_job import check_no_former_job
+from kfetch_jobs.checkpoints.origin import note_origin
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run import run
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.commands import Command
+
+QUERY = "5c3f0d52-7d64-44a2-9a3e-2a8d1f0b6c11"
+NOTE = Path("data/clicks/checkpoint.origin.json")
+
+
+def the_job(name: str = "visits") -> Job:
+    return config.load(config.find(Path.cwd())).job(name)
+
+
+def table(query: str = QUERY) -> None:
+    """Write the log of the job's table, with one commit of a query."""
+    log = Path("data/clicks/table/_delta_log")
+    log.mkdir(parents=True)
+    action = {"txn": {"appId": query, "version": 7, "lastUpdated": 1}}
+    (log / f"{7:020}.json").write_text(json.dumps(action, separators=(",", ":")))
+
+
+def rename(file: Path = Path("conf/jobs/clicks.yml")) -> None:
+    os.rename(file, file.with_name("visits.yml"))
+
+
+@pytest.fixture(params=["note", "table"])
+def renamed(kafka: LittleKafka, request: pytest.FixtureRequest) -> None:
+    """A job that has run is renamed. Its note names its table, or only the table names its query,
+    as after runs of an earlier kfetch."""
+    Path("data/clicks/checkpoint/metadata").write_text(json.dumps({"id": QUERY}))
+    table(QUERY if request.param == "table" else "another")
+    note_origin(the_job("clicks"), {})
+    if request.param == "table":
+        note = json.loads(NOTE.read_text())
+        del note["tables"], note["topics"]
+        NOTE.write_text(json.dumps(note))
+    rename()
+
+
+@pytest.mark.usefixtures("renamed")
+def test_the_new_name_is_refused(kfetch: Command) -> None:
+    """``run`` refuses before anything starts, and ``plan`` exits with 1. Both name the steps."""
+    with pytest.raises(ConfigError) as caught:
+        run(the_job(), lambda _: None)
+    code, out, _ = kfetch("plan", "visits")
+    told = json.loads(kfetch("plan", "visits", "--json")[1])
+
+    directory = Path.cwd() / "data"
+    assert (
+        f"rename {directory}/clicks to {directory}/visits; to read the topic again nevertheless, "
+        "set sink.repeatRows: true in the job's file"
+    ) in caught.value.message
+    assert "job clicks, whose file is gone, has written topic clicks" in caught.value.message
+    assert (1, True) == (code, f"FAILS: {caught.value.message.partition(' [')[0]}" in out)
+    assert (False, True) == (told["fits"], told["refusal"] in caught.value.message)
+
+
+@pytest.mark.usefixtures("renamed")
+def test_the_steps_of_a_rename(kfetch: Command) -> None:
+    """With the old directory under the new name, the job continues."""
+    os.rename("data/clicks", "data/visits")
+
+    check_no_former_job(the_job())
+    assert "continues from its checkpoint" in kfetch("plan", "visits")[1]
+
+
+@pytest.mark.usefixtures("renamed")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("format: delta\n", "format: delta\n  repeatRows: true\n"),
+        ("format: delta\n", "format: delta\n  mode: merge\n  keys: [partition, offset]\n"),
+        ("${storage}/clicks/table", "${storage}/visits/table"),
+        ("subscribe: clicks", "subscribe: visits"),
+        ("sink:\n", "checkpoint: ${storage}/clicks/checkpoint\nsink:\n"),
+    ],
+    ids=["allowed", "a merge", "another table", "another topic", "the same checkpoint"],
+)
+def test_jobs_that_may_start(old: str, new: str) -> None:
+    """Rows come twice only in the same append table, from the same topic, by a new checkpoint."""
+    file = Path("conf/jobs/visits.yml")
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+    check_no_former_job(the_job())
+
+
+@pytest.mark.usefixtures("renamed")
+def test_a_table_that_is_gone() -> None:
+    """Without the table there is nothing to double."""
+    os.rename("data/clicks/table", "data/elsewhere")
+
+    check_no_former_job(the_job())
+
+
+@pytest.mark.usefixtures("renamed")
+def test_a_job_with_a_file() -> None:
+    """Jobs of the project may share a topic and a table, with different transforms."""
+    Path("conf/jobs/clicks.yml").write_text(Path("conf/jobs/visits.yml").read_text())
+
+    check_no_former_job(the_job())
