@@ -35,9 +35,14 @@ def racks(kafka_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
     properties = settings.server_properties
 
     def with_rack(
-        node_id: int, nodes: Sequence[NodePorts], data: Path, extra: Mapping[str, str]
+        node_id: int,
+        nodes: Sequence[NodePorts],
+        data: Path,
+        extra: Mapping[str, str],
+        *secured: Mapping[str, str],
     ) -> str:
-        return properties(node_id, nodes, data, {**extra, "broker.rack": f"r{node_id}"})
+        in_rack = {**extra, "broker.rack": f"r{node_id}"}
+        return properties(node_id, nodes, data, in_rack, *secured)
 
     monkeypatch.setattr(settings, "server_properties", with_rack)
     monkeypatch.setenv("KFETCH_BROKER_REQUESTS", "DEBUG")
