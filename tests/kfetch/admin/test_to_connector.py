@@ -239,9 +239,12 @@ def test_a_lock_below_a_link(path: Path) -> None:
     above = path.parent / "link"
     above.symlink_to(path.parent)
 
-    with checkpoint_use.hold_lock(above / path.name), Path(f"{path}.lock").open("a+") as lock:
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (
+        Path(f"{path}.lock").open("a+") as lock,
+        checkpoint_use.hold_lock(above / path.name),
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_lock_that_cannot_be_opened(path: Path) -> None:
