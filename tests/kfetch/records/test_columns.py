@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kfetch import decoding
 from kfetch.compiled import kernel
 from kfetch.errors import CorruptBatch, MalformedTimestamp
-from kfetch.records import Columns, Memory, Slice, schema_of
-from kfetch.records import arrow
+from kfetch.records import Columns, Memory, Slice, arrow, schema_of
 from kfetch.records.arrow import delivered, row_bytes
 from kfetch.records.sections import sections
 from tests.examples import examples
