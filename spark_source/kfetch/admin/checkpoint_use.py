@@ -33,10 +33,11 @@ def hold_lock(path: Path) -> Iterator[None]:
     So no job starts meanwhile. The lock of a link's target counts, too: a job follows links. Raises
     CheckpointInUse if a job runs, and CheckpointError if this user may not lock the file.
     """
-    names = dict.fromkeys([path, path.resolve()])
-    locks = [lock for name in names if (lock := name.with_name(f"{name.name}.lock")).exists()]
+    beside = [name.with_name(f"{name.name}.lock") for name in (path, path.resolve())]
+    # Below a linked directory both are one file, and this process could not lock it twice.
+    locks = {lock.resolve(): lock for lock in beside if lock.exists()}
     with ExitStack() as held:
-        for lock in locks:
+        for lock in locks.values():
             file = held.enter_context(_opened(lock))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

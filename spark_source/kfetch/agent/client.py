@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 _LOST_AGENTS_MAX = 3  # in a row, without a batch between them
 # The agent may need the poll timeout and these seconds for an answer. Then it counts as hung.
 _ANSWER_GRACE_S = 30.0
-_SESSION_VARIABLE = "SPARK_JOB_ARTIFACT_UUID"
-"""Set in each Python worker. Workers of two sessions with files of their own have two values
-(Spark's BasePythonRunner)."""
+_SESSION_VARIABLE, _NO_SESSION = "SPARK_JOB_ARTIFACT_UUID", "default"
+"""Set in each Python worker. Workers of two sessions with files of their own have two values, and
+two working directories (Spark's BasePythonRunner and PythonWorkerFactory)."""
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -83,11 +83,17 @@ def _read_from_agent(
 
 
 def _session_of(options: SourceOptions) -> str:
-    """Returns the id of Spark's session, if a module of this session gives the tokens; else ""."""
-    sasl = options.network.security.sasl
-    if sasl and isinstance(sasl.login, OauthLogin) and isinstance(sasl.login.source, TokenProvider):
-        return os.environ.get(_SESSION_VARIABLE, "")
-    return ""
+    """Returns the id of Spark's session if its agent must serve no other session; else "".
+
+    Each session has modules and a directory of its own. An agent imports a user's module for
+    tokens, and relative paths start from the agent's working directory.
+    """
+    security = options.network.security
+    login = security.sasl.login if security.sasl else None
+    imports = isinstance(login, OauthLogin) and isinstance(login.source, TokenProvider)
+    session = os.environ.get(_SESSION_VARIABLE, _NO_SESSION)
+    is_shared = session == _NO_SESSION or (not imports and all(map(os.path.isabs, security.files)))
+    return "" if is_shared else session
 
 
 def _stream_id() -> str:

@@ -2,6 +2,7 @@
 
 An agent that imports a user's module for tokens serves one session of Spark alone. In Spark Connect
 two users may each have sent a module of the same name, and one process imports only one of them.
+The same holds for files that options name by relative paths. Each session has its own directory.
 
 All workers of one executor have the same JVM as an ancestor, in whatever daemon or process group
 they are. The JVM's pid and start time, the boot id and the pid namespace name the agent. A Unix

@@ -38,7 +38,7 @@ def parse_properties(text: str) -> dict[str, str]:
     options = {}
     for line in _logical_lines(text):
         if match := _LINE.fullmatch(line):
-            name = _unescaped(match["name"])
+            name = _unescaped(match["name"]).encode(errors="replace").decode()
             prefix = "" if name.startswith(_OWN) or name in own else "kafka."
             options[prefix + name] = _unescaped(match["value"])
     return options
@@ -64,7 +64,7 @@ def _logical_lines(text: str) -> list[str]:
 def _unescaped(text: str) -> str:
     """Replace escapes. Java escapes UTF-16, so a character beyond U+FFFF is a pair of escapes."""
     units = _ESCAPE.sub(lambda match: _character(match[1]), text)
-    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _character(escape: str) -> str:

@@ -43,7 +43,11 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _named_directory(environ: Mapping[str, str]) -> Path:
-    return Path(os.path.abspath(os.path.expanduser(environ[_VARIABLE])))
+    path = os.path.expanduser(environ[_VARIABLE])
+    try:
+        return Path(os.path.abspath(path))
+    except OSError:  # the working directory is gone, as one of Spark's that was cleaned up
+        return Path(path)
 
 
 def _is_private(state: os.stat_result) -> bool:

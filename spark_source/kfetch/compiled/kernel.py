@@ -109,6 +109,14 @@ class _Plan(NamedTuple):
         """Whether bytes of the records are copied."""
         return bool(self.wanted & (KEY_DATA | VALUE_DATA | HEADER_POSITIONS))
 
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of a row in buffers that become no column."""
+        numbers = self.owned[SCRATCH] + self.owned[HEADER_POSITIONS_BUFFER]
+        ends = self.owned[KEY_ENDS_BUFFER] + self.owned[VALUE_ENDS_BUFFER]
+        ends_of_columns = bool(self.wanted & KEY_DATA) + bool(self.wanted & VALUE_DATA)
+        return 8 * numbers + 4 * (ends - ends_of_columns)
+
 
 @cache
 def _plan(columns: Columns) -> _Plan:
@@ -202,9 +210,7 @@ def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> Colum
     # ``fill_rows`` raises for a count that the bytes can't hold.
     rows = min(count, size // RECORD_BYTES_MIN + len(table.rows))
     plan = _plan(columns)
-    row_bytes = (
-        arrow.row_bytes(columns, table.topic_bytes_max) + SCRATCH_BYTES * plan.owned[SCRATCH]
-    )
+    row_bytes = arrow.row_bytes(columns, table.topic_bytes_max) + plan.temporary_bytes
     memory.reserve((size if plan.has_data else 0) + rows * row_bytes)
     return ColumnBuffers(*_sizes_of_buffers(plan, rows, size + SLACK, size + SLACK))
 

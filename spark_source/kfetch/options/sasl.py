@@ -60,6 +60,13 @@ class KerberosLogin:
     """A file with tickets; empty: the default cache."""
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files, as the options name them."""
+        return tuple(
+            path for path in (self.keytab, self.ticket_cache.removeprefix("FILE:")) if path
+        )
+
+    @property
     def user(self) -> str:
         """The principal's first part, as Kafka's default rule names it."""
         return self.principal.partition("@")[0].partition("/")[0]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from kfetch.errors import OptionError
 from kfetch.options.catalogue import Treatment, lookup
+from kfetch.options.oauth import ClientCredentials, OauthLogin
 from kfetch.options.reader import OptionReader
-from kfetch.options.sasl import SaslOptions, sasl_options
+from kfetch.options.sasl import KerberosLogin, SaslOptions, sasl_options
 from kfetch.options.tls import TlsOptions, tls_options
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -25,6 +26,17 @@ class SecurityOptions:
     def user(self) -> str:
         """The name of the user that logs in, for errors; empty if the options don't tell it."""
         return self.sasl.user if self.sasl else ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that connections and log-ins read, as the options name them."""
+        parts: list[TlsOptions | KerberosLogin] = [self.tls] if self.tls else []
+        login = self.sasl.login if self.sasl else None
+        if isinstance(login, KerberosLogin):
+            parts.append(login)
+        if isinstance(login, OauthLogin) and isinstance(login.source, ClientCredentials):
+            parts.append(login.source.tls)
+        return tuple(path for part in parts for path in part.files)
 
 
 def security(read: OptionReader) -> SecurityOptions:

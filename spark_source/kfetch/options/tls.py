@@ -52,6 +52,12 @@ class TlsOptions:
     tls_1_3_suites: tuple[str, ...] = ()
     """The suites that a connection of TLS 1.3 may have. Empty: any."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the stores, as the options name them."""
+        stores = (self.truststore, self.keystore)
+        return tuple(store.location for store in stores if store and store.location)
+
 
 def tls_options(read: OptionReader) -> TlsOptions:
     """Return the settings of ``kafka.ssl.*``.

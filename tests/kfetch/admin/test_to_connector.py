@@ -233,6 +233,20 @@ def test_the_lock_of_a_link(path: Path) -> None:
     assert to_connector.to_connector(link).files
 
 
+def test_a_lock_below_a_link(path: Path) -> None:
+    """Two paths of one lock are one lock: nobody else holds it, so the command goes on."""
+    Path(f"{path}.lock").touch()
+    above = path.parent / "link"
+    above.symlink_to(path.parent)
+
+    with (
+        Path(f"{path}.lock").open("a+") as lock,
+        checkpoint_use.hold_lock(above / path.name),
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_a_lock_that_cannot_be_opened(path: Path) -> None:
     """Without the lock nobody knows whether a job runs, so the command changes nothing."""
     Path(f"{path}.lock").mkdir()  # root may open every file

@@ -17,10 +17,17 @@ from kfetch.errors import AgentError
 from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions
-from kfetch.options.oauth import OauthLogin, StaticToken, TokenProvider
-from kfetch.options.sasl import PasswordLogin, SaslOptions
+from kfetch.options.oauth import (
+    ClientCredentials,
+    OauthLogin,
+    StaticToken,
+    TokenProvider,
+    TokenSource,
+)
+from kfetch.options.sasl import KerberosLogin, PasswordLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.options.security import SecurityOptions
+from kfetch.options.tls import Store, TlsOptions
 from tests.kfetch.agent.helpers import T0, options, part, read
 from tests.kfetch.wire.little import LittleKafka
 
@@ -77,16 +84,56 @@ def test_a_worker_opens_new_sessions_for_other_credentials(kafka: LittleKafka) -
         inline.close_all()
 
 
-PROVIDER = OauthLogin(source=TokenProvider(module="tokens", function="get"))
-TOKEN = OauthLogin(source=StaticToken(token=Secret("t")))
+def tls(truststore: str = "", keystore: str = "") -> TlsOptions:
+    """TLS with stores in files."""
+    stores = [Store(location=path) if path else None for path in (truststore, keystore)]
+    return TlsOptions(truststore=stores[0], keystore=stores[1])
 
 
-@pytest.mark.parametrize(("login", "shared"), [(PROVIDER, False), (TOKEN, True)])
-def test_sessions_share_no_module_of_tokens(
-    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, login: OauthLogin, shared: bool
+def oauth(source: TokenSource) -> SecurityOptions:
+    """A log-in with tokens."""
+    return SecurityOptions(
+        sasl=SaslOptions(mechanism="OAUTHBEARER", login=OauthLogin(source=source))
+    )
+
+
+def kerberos(keytab: str = "", cache: str = "") -> SecurityOptions:
+    """A log-in with tickets."""
+    login = KerberosLogin(service_name="kafka", keytab=keytab, ticket_cache=cache)
+    return SecurityOptions(sasl=SaslOptions(mechanism="GSSAPI", login=login))
+
+
+def endpoint(stores: TlsOptions) -> SecurityOptions:
+    """A log-in with tokens of an endpoint."""
+    secret = Secret("s")
+    return oauth(
+        ClientCredentials(url="https://idp", client_id="c", client_secret=secret, tls=stores)
+    )
+
+
+@pytest.mark.parametrize(
+    ("security", "shared"),
+    [
+        (oauth(TokenProvider(module="tokens", function="get")), False),
+        (oauth(StaticToken(token=Secret("t"))), True),
+        (SecurityOptions(), True),
+        (SecurityOptions(tls=tls()), True),
+        (SecurityOptions(tls=tls("/etc/ca.pem", "/etc/own.pem")), True),
+        (SecurityOptions(tls=tls("ca.pem", "/etc/own.pem")), False),
+        (SecurityOptions(tls=tls("/etc/ca.pem", "own.pem")), False),
+        (endpoint(tls("/etc/ca.pem")), True),
+        (endpoint(tls("ca.pem")), False),
+        (kerberos("/etc/own.keytab"), True),
+        (kerberos("own.keytab"), False),
+        (kerberos(cache="FILE:/tmp/tickets"), True),
+        (kerberos(cache="tickets"), False),
+    ],
+)
+def test_sessions_share_neither_modules_nor_files(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, security: SecurityOptions, shared: bool
 ) -> None:
-    """Two users of Spark Connect may send modules of one name. Each gets tokens from its own, so
-    their sessions have two agents. Other log-ins are equal only if their secrets are."""
+    """Two users of Spark Connect may send modules and files of one name. Each reads with its own,
+    so their sessions have two agents. Other log-ins are equal only if their secrets are."""
     monkeypatch.setattr(client, "find_owner", lambda: ProcessIdentity(pid=7, started=1))
     sockets = []
 
@@ -96,7 +143,6 @@ def test_sessions_share_no_module_of_tokens(
 
     monkeypatch.setattr(client, "connect", note)
     plain = options(kafka)
-    security = SecurityOptions(sasl=SaslOptions(mechanism="OAUTHBEARER", login=login))
     secured = replace(plain, network=replace(plain.network, security=security))
     for session in ("ann's", "eve's", "ann's"):
         monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", session)

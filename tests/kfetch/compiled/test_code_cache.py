@@ -30,6 +30,24 @@ def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [tmp_path / name / "code" for name in expected] == directories
 
 
+def test_a_relative_path_without_a_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark deletes the directories of sessions. The cache then is in the next place."""
+    gone = tmp_path / "session"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    environ = {"KFETCH_CACHE": "relative", "HOME": str(tmp_path)}
+    directory = tmp_path / ".cache" / "kfetch" / "code"
+
+    assert code_cache.read("loops.o", environ) is None
+    assert directory == code_cache.write("loops.o", CODE, environ)
+    assert (CODE, directory) == code_cache.read("loops.o", environ)
+    problem = code_cache.fill_named_directory("loops.o", CODE, environ)
+    assert "relative (No such file or directory)" == problem
+
+
 @pytest.mark.parametrize("level", ["cache", "cache/code", "cache/code/loops.o"])
 @pytest.mark.parametrize("flaw", ["others may write", "another user's", "root's"])
 def test_place_must_be_private(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kfetch import decoding
 from kfetch.compiled import kernel
 from kfetch.errors import CorruptBatch, MalformedTimestamp
-from kfetch.records import Columns, Memory, Slice, schema_of
+from kfetch.records import Columns, Memory, Slice, arrow, schema_of
 from kfetch.records.arrow import delivered, row_bytes
 from kfetch.records.sections import sections
 from tests.examples import examples
@@ -168,19 +168,23 @@ RECORDS = [record(i, b"v" * 1000, b"k" * 100, [(b"h", b"i" * 50)]) for i in rang
 
 
 @pytest.mark.parametrize(
-    ("names", "data", "of_a_row"),
+    ("names", "data", "of_a_row", "temporary"),
     [
-        ((), True, 3 * 4 + 2 * 4 + 2 * 8 + len(TP.topic)),
-        (("partition",), False, 4),
-        (("offset", "timestamp", "leaderEpoch"), False, 20),
-        (("topic",), False, 4 + len(TP.topic)),
-        (("serializedValueSize", "serializedKeySize"), False, 8),
-        (("value", "offset"), True, 12),
-        (("headers",), True, 4),
+        ((), True, 3 * 4 + 2 * 4 + 2 * 8 + len(TP.topic), 0),
+        (("partition",), False, 4, 8),
+        (("offset", "timestamp", "leaderEpoch"), False, 20, 8),
+        (("topic",), False, 4 + len(TP.topic), 8),
+        (("serializedValueSize", "serializedKeySize"), False, 8, 16),
+        (("value", "offset"), True, 12, 0),
+        (("value", "serializedValueSize", "offset"), True, 16, 0),
+        (("headers",), True, 4, 16),
     ],
 )
-def test_memory_of_columns(names: tuple[str, ...], data: bool, of_a_row: int) -> None:
-    """The kernel reserves memory for the columns that it builds, and for a scratch."""
+def test_memory_of_columns(
+    names: tuple[str, ...], data: bool, of_a_row: int, temporary: int
+) -> None:
+    """The kernel reserves memory for the columns that it builds, and for temporary buffers. What
+    nobody reads goes to one of these, unless another column's buffer can take it."""
     raw, memory = batch(*RECORDS), _Reserved()
     columns = Columns(names=names)
     in_range = sections([make_slice(raw)], check_crcs=True)
@@ -189,10 +193,31 @@ def test_memory_of_columns(names: tuple[str, ...], data: bool, of_a_row: int) ->
     assert of_a_row == row_bytes(columns, len(TP.topic))
     assert rows is not None
     size = 50 * of_a_row + (len(in_range[0].data) if data else 0)
-    # What nobody reads goes to a scratch buffer, unless another column's buffer can take it.
-    scratch = 0 if not names or {"value", "offset"} <= {*names} else 50 * 8
-    assert size + scratch == memory.size
+    assert size + 50 * temporary == memory.size
     assert rows.get_total_buffer_size() <= memory.size + 50 * 4 + 64 * 16
+
+
+@pytest.mark.parametrize("name", delivered(ALL))
+def test_memory_covers_the_buffers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory reserved for one column is at least that of its buffers and of temporary ones,
+    beside a bit of validity for each cell."""
+    allocated = []
+
+    class Buffers(arrow.ColumnBuffers):
+        def __init__(self, *sizes: int) -> None:
+            allocated.extend(sizes)
+            super().__init__(*sizes)
+
+    monkeypatch.setattr(kernel, "ColumnBuffers", Buffers)
+    memory, count = _Reserved(), 1000
+    in_range = sections([make_slice(batch(*[record(i) for i in range(count)]))], check_crcs=True)
+    columns = ALL._replace(names=(name,))
+    rows = kernel.decode(in_range, columns=columns, memory=memory)
+
+    assert rows is not None
+    computed = rows.nbytes if name.startswith(("serialized", "leader")) else 0
+    validity_and_slack = 4 * count // 8 + 1000
+    assert sum(allocated) + computed <= memory.size + validity_and_slack
 
 
 def test_a_part_counts_the_columns_that_it_builds() -> None:

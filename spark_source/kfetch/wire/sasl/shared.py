@@ -133,10 +133,13 @@ class Shared(Generic[V]):
             except BaseException as cause:
                 outcome = cause
             with self._lock:
-                if entry.pending is pending:
+                given_up = entry.pending is not pending
+                if not given_up:
                     entry.pending = None
                 if isinstance(outcome, Fetched):
-                    entry.fetched, entry.patience = _newer(entry.fetched, outcome), _HUNG_AFTER
+                    if not given_up or _is_later(outcome, entry.fetched):
+                        entry.fetched = outcome
+                    entry.patience = _HUNG_AFTER
             if isinstance(outcome, Fetched):
                 pending.set_result(outcome)
             else:
@@ -147,9 +150,9 @@ class Shared(Generic[V]):
         return pending
 
 
-def _newer(old: Fetched[V] | None, new: Fetched[V]) -> Fetched[V]:
-    """Returns ``new``, unless its fetch hung so long that another one has brought a later value."""
-    return new if old is None or new.expires_at >= old.expires_at else old
+def _is_later(late: Fetched[V], known: Fetched[V] | None) -> bool:
+    """Returns whether a fetch that was given up has brought a value that is valid for longer."""
+    return known is None or late.expires_at >= known.expires_at
 
 
 def within(what: str, call: Callable[[], V], deadline: float) -> V:

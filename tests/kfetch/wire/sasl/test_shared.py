@@ -272,6 +272,16 @@ def test_a_fetch_that_hangs_for_ever_is_replaced(
     assert "v1" == values.get("k", source, now + 10)
 
 
+def test_a_renewal_may_bring_a_shorter_lifetime(wall: Wall) -> None:
+    """Its value replaces the old one, which would expire later. Or each log-in would fetch anew."""
+    values, source = Shared[str]("a value"), Source(wall)
+    until = wall.now + 1000
+    values.get("k", lambda _: Fetched(value="old", renew_at=wall.now, expires_at=until), soon())
+
+    assert ["v1", "v1", "v1"] == [values.get("k", source, soon()) for _ in range(3)]
+    assert 1 == source.fetches
+
+
 def wait_for_threads() -> None:
     """Wait until every fetch has ended."""
     for thread in threading.enumerate():
