@@ -120,9 +120,10 @@ class NoSuchPartition(OptionError):
 
 
 class NotBuilt(OptionError):
-    """Spark's connector has this feature, and kfetch does not have it yet.
+    """kfetch does not have this feature yet. Spark's connector may have it.
 
-    Remove the option, or use Spark's connector for this query.
+    Remove the option or the column, or do what the sentence says. If Spark's connector has the
+    feature, you can use it for this query.
     """
 
     condition = "NOT_BUILT"

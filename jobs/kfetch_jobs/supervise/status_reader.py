@@ -223,8 +223,6 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
         yield from health_problems(job.file.health, state, pulse, now)
     elif former := find_former_job(job):
         yield former.sentence(job)
-    elif former := find_former_job(job):
-        yield former.sentence(job)
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:

@@ -220,7 +220,7 @@ def lag(
     The command asks the brokers, so a job need not run. The seconds are a lower bound: the next
     offset has waited at least so long, by the job's last progress. The lag of a new job is what its
     first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics,
-    or if ACLs don't let the job read a topic.
+    if ACLs don't let the job read a topic, or if records that a job has not read are gone.
 
     \b
     Example: print the partitions of one job that are furthest behind
@@ -239,9 +239,11 @@ def lag(
         _show_partitions(reports)
     else:
         _show_lag(reports)
-    raise typer.Exit(
-        1 if any(report.error or report.missing or report.unreadable for report in reports) else 0
-    )
+    raise typer.Exit(1 if any(map(_has_problem, reports)) else 0)
+
+
+def _has_problem(report: JobReport) -> bool:
+    return bool(report.error or report.missing or report.unreadable or report.losses)
 
 
 def _lag_json(report: JobReport, partitions: bool) -> dict[str, Any]:

@@ -154,7 +154,14 @@ def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
     file_is_good = job.enabled and not job.mistake and not job.orphan
     if supervisor is None and file_is_good and job.phase not in settled:
         return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
-    return "; ".join(job.unhealthy) or _next(job, now)
+    return "; ".join(job.unhealthy) or _next(job, now) or _unknown_lag(job)
+
+
+def _unknown_lag(job: JobStatus) -> str:
+    """Returns why nobody knows the lag; empty if it is known."""
+    if _behind(job) != "?":
+        return ""
+    return "how far it is behind is known after its first micro-batch"
 
 
 def _next(job: JobStatus, now: float) -> str:

@@ -16,7 +16,12 @@ _OWN = ("kafka.", "kfetch.")
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the options of a file. Raises OptionError if the file can't be read."""
+    """Return the options of a file.
+
+    Raises OptionError if the file can't be read, and for a name that can't be used: with its line.
+    """
+    from kfetch.options.catalogue import check_names
+
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as cause:
@@ -24,7 +29,17 @@ def read_properties(path: Path) -> dict[str, str]:
         raise OptionError(
             f"{path} can't be read: {reason}", action="correct --properties", file=str(path)
         ) from None
-    return parse_properties(text)
+    options: dict[str, str] = {}
+    for number, line in _numbered_lines(text):
+        of_line = parse_properties(line)
+        try:
+            check_names(of_line, batch=True)
+        except OptionError as cause:
+            where = {**cause.where, "file": str(path), "line": number}
+            what = f"{path}:{number}: {cause.what}"
+            raise type(cause)(what, action=cause.action, **where) from None
+        options |= of_line
+    return options
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -36,7 +51,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
     own = {option.name for option in known_options()}
     options = {}
-    for line in _logical_lines(text):
+    for _, line in _numbered_lines(text):
         if match := _LINE.fullmatch(line):
             name = _unescaped(match["name"]).encode(errors="replace").decode()
             prefix = "" if name.startswith(_OWN) or name in own else "kafka."
@@ -44,21 +59,25 @@ def parse_properties(text: str) -> dict[str, str]:
     return options
 
 
-def _logical_lines(text: str) -> list[str]:
-    """Join lines that end in a backslash with the next ones. Leave out comments and empty lines."""
-    lines: list[str] = []
-    unfinished = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
+def _numbered_lines(text: str) -> list[tuple[int, str]]:
+    """Join lines that end in a backslash with the next ones. Leave out comments and empty lines.
+
+    Each has the number of its first line, from 1 on.
+    """
+    lines: list[tuple[int, str]] = []
+    unfinished, first = "", 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(" \t\f")
         if not unfinished and line[:1] in ("", "#", "!"):
             continue
+        first = first if unfinished else number
         unfinished += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
             unfinished = unfinished[:-1]
             continue
-        lines.append(unfinished)
+        lines.append((first, unfinished))
         unfinished = ""
-    return [*lines, unfinished] if unfinished else lines
+    return [*lines, (first, unfinished)] if unfinished else lines
 
 
 def _unescaped(text: str) -> str:

@@ -209,12 +209,15 @@ def _refuse(bound: Bound, code: int, everywhere: str, somewhere: str) -> None:
 
     ``everywhere`` and ``somewhere``: what the connector calls the place.
     """
-    why = f"can't be {'latest' if code == LATEST else 'earliest'} for batch queries on Kafka"
+    word, other = ("latest", "earliest") if code == LATEST else ("earliest", "latest")
+    why = f"can't be {word} for batch queries on Kafka"
+    action = f"set {bound.option} to {other}, or to offsets"
     if bound.rest == code and not (bound.partitions or bound.topics):
-        raise OptionError(f"{everywhere} {why}", option=bound.option)
+        raise OptionError(f"{everywhere} {why}", action=action, option=bound.option)
     for name, place in _named_places(bound):
         if place == code:
-            raise OptionError(f"{somewhere.format(name)} {why}", option=bound.option)
+            what = f"{somewhere.format(name)} {why}"
+            raise OptionError(what, action=action, option=bound.option)
 
 
 def _named_places(bound: Bound) -> Iterator[tuple[str, Place | None]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.cli.properties import parse_properties
+from kfetch.cli.properties import parse_properties, read_properties
+from kfetch.errors import OptionError
 from kfetch.options.catalogue import lookup
 
 
@@ -50,3 +53,22 @@ def test_any_text_is_read(text: str) -> None:
 def test_values_come_back(value: str) -> None:
     """A value survives when its backslashes are doubled, as Java writes them."""
     assert {"kafka.a": value} == parse_properties("a=" + value.replace("\\", "\\\\"))
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("key.deserializer=x", "option kafka.key.deserializer is not supported: keys are binary"),
+        ("fetch.min.byte=1", "option kafka.fetch.min.byte is not known"),
+    ],
+)
+def test_a_name_that_cannot_be_used(tmp_path: Path, line: str, what: str) -> None:
+    """The error names the file and the line, also behind a comment and a continued line."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"# of the query\nsecurity.protocol=\\\n  PLAINTEXT\n{line}\n")
+
+    with pytest.raises(OptionError) as caught:
+        read_properties(file)
+
+    assert caught.value.message.startswith(f"{file}:4: {what}")
+    assert (str(file), 4) == (caught.value.where["file"], caught.value.where["line"])

@@ -166,32 +166,40 @@ BOTH: list[tuple[dict[str, str | None], str]] = [
     ),
 ]
 
+NOT_LATEST = ": set startingOffsets to earliest, or to offsets"
+NOT_EARLIEST = ": set endingOffsets to latest, or to offsets"
 BATCHES: list[tuple[dict[str, str | None], str]] = [
-    ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+    (
+        {"startingOffsets": "latest"},
+        "starting offset can't be latest for batch queries on Kafka" + NOT_LATEST,
+    ),
     (
         {"startingOffsets": "LATEST", "subscribe": None, "kafka.bootstrap.servers": None},
-        "starting offset can't be latest for batch queries on Kafka",
+        "starting offset can't be latest for batch queries on Kafka" + NOT_LATEST,
     ),
     (
         {"startingOffsets": '{"t":{"0":-1}}'},
-        "startingOffsets for t-0 can't be latest for batch queries on Kafka",
+        "startingOffsets for t-0 can't be latest for batch queries on Kafka" + NOT_LATEST,
     ),
     (
         {"startingOffsets": '{"t":"latest"}'},
-        "startingOffsets for t can't be latest for batch queries on Kafka",
+        "startingOffsets for t can't be latest for batch queries on Kafka" + NOT_LATEST,
     ),
     (
         {"startingOffsets": '{"t":{"0":5},"*":"latest"}'},
-        "startingOffsets for * can't be latest for batch queries on Kafka",
+        "startingOffsets for * can't be latest for batch queries on Kafka" + NOT_LATEST,
     ),
-    ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+    (
+        {"endingOffsets": "earliest"},
+        "ending offset can't be earliest for batch queries on Kafka" + NOT_EARLIEST,
+    ),
     (
         {"endingOffsets": '{"t":{"0":-2}}'},
-        "ending offset for t-0 can't be earliest for batch queries on Kafka",
+        "ending offset for t-0 can't be earliest for batch queries on Kafka" + NOT_EARLIEST,
     ),
     (
         {"endingOffsets": '{"t":{"0":5,"*":"earliest"}}'},
-        "ending offset for t can't be earliest for batch queries on Kafka",
+        "ending offset for t can't be earliest for batch queries on Kafka" + NOT_EARLIEST,
     ),
     (
         {"endingOffsets": "group"},

@@ -318,6 +318,23 @@ def interrupted(*_: object) -> None:
     raise OSError("power cut")
 
 
+def test_status_names_an_interrupted_move(kafka: LittleKafka, kfetch: Command) -> None:
+    """The job may look stopped or paused. ``status`` names the move and the next command."""
+    assert "undo" not in kfetch("status")[1]
+    begun = backup.create_backup(checkpoint.read_checkpoint(CHECKPOINT), "replay", 8, (), 1.0)
+    said = "if it no longer runs, kfetch offsets undo clicks --execute"
+
+    for stage, move in (
+        (backup.Stage.BEGUN, "a kfetch offsets replay has not ended: "),
+        (backup.Stage.UNDOING, "the undoing of a kfetch offsets replay has not ended: "),
+    ):
+        begun.record_stage(stage)
+        code, out, _ = kfetch("status", "--json")
+        assert (3, [move + said]) == (code, json.loads(out)["jobs"][0]["unhealthy"])
+    begun.record_stage(backup.Stage.DONE)
+    assert [] == json.loads(kfetch("status", "--json")[1])["jobs"][0]["unhealthy"]
+
+
 def test_of_many_backups_the_last_are_kept(
     kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
+from kfetch_jobs.verbs.status import _about
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 
@@ -90,6 +91,14 @@ def test_an_idle_job_after_its_resume(kfetch: Command, shop: Path) -> None:
 
     assert ["clicks", "running", "41", "?"] == [*cells[:2], *cells[3:5]]
     assert not job["starting"]
+
+
+def test_an_unknown_lag_is_explained() -> None:
+    """A healthy job with ``?`` says when its lag is known. A known lag needs no words."""
+    waits = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=60.0)
+
+    assert "how far it is behind is known after its first micro-batch" == _about(waits, 61.0, 7)
+    assert "" == _about(replace(waits, lag=3), 61.0, 7)
 
 
 @pytest.mark.parametrize("unknown", [{"orphan": True}, {"mistake": "jobs/clicks.yml:3: no"}])
