@@ -6,6 +6,7 @@ Spark may go on from there. ``tokens`` has the state machine above it.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 __all__ = ["BadDocument", "Characters", "starts_identifier"]
@@ -19,6 +20,9 @@ _BASE64 = {c: i for i, c in enumerate(
 )}  # fmt: skip
 _PADDING = -2
 _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "/": "/", "\\": "\\"}
+
+
+_NUMBER = re.compile(r"-?(\d+)(\.\d*)?([eE][+-]?\d*)?", re.ASCII)
 
 
 class BadDocument(Exception):
@@ -118,32 +122,29 @@ class Characters:
 
     def number(self, start: int) -> tuple[str, bool]:
         """Reads a number from ``start`` on. Returns its text, and whether it is an integer."""
-        text, at = self._text, start + (self._text[start] == "-")
-        zero = text[at] == "0"
-        if zero and "0" <= text[at + 1 : at + 2] <= "9":
-            self._at = at + 1
+        match = _NUMBER.match(self._text, start)
+        if match is None:
+            raise self.bad("a number is missing")
+        whole, fraction, exponent = match[1], match[2] or "", match[3] or ""
+        # Jackson reads numbers that start with 0 in another way. After errors it stands elsewhere.
+        zero = whole[0] == "0"
+        if zero and len(whole) > 1:
+            self._at = match.start(1) + 1
             raise self.bad("a number must not start with 0")
-        digits_end = _digits_end(text, at)
-        at, counted, integer, end = digits_end, digits_end - at, True, digits_end
-        if text[at : at + 1] == ".":
-            end = _digits_end(text, at + 1)
-            self._at = at + 1
-            if end == at + 1:
-                self._at = min(self._at + zero, len(text))
-                raise self.bad("a digit is missing behind the decimal point")
-            integer, counted = False, counted + end - at - 1
-        if text[end : end + 1] in ("e", "E"):
-            start_of_exponent = end + 1 + (text[end + 1 : end + 2] in ("+", "-"))
-            exponent_end = _digits_end(text, start_of_exponent)
-            if exponent_end == start_of_exponent:
-                self._at = min(exponent_end + 1, len(text)) if zero else digits_end + 1
-                raise self.bad("a digit is missing in the exponent")
-            integer, counted = False, counted + exponent_end - start_of_exponent
-            end = exponent_end
-        self._at = end
-        if counted > NUMBER_LENGTH_MAX:
+        if fraction == ".":
+            self._at = min(match.end(1) + 1 + zero, len(self._text))
+            raise self.bad("a digit is missing behind the decimal point")
+        exponent_digits = exponent.lstrip("eE+-")
+        if exponent and not exponent_digits:
+            self._at = min(match.end() + 1, len(self._text)) if zero else match.end(1) + 1
+            raise self.bad("a digit is missing in the exponent")
+        self._at = match.end()
+        integer = not (fraction or exponent)
+        missing = 0 if integer else zero * ((not fraction) + (not exponent))
+        digits = len(whole) + len(fraction[1:]) + len(exponent_digits) - missing
+        if digits > NUMBER_LENGTH_MAX:
             raise self.bad(f"a number has more than {NUMBER_LENGTH_MAX} digits")
-        return text[start:end], integer
+        return match[0], integer
 
     def base64(self) -> bytes:
         """Reads a string in base64 up to its end."""
@@ -198,12 +199,6 @@ class Characters:
             if unescaped == "=" and index >= 2:
                 return _PADDING
         raise self.bad("a character is not of base64")
-
-
-def _digits_end(text: str, at: int) -> int:
-    while at < len(text) and "0" <= text[at] <= "9":
-        at += 1
-    return at
 
 
 def starts_identifier(char: str) -> bool:

@@ -6,11 +6,13 @@ that can't be converted is null, and the record counts as corrupt. ``tokens`` re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kfetch.values.scalars import (
     decimal_of,
+    double_of,
     float32_of,
     java_double,
     joined,
@@ -64,7 +66,7 @@ def decode(
     non_numeric: bool = True,
 ) -> Decoded:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
-    text = bytes(data).decode("utf-8", "replace")
+    text = _text_of(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
     converter = _Converter(tokens, zones, non_numeric)
     nothing: list[Value] = [None] * len(schema.children)
@@ -76,6 +78,16 @@ def decode(
         return Decoded(partial.value, _problem(partial.cause, text))
     except BadDocument as error:
         return Decoded(nothing, _problem(error, text))
+
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+
+
+def _text_of(data: bytes) -> str:
+    """Returns text with U+FFFD for bytes that are not UTF-8, as many as Java's reader has."""
+    if b"\xed" in data:
+        data = _SURROGATE.sub("\ufffd".encode(), data)
+    return data.decode("utf-8", "replace")
 
 
 def _problem(error: BadDocument, text: str) -> Problem:
@@ -202,8 +214,8 @@ class _Converter:
             if value is not None:
                 return value
             if kind.kind is Kind.FLOAT:
-                return float32_of(text, integer=token is Token.INTEGER)
-            return float(text)
+                return float32_of(text)
+            return double_of(text)
         word = non_number(self._tokens.text()) if token is Token.STRING else None
         if word is None or not self._non_numeric:
             raise self._refused(kind)
@@ -281,20 +293,14 @@ class _Converter:
             case Token.START_ARRAY:
                 return "["
             case Token.NAME:
-                return f"{self._json_text(self._tokens.name or '')}:"
+                return f"{json_text(self._tokens.name or '')}:"
             case Token.STRING:
-                return self._json_text(self._tokens.text())
+                return json_text(self._tokens.text())
             case Token.INTEGER:
                 return str(int(self._tokens.text()))
             case Token.FLOAT:
                 return self._float_text()
         return self._tokens.text()  # true, false, null
-
-    def _json_text(self, text: str) -> str:
-        whole = joined(text)
-        if whole != well_formed(text):
-            raise self._tokens.bad("half of a surrogate pair can't be written")
-        return json_text(whole)
 
     def _float_text(self) -> str:
         text = self._tokens.text()

@@ -8,9 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 import numpy as np
 
-__all__ = ["decimal_of", "float32_of", "java_double", "joined", "json_text", "non_number", "well_formed"]
+__all__ = ["decimal_of", "double_of", "float32_of", "java_double", "joined", "json_text", "non_number", "well_formed"]
 
 _INT_MAX = 2**31 - 1
+_PLACES_MAX = 646_456_992  # a java.math.BigInteger holds no greater power of ten
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+_FLOAT_TIE = (_FLOAT_MAX + 2.0**128) / 2  # as close to the greatest float as to infinity
 _NON_NUMBERS = {
     "NaN": math.nan,
     "Infinity": math.inf,
@@ -54,6 +57,8 @@ def decimal_of(text: str, precision: int, scale: int) -> int | None:
     exponent = int(match[5] or 0) - len(fraction)
     if not -_INT_MAX <= exponent <= _INT_MAX:
         return None
+    if digits and exponent + scale < -_PLACES_MAX:
+        return None
     unscaled = _shifted(digits, exponent + scale, precision)
     if unscaled >= 10**precision:
         return None
@@ -70,31 +75,33 @@ def _shifted(digits: int, places: int, precision: int) -> int:
     return quotient + (2 * rest >= 10**-places)
 
 
-def float32_of(text: str, *, integer: bool) -> float:
-    """Returns the 32-bit number next to a decimal one.
+def double_of(text: str) -> float:
+    """Returns the 64-bit number next to a decimal one. Jackson has no negative zero of integers."""
+    return 0.0 if text == "-0" else float(text)
 
-    ``integer``: the token is an integer. Jackson makes a 64-bit number of a long one first.
-    """
-    double = float(text)
+
+def float32_of(text: str) -> float:
+    """Returns the 32-bit number next to a decimal one."""
+    double = double_of(text)
     with np.errstate(over="ignore"):
         single = np.float32(double)
-    if not math.isfinite(double) or float(single) == double:
-        return float(single)
-    if integer and len(text.lstrip("-")) > 18:
-        return float(single)
-    toward = np.float32(math.copysign(math.inf, double - float(single)))
-    other = np.nextafter(single, toward)
-    if math.isfinite(single) and math.isfinite(other):
-        middle = (float(single) + float(other)) / 2
-        if middle == double:
-            return _from_middle(text, double, float(single), float(other))
+        if not math.isfinite(double) or float(single) == double:
+            return float(single)
+        towards = np.float32(math.copysign(math.inf, double - float(single)))
+        other = float(np.nextafter(single, towards))
+    if not math.isfinite(single):  # 2**128 stands for infinity in the comparison
+        return _from_middle(text, double, float(single), math.copysign(_FLOAT_MAX, double))
+    if (float(single) + other) / 2 == double:
+        return _from_middle(text, double, float(single), other)
     return float(single)
 
 
 def _from_middle(text: str, middle: float, chosen: float, other: float) -> float:
     """Returns the neighbour of ``middle`` that is closer to the decimal number."""
+    if abs(middle) > 2 * _FLOAT_MAX:
+        return chosen
     exact, bound = Fraction(Decimal(text)), Fraction(middle)
-    if exact == bound:
+    if exact == bound or (not math.isfinite(chosen) and abs(middle) != _FLOAT_TIE):
         return chosen
     return max(chosen, other) if exact > bound else min(chosen, other)
 
@@ -108,6 +115,8 @@ def java_double(value: float) -> str:
         return f"{sign}0.0"
     _, numbers, exponent = Decimal(repr(abs(value))).as_tuple()
     digits = "".join(map(str, numbers)).rstrip("0")
+    if len(digits) == 1:  # Java writes two digits at least, and the second need not be 0
+        digits = f"{abs(value):.1e}"[:3].replace(".", "").rstrip("0")
     point = len(numbers) + int(exponent)  # digits before the decimal point
     if 1e-3 <= abs(value) < 1e7:
         padded = digits.ljust(point, "0")
@@ -122,11 +131,14 @@ _ESCAPED = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f
 
 def json_text(text: str) -> str:
     """Returns a string with quotation marks, as Jackson writes it."""
-    if text.isalnum():
-        return f'"{text}"'
-    return '"' + "".join(_ESCAPED.get(c) or _control(c) for c in text) + '"'
+    return '"' + "".join(_ESCAPED.get(c) or _written(c) for c in text) + '"'
 
 
-def _control(char: str) -> str:
-    return char if char >= " " else f"\\u{ord(char):04X}"
+def _written(char: str) -> str:
+    """Returns a character, escaped if it is a control or needs two of Java's characters."""
+    code = ord(char)
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04X}\\u{0xDC00 + (code & 0x3FF):04X}"
+    return f"\\u{code:04X}" if char < " " or 0xD800 <= code <= 0xDFFF else char
 

@@ -18,6 +18,9 @@ __all__ = ["BadDocument", "Token", "Tokens"]
 
 DEPTH_MAX = 1000
 """Spark's default of maxNestingDepth."""
+NAME_LENGTH_MAX = 50_000
+STRING_LENGTH_MAX = 20_000_000
+"""Jackson's default of maxNameLength, and Spark's of maxStringLen: UTF-16 units."""
 
 
 class Token(Enum):
@@ -78,6 +81,9 @@ class Tokens(Characters):
         if self._unread:
             self._unread = False
             self._content = self.string('"')
+        too_long = len(self._content) > STRING_LENGTH_MAX // 2
+        if too_long and _utf16_length(self._content) > STRING_LENGTH_MAX:
+            raise self.bad(f"a string has more than {STRING_LENGTH_MAX} characters")
         return self._content
 
     def binary(self) -> bytes:
@@ -186,9 +192,12 @@ class Tokens(Characters):
         return char
 
     def _name(self, char: str) -> str:
-        if char == '"' or (char == "'" and self._single_quotes):
-            return self.string(char)
-        raise self.bad("a name must start with a quotation mark")
+        if not (char == '"' or (char == "'" and self._single_quotes)):
+            raise self.bad("a name must start with a quotation mark")
+        name = self.string(char)
+        if len(name) > NAME_LENGTH_MAX // 2 and _utf16_length(name) > NAME_LENGTH_MAX:
+            raise self.bad(f"a name has more than {NAME_LENGTH_MAX} characters")
+        return name
 
     def _value(self, char: str) -> Token:
         """Reads a scalar, or the first character of another value. Returns its token."""
@@ -246,3 +255,7 @@ class Tokens(Characters):
             raise self.bad(f"{word} is not allowed")
         self._content = word
         return Token.FLOAT
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(char > "\uffff" for char in text)
