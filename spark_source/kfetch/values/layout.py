@@ -37,8 +37,9 @@ DATE, TIMESTAMP, TIMESTAMP_NTZ, STRUCT, ARRAY, MAP = range(11, 17)
     CORRUPT,  # number of corrupt records so far
     RAW,  # 1 if the documents come from ``substitutes``: storage numbers, fields in order
     ZONE_RULES,  # number of rows in the table of zone offsets
+    NODE_COUNT,
     STATE_WIDTH,
-) = range(6)
+) = range(7)
 
 # Results of ``decode_documents``.
 DONE, DOUBTFUL, FULL = 0, 1, 2
@@ -55,6 +56,6 @@ PARAMETERS = {
     "decode_documents": (
         *("uint8*", "int64", "int64*", "int32*", "int64"),  # data, size, positions, lengths, count
         *("int64*", "int64*", "int64*"),  # nodes, flat nodes, state
-        *("int32*", "int64*", "int64*"),  # corrupt records, powers, zone offsets
+        *("int32*", "int64*", "int64*", "int64*"),  # corrupt records, powers, zone offsets, stack
     ),
 }

@@ -73,7 +73,7 @@ def number_parts(data: Any, at: int) -> Any:
         value = value * 10 + (np.int64(data[at]) - _ZERO)
         digits += digits > 0 or data[at] != _ZERO
         at += 1
-        if digits > 19:
+        if at - start > 19:
             return 0, 0, 0, False, False, UNSURE
     if at == start:
         return 0, 0, 0, False, False, UNSURE if negative else MISMATCH
@@ -88,7 +88,7 @@ def number_parts(data: Any, at: int) -> Any:
             value = value * 10 + (np.int64(data[at]) - _ZERO)
             digits += digits > 0 or data[at] != _ZERO
             at += 1
-            if digits > 19 or at - start > 40:
+            if digits > 19 or at - start > 30:
                 return 0, 0, 0, False, False, UNSURE
         power = start - at
         if power == 0:
