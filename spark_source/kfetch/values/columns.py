@@ -117,22 +117,14 @@ class StructColumn:
                 return False
         return True
 
-    def grow(self, number: int) -> None:
-        """Makes room in a node: for more text, or for more slots if the node is an element's."""
-        row, kind = self.table[number], self._plan.types[number].kind
-        if kind in _TEXTS and row[layout.COUNT] < row[layout.CAPACITY]:
-            room = int(row[layout.ROOM]) * _GROWTH
-            self._resize_buffer(number, layout.DATA, room)
-            row[layout.ROOM] = room
-        self._grow_slots(number)
-
-    def _grow_slots(self, number: int) -> None:
-        parent = self._plan.parents[number]
-        if parent < 0 or self._plan.types[parent].kind not in _LISTS:
+    def grow(self, stuck: int) -> None:
+        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``."""
+        if stuck >= 0:
+            room = int(self.table[stuck, layout.ROOM]) * _GROWTH
+            self._resize_buffer(stuck, layout.DATA, room)
+            self.table[stuck, layout.ROOM] = room
             return
-        for sibling in self._plan.children(parent):
-            if self.table[sibling, layout.COUNT] < self.table[number, layout.CAPACITY] // 2:
-                continue
+        for sibling in self._plan.children(self._plan.parents[~stuck]):
             for inner in self._plan.flat(sibling):
                 self._resize(inner, int(self.table[inner, layout.CAPACITY]) * _GROWTH)
 

@@ -455,7 +455,7 @@ def _read_document(
             target = container[FIRST_CHILD]
             node = row_of(nodes, target, NODE_WIDTH)
             if node[COUNT] >= node[CAPACITY]:
-                state[STUCK_NODE] = target
+                state[STUCK_NODE] = ~target
                 return NO_ROOM
         else:
             if data[at] != QUOTE:
@@ -470,7 +470,7 @@ def _read_document(
                 key = row_of(nodes, container[FIRST_CHILD], NODE_WIDTH)
                 target = container[FIRST_CHILD] + 1
                 if key[COUNT] >= key[CAPACITY]:
-                    state[STUCK_NODE] = container[FIRST_CHILD]
+                    state[STUCK_NODE] = ~container[FIRST_CHILD]
                     return NO_ROOM
                 at = _put_string(data, at, end, key, key[COUNT])
                 if at == NO_ROOM:

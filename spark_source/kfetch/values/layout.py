@@ -33,7 +33,7 @@ DATE, TIMESTAMP, TIMESTAMP_NTZ, STRUCT, ARRAY, MAP = range(11, 17)
 # The state of ``decode_documents``: numbers that both sides read and write.
 (
     RECORD,  # the next record, or the one that could not be decoded
-    STUCK_NODE,  # the node whose buffers are full
+    STUCK_NODE,  # the node without room for text, or ~ the child of a list without slots
     CORRUPT,  # number of corrupt records so far
     RAW,  # 1 if the documents come from ``substitutes``: storage numbers, fields in order
     ZONE_RULES,  # number of rows in the table of zone offsets
