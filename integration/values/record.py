@@ -30,9 +30,10 @@ def _record(spark: object, group: Group) -> dict[str, object]:
 def main() -> None:
     """Write a file of vectors for each group."""
     settings = {"spark.master": "local[1]", "spark.ui.enabled": "false"}
-    with tempfile.TemporaryDirectory() as directory, session(
-        settings, name="record", log=Path(directory) / "log"
-    ) as spark:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        session(settings, name="record", log=Path(directory) / "log") as spark,
+    ):
         for number, group in enumerate(GROUPS):
             recorded = _record(spark, group)
             head = json.dumps({k: v for k, v in recorded.items() if k != "cases"})

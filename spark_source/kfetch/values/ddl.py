@@ -126,8 +126,10 @@ class _Reader:
         return result
 
     def _is_struct_type(self) -> bool:
-        return self._next == "struct" and self._tokens[self._at + 1 : self._at + 2] != [] and (
-            self._tokens[self._at + 1][0] == "<"
+        return (
+            self._next == "struct"
+            and self._tokens[self._at + 1 : self._at + 2] != []
+            and (self._tokens[self._at + 1][0] == "<")
         )
 
     def _fields(self, end: str) -> ValueType:

@@ -253,9 +253,7 @@ class _Converter:
     def _local_timestamp(self, kind: ValueType, token: Token) -> int:
         return self._time_value(kind, token, local_timestamp_of)
 
-    def _time_value(
-        self, kind: ValueType, token: Token, parse: Callable[[str], int | None]
-    ) -> int:
+    def _time_value(self, kind: ValueType, token: Token, parse: Callable[[str], int | None]) -> int:
         value = None
         if token is Token.STRING and self._tokens.text():
             value = parse(well_formed(self._tokens.text()))

@@ -61,7 +61,9 @@ class DecodedValues(NamedTuple):
 class JsonDecoder:
     """Decodes documents of one schema. One thread may use it at a time."""
 
-    def __init__(self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None) -> None:
+    def __init__(
+        self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
+    ) -> None:
         """``schema``: a struct. ``loops``: the compiled code (``json_loading.load``).
 
         Raises OptionError if the schema's corrupt record column is no STRING.
@@ -110,7 +112,9 @@ class JsonDecoder:
         column = pa.Array.from_buffers(pa.string(), len(column), column.buffers())
         arrays = [values.field(i) for i in range(values.type.num_fields)]
         arrays.insert(self._corrupt_at or 0, column)
-        fields = [pa.field(name, item.type) for name, item in zip(self.schema.names, arrays, strict=True)]
+        fields = [
+            pa.field(name, item.type) for name, item in zip(self.schema.names, arrays, strict=True)
+        ]
         valid = values.buffers()[0]
         made: Any = pa.Array.from_buffers(pa.struct(fields), len(values), [valid], children=arrays)
         return made

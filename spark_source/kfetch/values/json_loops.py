@@ -76,7 +76,6 @@ from kfetch.values.number_loops import (
     compiled as inlined,
     double_bits,
     integer,
-
     number_parts,
 )
 from kfetch.values.text_loops import (
@@ -92,14 +91,12 @@ from kfetch.values.text_loops import (
     OPEN_LIST,
     QUOTE,
     TRUE,
-
     copy_string,
     is_word,
     null_slots,
     rewind,
     set_valid,
     skip_space,
-
     skip_value,
 )
 from kfetch.values.time_loops import copy_base64, date, timestamp
@@ -109,6 +106,7 @@ __all__ = ["compiled", "decode_documents"]
 _NO_FIELD = -1
 
 # Names.
+
 
 @inlined
 def _has_name(data: Any, at: int, node: Any) -> Any:
@@ -125,6 +123,7 @@ def _has_name(data: Any, at: int, node: Any) -> Any:
     unused = 8 * (8 - (size - i))
     return (word(data, at + i) ^ word(name, i)) << unused == 0
 
+
 @called
 def _search(data: Any, at: int, size: int, nodes: Any, struct: Any) -> Any:
     """Returns the number of the field with the name at a position; _NO_FIELD without one."""
@@ -134,6 +133,7 @@ def _search(data: Any, at: int, size: int, nodes: Any, struct: Any) -> Any:
         if node[NAME_SIZE] == size and _has_name(data, at, node):
             return number
     return _NO_FIELD
+
 
 @inlined
 def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int) -> Any:
@@ -157,7 +157,9 @@ def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int)
         return _search(data, start, at - start, nodes, struct), at + 1
     return 0, UNSURE
 
+
 # Scalars. Each function writes one slot, or returns MISMATCH, UNSURE or NO_ROOM.
+
 
 @inlined
 def _in_range(value: int, kind: int) -> Any:
@@ -168,6 +170,7 @@ def _in_range(value: int, kind: int) -> Any:
     if kind == SHORT:
         return -(1 << 15) <= value < 1 << 15
     return -128 <= value < 256  # as Jackson has it: 255 becomes -1
+
 
 @inlined
 def _store(node: Any, slot: int, value: int, width: int) -> None:
@@ -182,6 +185,7 @@ def _store(node: Any, slot: int, value: int, width: int) -> None:
         if width == 2:
             values[slot * 2 + 1] = value >> 8 & 0xFF
 
+
 @inlined
 def _integer_width(kind: int) -> Any:
     if kind == LONG:
@@ -189,6 +193,7 @@ def _integer_width(kind: int) -> Any:
     if kind == INT:
         return 4
     return 2 if kind == SHORT else 1
+
 
 @inlined
 def _put_integer(data: Any, at: int, node: Any, kind: int, slot: int) -> Any:
@@ -198,6 +203,7 @@ def _put_integer(data: Any, at: int, node: Any, kind: int, slot: int) -> Any:
             return MISMATCH
         _store(node, slot, value, _integer_width(kind))
     return at
+
 
 @called
 def _put_float(data: Any, at: int, node: Any, kind: int, slot: int, powers: Any) -> Any:
@@ -220,6 +226,7 @@ def _put_float(data: Any, at: int, node: Any, kind: int, slot: int, powers: Any)
         return UNSURE
     int32s(node[DATA])[slot] = single_to_bits(np.float32(float_from_bits(bits)))
     return at
+
 
 @called
 def _put_decimal(data: Any, at: int, node: Any, slot: int, powers: Any) -> Any:
@@ -260,6 +267,7 @@ def _put_decimal(data: Any, at: int, node: Any, slot: int, powers: Any) -> Any:
     values[2 * slot], values[2 * slot + 1] = low, high
     return at + quoted
 
+
 @inlined
 def _put_boolean(data: Any, at: int, node: Any, slot: int) -> Any:
     value = np.int64(is_word(data, at, TRUE))
@@ -273,6 +281,7 @@ def _put_boolean(data: Any, at: int, node: Any, slot: int) -> Any:
     bits[byte] = (bits[byte] & ((1 << bit) - 1)) | (value << bit)
     return at
 
+
 @inlined
 def _put_string(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     """Writes a string, or another value's text, whose opening quotation mark is read."""
@@ -282,6 +291,7 @@ def _put_string(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
         node[SIZE] = size
         int32s(node[ENDS])[slot + 1] = size
     return at
+
 
 @called
 def _put_text(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
@@ -302,6 +312,7 @@ def _put_text(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     int32s(node[ENDS])[slot + 1] = node[SIZE]
     return at
 
+
 @called
 def _put_binary(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     if data[at] != QUOTE:
@@ -313,6 +324,7 @@ def _put_binary(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
         int32s(node[ENDS])[slot + 1] = size
     return at
 
+
 @called
 def _put_date(data: Any, at: int, node: Any, slot: int) -> Any:
     if data[at] != QUOTE:
@@ -322,6 +334,7 @@ def _put_date(data: Any, at: int, node: Any, slot: int) -> Any:
         return UNSURE
     int32s(node[DATA])[slot] = days
     return at + 1
+
 
 @called
 def _put_time(data: Any, at: int, node: Any, kind: int, slot: int, rules: int, zones: Any) -> Any:
@@ -335,6 +348,7 @@ def _put_time(data: Any, at: int, node: Any, kind: int, slot: int, rules: int, z
     if at >= 0:
         int64s(node[DATA])[slot] = micros
     return at
+
 
 @called
 def _put_raw(data: Any, at: int, node: Any, kind: int, slot: int) -> Any:
@@ -353,6 +367,7 @@ def _put_raw(data: Any, at: int, node: Any, kind: int, slot: int) -> Any:
         _store(node, slot, value, _integer_width(kind))
     return at
 
+
 @called
 def _put_rare(
     data: Any, at: int, end: int, node: Any, kind: int, slot: int, state: Any, zones: Any
@@ -365,9 +380,18 @@ def _put_rare(
         return _put_date(data, at, node, slot)
     return _put_time(data, at, node, kind, slot, state[ZONE_RULES], zones)
 
+
 @inlined
 def _put_scalar(
-    data: Any, at: int, end: int, node: Any, kind: int, slot: int, state: Any, powers: Any, zones: Any
+    data: Any,
+    at: int,
+    end: int,
+    node: Any,
+    kind: int,
+    slot: int,
+    state: Any,
+    powers: Any,
+    zones: Any,
 ) -> Any:
     """Writes one slot. Returns the position behind the value, or a refusal."""
     if kind == STRING:
@@ -385,7 +409,9 @@ def _put_scalar(
             return _put_decimal(data, at, node, slot, powers)
     return _put_rare(data, at, end, node, kind, slot, state, zones)
 
+
 # Documents.
+
 
 @called
 def _close_struct(nodes: Any, flat_nodes: Any, struct: Any, valid: int) -> None:
@@ -397,12 +423,14 @@ def _close_struct(nodes: Any, flat_nodes: Any, struct: Any, valid: int) -> None:
     set_valid(struct, slot, valid)
     struct[COUNT] = slot + 1
 
+
 @called
 def _close_list(nodes: Any, node: Any) -> None:
     slot = node[COUNT]
     int32s(node[ENDS])[slot + 1] = row_of(nodes, node[FIRST_CHILD], NODE_WIDTH)[COUNT]
     set_valid(node, slot, 1)
     node[COUNT] = slot + 1
+
 
 @called
 def _read_document(
@@ -549,6 +577,7 @@ def _read_document(
         if data[at] <= 32:
             at = skip_space(data, at, end)
 
+
 def decode_documents(
     data: Any,
     size: int,
@@ -598,6 +627,7 @@ def decode_documents(
     state[RECORD] = count
     return DONE
 
+
 def compiled(name: str) -> tuple[str, str]:
     """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
     signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
@@ -605,6 +635,7 @@ def compiled(name: str) -> tuple[str, str]:
     standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
     function = njit(types.int64(*signature), **standalone)(globals()[name])
     return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
+
 
 def _numba_type(parameter: str) -> Any:
     kind = getattr(types, parameter.rstrip("*"))

@@ -8,7 +8,16 @@ from decimal import Decimal
 from fractions import Fraction
 import numpy as np
 
-__all__ = ["decimal_of", "double_of", "float32_of", "java_double", "joined", "json_text", "non_number", "well_formed"]
+__all__ = [
+    "decimal_of",
+    "double_of",
+    "float32_of",
+    "java_double",
+    "joined",
+    "json_text",
+    "non_number",
+    "well_formed",
+]
 
 _INT_MAX = 2**31 - 1
 _PLACES_MAX = 646_456_992  # a java.math.BigInteger holds no greater power of ten
@@ -126,7 +135,15 @@ def java_double(value: float) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
 
 
-_ESCAPED = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPED = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+}
 
 
 def json_text(text: str) -> str:
@@ -141,4 +158,3 @@ def _written(char: str) -> str:
         code -= 0x10000
         return f"\\u{0xD800 + (code >> 10):04X}\\u{0xDC00 + (code & 0x3FF):04X}"
     return f"\\u{code:04X}" if char < " " or 0xD800 <= code <= 0xDFFF else char
-

@@ -100,7 +100,10 @@ def arrow_type(kind: ValueType) -> pa.DataType:
         case Kind.ARRAY:
             return pa.list_(pa.field("element", children[0]))
         case Kind.MAP:
-            key, value = pa.field("key", children[0], nullable=False), pa.field("value", children[1])
+            key, value = (
+                pa.field("key", children[0], nullable=False),
+                pa.field("value", children[1]),
+            )
             return pa.map_(key, value)
         case Kind.DECIMAL:
             return pa.decimal128(kind.precision, kind.scale)

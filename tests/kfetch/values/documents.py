@@ -9,7 +9,19 @@ from kfetch.values.types import Kind, ValueType, list_of, map_of, struct_of
 
 __all__ = ["ddl", "document", "schema"]
 
-_NAMES = ["a", "b", "c", "id", "x", "y", "name", "größe", "a_name_of_more_than_16_bytes", "value", "k2"]
+_NAMES = [
+    "a",
+    "b",
+    "c",
+    "id",
+    "x",
+    "y",
+    "name",
+    "größe",
+    "a_name_of_more_than_16_bytes",
+    "value",
+    "k2",
+]
 _SCALARS = [kind for kind in Kind if kind < Kind.STRUCT]
 _WORDS = ["", "x", "hello", "Zürich", "naïve 😀", "a longer text of more than sixteen bytes",
           "line\nbreak", 'a "quoted" word', "back\\slash", "tab\there", "nul\x00", "\x7f", "ends\\"]  # fmt: skip
@@ -29,7 +41,17 @@ _TIMES = ["2024-02-29T12:34:56Z", "2024-07-01 01:02:03", "2024-07-01T01:02:03.12
           "2024-03-10T02:30:00", "2024-11-03T01:30:00", "2024-07-01T25:00:00", "2024-07-01T01:02",
           "2024-07-01T01:02:03 PST", "1850-01-01T00:00:00", "2150-01-01T00:00:00", "x",
           "2024-07-01T01:02:03 Europe/Paris", "2024-07-01T01:02:03.Z", "2024-1-1T1:1:1"]  # fmt: skip
-_BASE64 = ["", "AQID", "AQI=", "AQ==", "AQ", "////", "AQID BAUG", "A*==", "AQIDBAUGBwgJCgsMDQ4PEBE="]
+_BASE64 = [
+    "",
+    "AQID",
+    "AQI=",
+    "AQ==",
+    "AQ",
+    "////",
+    "AQID BAUG",
+    "A*==",
+    "AQIDBAUGBwgJCgsMDQ4PEBE=",
+]
 
 
 def schema(rng: Random, depth: int = 3) -> ValueType:
@@ -79,7 +101,9 @@ def document(rng: Random, kind: ValueType, oddity: float = 0.03) -> bytes:
     """Returns one document. ``oddity``: how likely each value is of another form."""
     text = _object(rng, kind, oddity)
     if rng.random() < oddity:
-        text = rng.choice(["", " ", "null", "[]", f"[{text}]", f"{text} tail", f" {text}", "x", "\ufeff"])
+        text = rng.choice(
+            ["", " ", "null", "[]", f"[{text}]", f"{text} tail", f" {text}", "x", "\ufeff"]
+        )
     data = text.encode()
     while rng.random() < oddity:
         data = _damaged(rng, data)
@@ -90,7 +114,9 @@ def _damaged(rng: Random, data: bytes) -> bytes:
     at = rng.randrange(len(data) + 1)
     piece = rng.choice([b"", b"", b'"', b",", b"}", b"]", b"{", b"[", b":", b"\\", b" ", b"x", b"1", b"\xff",
                         b"\x00", b"'", b"\xc3", b"null", b"\n"])  # fmt: skip
-    return rng.choice([data[:at], data[:at] + piece + data[at:], data[:at] + piece + data[at + 1 :]])
+    return rng.choice(
+        [data[:at], data[:at] + piece + data[at:], data[:at] + piece + data[at + 1 :]]
+    )
 
 
 def _space(rng: Random) -> str:
@@ -105,7 +131,10 @@ def _object(rng: Random, kind: ValueType, oddity: float) -> str:
         fields = fields[: rng.randrange(len(fields) + 1)]
     if rng.random() < oddity:
         fields.append(rng.choice(fields or [("x", kind.children[0])]))
-    members = [f"{_name(rng, name, oddity)}:{_space(rng)}{_value(rng, child, oddity)}" for name, child in fields]
+    members = [
+        f"{_name(rng, name, oddity)}:{_space(rng)}{_value(rng, child, oddity)}"
+        for name, child in fields
+    ]
     if rng.random() < 0.1:
         extra = rng.choice([*_NUMBERS, "null", '{"q":[1,{"r":"s"}]}', '"text"', *_ODD[:9]])
         members.insert(rng.randrange(len(members) + 1), f'"unknown"{_space(rng)}:{extra}')
@@ -119,7 +148,9 @@ def _joined(rng: Random, start: str, items: list[str], end: str) -> str:
 
 def _name(rng: Random, name: str, oddity: float) -> str:
     if rng.random() < oddity:
-        return rng.choice([f"'{name}'", name, f'"{name.upper()}"', f'"\\u{ord(name[0]):04x}{name[1:]}"'])
+        return rng.choice(
+            [f"'{name}'", name, f'"{name.upper()}"', f'"\\u{ord(name[0]):04x}{name[1:]}"']
+        )
     return json.dumps(name, ensure_ascii=rng.random() < 0.1)
 
 
@@ -133,7 +164,9 @@ def _value(rng: Random, kind: ValueType, oddity: float) -> str:
         case Kind.STRUCT:
             return _object(rng, kind, oddity)
         case Kind.ARRAY:
-            items = [_value(rng, kind.children[0], oddity) for _ in range(rng.choice([0, 1, 2, 3, 9]))]
+            items = [
+                _value(rng, kind.children[0], oddity) for _ in range(rng.choice([0, 1, 2, 3, 9]))
+            ]
             return _joined(rng, "[", items, "]")
         case Kind.MAP:
             names = [_string(rng, rng.choice(_WORDS)) for _ in range(rng.choice([0, 1, 2, 4]))]
@@ -156,9 +189,16 @@ def _scalar(rng: Random, kind: Kind) -> str:
         exotic = repr(rng.uniform(-1, 1) * 10.0 ** rng.randint(-30, 30))
         return rng.choice([str(rng.randrange(10**6)), repr(round(rng.random() * 1000, 3)), exotic])
     if kind is Kind.DECIMAL:
-        number = f"{rng.randrange(10 ** rng.randint(1, 20))}.{rng.randrange(10 ** rng.randint(1, 12))}"
+        number = (
+            f"{rng.randrange(10 ** rng.randint(1, 20))}.{rng.randrange(10 ** rng.randint(1, 12))}"
+        )
         return rng.choice([number, f'"{number}"', str(rng.randrange(10**9)), rng.choice(_NUMBERS)])
-    pool = {Kind.DATE: _DATES, Kind.TIMESTAMP: _TIMES, Kind.TIMESTAMP_NTZ: _TIMES, Kind.BINARY: _BASE64}
+    pool = {
+        Kind.DATE: _DATES,
+        Kind.TIMESTAMP: _TIMES,
+        Kind.TIMESTAMP_NTZ: _TIMES,
+        Kind.BINARY: _BASE64,
+    }
     if kind is Kind.TIMESTAMP and rng.random() < 0.1:
         return str(rng.randrange(-(10**10), 10**10))
     if kind is Kind.STRING and rng.random() < 0.1:
