@@ -24,11 +24,12 @@ from kfetch.values import layout
 __all__ = ["load"]
 
 _HERE = Path(__file__).parent
-_LOOPS = ("intrinsics", "json_loops", "layout", "number_loops", "text_loops", "time_loops")
+_LOOPS = ("json", "number", "scalar", "skip", "slot", "text", "time")
 SOURCES = (
     Path(__file__),
     _HERE / "compiled" / "pointers.py",
-    *(_HERE / "values" / f"{name}.py" for name in _LOOPS),
+    *(_HERE / "values" / f"{name}.py" for name in ("intrinsics", "layout")),
+    *(_HERE / "values" / f"{name}_loops.py" for name in _LOOPS),
 )
 """The files that decide about the machine code."""
 

@@ -19,21 +19,21 @@ from kfetch.values.intrinsics import (
 )
 from kfetch.values.layout import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
 
-__all__ = ["MISMATCH", "UNSURE", "double_bits", "integer", "number_parts"]
+__all__ = ["MISMATCH", "UNSURE", "called", "double_bits", "inlined", "integer", "number_parts"]
 
 MISMATCH, UNSURE = -1, -2
 _MINUS, _POINT, _ZERO, _PLUS, _E = ord("-"), ord("."), ord("0"), ord("+"), ord("e")
 
-compiled = njit(forceinline=True, error_model="numpy")
+inlined = njit(forceinline=True, error_model="numpy")
 called = njit(error_model="numpy")
 
 
-@compiled
+@inlined
 def is_digit(byte: Any) -> Any:
     return np.uint8(byte - np.uint8(_ZERO)) < np.uint8(10)
 
 
-@compiled
+@inlined
 def integer(data: Any, at: int) -> Any:
     """Returns an integer of 64 bits and the position behind it, or a refusal."""
     negative = data[at] == _MINUS
@@ -110,7 +110,7 @@ def number_parts(data: Any, at: int) -> Any:
     return value, digits, power, negative, is_integer, at
 
 
-@compiled
+@inlined
 def double_bits(value: int, digits: int, power: int, powers: Any) -> Any:
     """Returns the bits of the float64 next to ``value`` times ten to ``power``, and whether.
 

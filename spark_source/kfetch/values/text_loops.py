@@ -1,4 +1,4 @@
-"""Strings and unknown values of JSON for the compiled loops, and the columns' slots.
+"""Spaces, words and strings of JSON for the compiled loops.
 
 Positions are bytes. A function that stops at text which ``exact`` must decide about returns UNSURE.
 Everything is read at most SLACK bytes behind ``end``.
@@ -10,45 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from kfetch.compiled.pointers import row_of
-from kfetch.values.intrinsics import (
-    at_address,
-    copy16,
-    high_bits16,
-    int32s,
-    special16,
-    trailing_zeros,
-    word,
-)
-from kfetch.values.layout import (
-    ARRAY,
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    CHILDREN,
-    COUNT,
-    DATA,
-    DATE,
-    DECIMAL,
-    ENDS,
-    FIRST_CHILD,
-    FLAT,
-    FLAT_COUNT,
-    FLOAT,
-    INT,
-    KIND,
-    MAP,
-    NODE_WIDTH,
-    SHORT,
-    SIZE,
-    SLACK,
-    STRING,
-    STRUCT,
-    VALID,
-)
-from kfetch.values.number_loops import UNSURE, called, compiled, is_digit
+from kfetch.values.intrinsics import copy16, high_bits16, special16, trailing_zeros, word
+from kfetch.values.layout import SLACK
+from kfetch.values.number_loops import UNSURE, called, inlined, is_digit
 
-__all__ = ["NO_ROOM", "copy_string", "null_slots", "set_valid", "skip_space", "skip_value"]
+__all__ = ["NO_ROOM", "copy_string", "is_utf8", "is_word", "skip_space", "skip_string"]
 
 NO_ROOM = -3
 """The buffer of a column is full."""
@@ -60,10 +26,9 @@ NULL = int.from_bytes(b"null", "little")
 TRUE = int.from_bytes(b"true", "little")
 FALSE = int.from_bytes(b"alse", "little")
 _LOW_WORD = 0xFFFFFFFF
-_DIGITS_MAX = 500  # of a number that is skipped; Spark refuses more than 1000
 
 
-@compiled
+@inlined
 def skip_space(data: Any, at: int, end: int) -> Any:
     """Returns the next position that is no space."""
     while data[at] <= 32 and at < end:
@@ -74,7 +39,7 @@ def skip_space(data: Any, at: int, end: int) -> Any:
     return at
 
 
-@compiled
+@inlined
 def is_word(data: Any, at: int, text: int) -> Any:
     """Returns whether four bytes are the ones of a word."""
     return (word(data, at) & _LOW_WORD) == text
@@ -83,7 +48,7 @@ def is_word(data: Any, at: int, text: int) -> Any:
 # Escapes.
 
 
-@compiled
+@inlined
 def _hex_digit(byte: Any) -> Any:
     """Returns the value of a hexadecimal digit, -1 for another byte."""
     if is_digit(byte):
@@ -108,7 +73,7 @@ def _hex(data: Any, at: int) -> Any:
 def _plain_escape(byte: Any) -> Any:
     """Returns the byte that stands behind a backslash for itself or for a control, or -1."""
     code = np.int64(byte)
-    if code == QUOTE or code == BACKSLASH or code == 47:
+    if code in (QUOTE, BACKSLASH, 47):
         return code
     if code == 110:
         return 10
@@ -193,7 +158,7 @@ def is_utf8(data: Any, at: int, end: int) -> Any:
 # Strings.
 
 
-@compiled
+@inlined
 def copy_string(data: Any, at: int, end: int, to: Any, to_at: int, room: int) -> Any:
     """Copies the text of a string. Returns the position behind its end, and behind the copy.
 
@@ -227,7 +192,7 @@ def copy_string(data: Any, at: int, end: int, to: Any, to_at: int, room: int) ->
     return UNSURE, to_at
 
 
-@compiled
+@inlined
 def skip_string(data: Any, at: int, end: int) -> Any:
     """Returns the position behind a string. ``at``: behind the opening quotation mark."""
     while at < end:
@@ -247,166 +212,3 @@ def skip_string(data: Any, at: int, end: int) -> Any:
         else:
             return UNSURE
     return UNSURE
-
-
-# Values that no column wants.
-
-
-@compiled
-def _skip_digits(data: Any, at: int, end: int) -> Any:
-    while is_digit(data[at]) and at < end:
-        at += 1
-    return at
-
-
-@called
-def _skip_number(data: Any, at: int, end: int) -> Any:
-    start = at
-    at += data[at] == MINUS
-    digits = at
-    at = _skip_digits(data, at, end)
-    if at == digits or (at > digits + 1 and data[digits] == ZERO):
-        return UNSURE
-    if data[at] == POINT:
-        digits = at + 1
-        at = _skip_digits(data, digits, end)
-        if at == digits:
-            return UNSURE
-    if data[at] | 32 == E:
-        at += 1
-        at += data[at] == MINUS or data[at] == PLUS
-        digits = at
-        at = _skip_digits(data, at, end)
-        if at == digits:
-            return UNSURE
-    return at if at - start < _DIGITS_MAX else UNSURE
-
-
-@compiled
-def _skip_scalar(data: Any, at: int, end: int) -> Any:
-    byte = data[at]
-    if byte == QUOTE:
-        return skip_string(data, at + 1, end)
-    if is_word(data, at, NULL) or is_word(data, at, TRUE):
-        return at + 4
-    if byte == 102 and is_word(data, at + 1, FALSE):
-        return at + 5
-    return _skip_number(data, at, end)
-
-
-@compiled
-def _skip_name(data: Any, at: int, end: int) -> Any:
-    """Returns the position of a value behind its name."""
-    if data[at] != QUOTE:
-        return UNSURE
-    start = at
-    at = skip_string(data, at + 1, end)
-    if at < 0 or at - start > 10_000:
-        return UNSURE
-    at = skip_space(data, at, end)
-    if data[at] != COLON:
-        return UNSURE
-    return skip_space(data, at + 1, end)
-
-
-@called
-def skip_value(data: Any, at: int, end: int) -> Any:
-    """Returns the position behind a value of any kind, whose grammar is checked."""
-    depth, kinds = 0, 0  # a bit of ``kinds`` for each level: 1 for an object
-    while at < end:
-        byte = data[at]
-        if byte == OPEN or byte == OPEN_LIST:
-            if depth == 62:
-                return UNSURE
-            depth += 1
-            kinds = kinds << 1 | (byte == OPEN)
-            at = skip_space(data, at + 1, end)
-            if data[at] != (CLOSE if byte == OPEN else CLOSE_LIST):
-                if byte == OPEN:
-                    at = _skip_name(data, at, end)
-                    if at < 0:
-                        return UNSURE
-                continue
-        else:
-            at = _skip_scalar(data, at, end)
-            if at < 0 or depth == 0:
-                return at
-            at = skip_space(data, at, end)
-        while data[at] != COMMA:
-            if data[at] != (CLOSE if kinds & 1 else CLOSE_LIST) or at >= end:
-                return UNSURE
-            at += 1
-            depth -= 1
-            kinds >>= 1
-            if depth == 0:
-                return at
-            at = skip_space(data, at, end)
-        at = skip_space(data, at + 1, end)
-        if kinds & 1:
-            at = _skip_name(data, at, end)
-            if at < 0:
-                return UNSURE
-    return UNSURE
-
-
-# Slots.
-
-
-@compiled
-def set_valid(node: Any, slot: int, valid: int) -> None:
-    """Writes the bit of a slot. The bits above it in its byte are still free."""
-    bits, at, bit = at_address(node[VALID]), slot >> 3, slot & 7
-    bits[at] = (bits[at] & ((1 << bit) - 1)) | (valid << bit)
-
-
-@compiled
-def _width(kind: int) -> Any:
-    """Returns the bytes of a value of a fixed width."""
-    if kind == BYTE:
-        return 1
-    if kind == SHORT:
-        return 2
-    if kind == INT or kind == FLOAT or kind == DATE:
-        return 4
-    return 16 if kind == DECIMAL else 8
-
-
-@called
-def null_slots(nodes: Any, flat_nodes: Any, number: int) -> None:
-    """Writes null into the next slot of a node, and of all fields inside it."""
-    node = row_of(nodes, number, NODE_WIDTH)
-    first, count = node[FLAT], node[FLAT_COUNT]
-    for i in range(first, first + count):
-        inner = row_of(nodes, flat_nodes[i], NODE_WIDTH)
-        kind, slot = inner[KIND], inner[COUNT]
-        set_valid(inner, slot, 0)
-        inner[COUNT] = slot + 1
-        if kind == STRING or kind == BINARY:
-            int32s(inner[ENDS])[slot + 1] = inner[SIZE]
-        elif kind == ARRAY or kind == MAP:
-            child = row_of(nodes, inner[FIRST_CHILD], NODE_WIDTH)
-            int32s(inner[ENDS])[slot + 1] = child[COUNT]
-        elif kind == BOOLEAN:
-            bits, at, bit = at_address(inner[DATA]), slot >> 3, slot & 7
-            bits[at] = bits[at] & ((1 << bit) - 1)
-        elif kind != STRUCT:
-            width = _width(kind)
-            values = at_address(inner[DATA])
-            for j in range(slot * width, (slot + 1) * width):
-                values[j] = 0
-
-
-@called
-def rewind(nodes: Any, node_count: int, row: int) -> None:
-    """Takes back everything that was written for document ``row`` and the ones behind it."""
-    row_of(nodes, 0, NODE_WIDTH)[COUNT] = row
-    for number in range(node_count):
-        node = row_of(nodes, number, NODE_WIDTH)
-        kind, slot = node[KIND], node[COUNT]
-        if kind == STRING or kind == BINARY:
-            node[SIZE] = np.int64(int32s(node[ENDS])[slot])
-        inner = slot
-        if kind == ARRAY or kind == MAP:
-            inner = np.int64(int32s(node[ENDS])[slot])
-        for i in range(node[FIRST_CHILD], node[FIRST_CHILD] + node[CHILDREN]):
-            row_of(nodes, i, NODE_WIDTH)[COUNT] = inner

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.values.number_loops import UNSURE, called, compiled, is_digit
+from kfetch.values.number_loops import UNSURE, called, inlined, is_digit
 from kfetch.values.text_loops import MINUS, NO_ROOM, PLUS, POINT, QUOTE, ZERO
 
 __all__ = ["copy_base64", "date", "timestamp"]
@@ -19,7 +19,7 @@ _DAY_S = 86_400
 _T, _SPACE, _Z, _COLON = ord("T"), ord(" "), ord("Z"), ord(":")
 
 
-@compiled
+@inlined
 def _two_digits(data: Any, at: int) -> Any:
     """Returns a number of two digits; one below -1000 for other bytes."""
     if is_digit(data[at]) and is_digit(data[at + 1]):
@@ -45,7 +45,7 @@ def date(data: Any, at: int) -> Any:
     return days, at + 10
 
 
-@compiled
+@inlined
 def _month_days(year: int, month: int) -> Any:
     if month == 2:
         return 28 + (year & 3 == 0 and (year % 100 != 0 or year % 400 == 0))
@@ -82,7 +82,7 @@ def timestamp(data: Any, at: int, local: Any, rules: int, zones: Any) -> Any:
     return (seconds - zone) * 1_000_000 + micros, at + 1
 
 
-@compiled
+@inlined
 def _fraction(data: Any, at: int) -> Any:
     """Returns the microseconds of up to nine digits behind a point, and the position behind."""
     if data[at] != POINT:
@@ -98,7 +98,7 @@ def _fraction(data: Any, at: int) -> Any:
     return micros, at
 
 
-@compiled
+@inlined
 def _zone(data: Any, at: int) -> Any:
     """Returns seconds east of Greenwich, whether there is a zone, and the position behind it."""
     if data[at] == _Z:
@@ -112,7 +112,7 @@ def _zone(data: Any, at: int) -> Any:
     return -seconds if data[at] == MINUS else seconds, True, at + 6
 
 
-@compiled
+@inlined
 def _session_zone(seconds: int, rules: int, zones: Any) -> Any:
     """Returns the seconds east of Greenwich at a local time, and whether the table has it."""
     if seconds < zones[0] or seconds >= row_of(zones, rules - 1, 2)[0]:
@@ -127,7 +127,7 @@ def _session_zone(seconds: int, rules: int, zones: Any) -> Any:
     return row_of(zones, low, 2)[1], True
 
 
-@compiled
+@inlined
 def _six_bits(byte: Any) -> Any:
     """Returns the number of a character of base64, or a negative number."""
     code = np.int64(byte)

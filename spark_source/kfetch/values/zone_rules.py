@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ _LAST_DAY = (datetime(2100, 1, 1) - _EPOCH).days
 _FOREVER_S = 1 << 40
 
 
+@lru_cache(maxsize=16)
 def zone_rules(zone: Zone) -> np.ndarray[Any, Any]:
     """Returns rows of int64: a local second since 1970, and the seconds east from then on.
 

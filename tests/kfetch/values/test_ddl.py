@@ -37,9 +37,9 @@ _TYPES = [
     ("ARRAY<ARRAY<INT>>", spark.ArrayType(spark.ArrayType(spark.IntegerType()))),
     ("MAP<STRING, INT>", spark.MapType(spark.StringType(), spark.IntegerType())),
     ("STRUCT<a: INT, `b c` STRING>",
-     spark.StructType().add("a", "int").add("b c", "string")),
+     spark.StructType().add("a", "integer").add("b c", "string")),
     ("struct<a:int not null comment 'x, y', B:array<struct<c: date>>>",
-     spark.StructType().add("a", "int").add(
+     spark.StructType().add("a", "integer").add(
          "B", spark.ArrayType(spark.StructType().add("c", "date")))),
 ]  # fmt: skip
 
