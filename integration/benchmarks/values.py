@@ -1,8 +1,8 @@
-"""CPU time of decoding JSON values: ``python -m integration.benchmarks.values``. No Spark, no broker.
+"""CPU time of decoding JSON values, without Spark and without a broker.
 
-Two kinds of record: five fields in about 92 bytes, and 40 fields with nesting in about 1 KiB. Beside
-kfetch stand pyarrow.json and, if it is installed, arro3-io (arrow-rs). Both read documents that
-stand one behind the other in lines, without Spark's meaning.
+``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
+bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
+installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning.
 """
 
 from __future__ import annotations

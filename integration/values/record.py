@@ -1,4 +1,7 @@
-"""Records Spark's answers about ``doubts`` in tests/vectors/json: ``python -m integration.values.record``."""
+"""Records Spark's answers about ``doubts``: ``python -m integration.values.record``.
+
+The unit tests read them from tests/vectors/json.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ is full. At the end they become Arrow arrays without a copy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +20,37 @@ __all__ = ["Plan", "StructColumn"]
 Array = np.ndarray[Any, Any]
 
 _WIDTHS = {
-    Kind.BYTE: 1,
-    Kind.SHORT: 2,
-    Kind.INT: 4,
-    Kind.LONG: 8,
-    Kind.FLOAT: 4,
-    Kind.DOUBLE: 8,
-    Kind.DECIMAL: 16,
-    Kind.DATE: 4,
-    Kind.TIMESTAMP: 8,
-    Kind.TIMESTAMP_NTZ: 8,
+    Kind.BOOLEAN: 1,
+    Kind.BYTE: 8,
+    Kind.SHORT: 16,
+    Kind.INT: 32,
+    Kind.LONG: 64,
+    Kind.FLOAT: 32,
+    Kind.DOUBLE: 64,
+    Kind.DECIMAL: 128,
+    Kind.DATE: 32,
+    Kind.TIMESTAMP: 64,
+    Kind.TIMESTAMP_NTZ: 64,
 }
+"""Bits of the values of a fixed width."""
 _TEXTS = (Kind.STRING, Kind.BINARY)
 _LISTS = (Kind.ARRAY, Kind.MAP)
-_LIST_ROWS_MIN = 64
+_LIST_SLOTS = 64  # of a list's elements at first, at least
 _GROWTH = 2
+
+
+class _Share(NamedTuple):
+    """One buffer of a node, and its size."""
+
+    node: int
+    column: int
+    """Where the table of nodes has its address: layout.VALID, ENDS or DATA."""
+    bits: int
+    """Bits for each slot."""
+    in_list: bool
+    """Whether the node has as many slots as lists have elements, instead of one a record."""
+    is_text: bool
+    """Whether it holds text, whose size is not known before."""
 
 
 class Plan:
@@ -52,8 +68,16 @@ class Plan:
             self.types += kind.children
             self.parents += [len(self._first_children) - 1] * len(kind.children)
             self._names += _encoded_names(kind)
-        self.flat_nodes = np.array([], np.int64)
-        self.table = self._table()
+        self._text = pa.py_buffer(b"".join(name + bytes(layout.SLACK) for name in self._names))
+        self.flat_nodes, self.table = self._tables()
+        self.arrow_types = [arrow_type(kind) for kind in self.types]
+        self.shares = [share for number in range(len(self.types)) for share in self._shares(number)]
+        self.nodes = np.array([share.node for share in self.shares])
+        self.columns = np.array([share.column for share in self.shares])
+        self.bits = np.array([share.bits for share in self.shares])
+        self.in_list = np.array([share.in_list for share in self.shares])
+        self.is_text = np.array([share.is_text for share in self.shares])
+        self.indexes = {share[:2]: i for i, share in enumerate(self.shares)}
 
     def children(self, number: int) -> range:
         """Returns the numbers of a node's children."""
@@ -67,10 +91,10 @@ class Plan:
             for child in self.children(number):
                 yield from self.flat(child)
 
-    def _table(self) -> Array:
+    def _tables(self) -> tuple[Array, Array]:
+        """Returns the table of flat nodes and the table of nodes, without buffers."""
         table = np.zeros((len(self.types), layout.NODE_WIDTH), np.int64)
-        self._text = pa.py_buffer(b"".join(name + bytes(layout.SLACK) for name in self._names))
-        at, flat = self._text.address, []
+        at, flat = self._text.address, list[int]()
         for number, (kind, name) in enumerate(zip(self.types, self._names, strict=True)):
             inside = list(self.flat(number))
             row = table[number]
@@ -82,8 +106,24 @@ class Plan:
             row[layout.FLAT], row[layout.FLAT_COUNT] = len(flat), len(inside)
             at += len(name) + layout.SLACK
             flat += inside
-        self.flat_nodes = np.array(flat, np.int64)
-        return table
+        return np.array(flat, np.int64), table
+
+    def _shares(self, number: int) -> Iterator[_Share]:
+        kind, in_list = self.types[number].kind, self._is_in_list(number)
+        yield _Share(number, layout.VALID, 1, in_list, False)
+        if kind in _TEXTS or kind in _LISTS:
+            yield _Share(number, layout.ENDS, 32, in_list, False)
+        if kind in _TEXTS:
+            yield _Share(number, layout.DATA, 0, in_list, True)
+        elif kind in _WIDTHS:
+            yield _Share(number, layout.DATA, _WIDTHS[kind], in_list, False)
+
+    def _is_in_list(self, number: int) -> bool:
+        while number > 0:
+            number = self.parents[number]
+            if self.types[number].kind in _LISTS:
+                return True
+        return False
 
 
 def _encoded_names(kind: ValueType) -> list[bytes]:
@@ -98,84 +138,79 @@ class StructColumn:
     def __init__(self, plan: Plan, rows: int, data_bytes: int) -> None:
         self._plan = plan
         self.table = plan.table.copy()
-        self._buffers: list[dict[int, Any]] = [{} for _ in plan.types]
-        texts = sum(kind.kind in _TEXTS for kind in plan.types)
-        room = data_bytes // max(texts, 1) + 2 * layout.SLACK
-        for number in range(len(plan.types)):
-            row_count = rows if self._is_flat(number) else max(_LIST_ROWS_MIN, rows)
-            self._resize(number, row_count)
-            if plan.types[number].kind in _TEXTS:
-                self._resize_buffer(number, layout.DATA, room)
-                self.table[number, layout.ROOM] = room
-            if plan.types[number].kind in (*_TEXTS, *_LISTS):
-                np.frombuffer(self._buffers[number][layout.ENDS], np.int32, 1)[0] = 0
-
-    def _is_flat(self, number: int) -> bool:
-        while number > 0:
-            number = self._plan.parents[number]
-            if self._plan.types[number].kind in _LISTS:
-                return False
-        return True
+        slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
+        room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
+        # One allocation for all: each one costs time. Unwritten pages cost only address space.
+        sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
+        sizes = (sizes + 63) & ~63
+        starts = np.cumsum(sizes) - sizes
+        self._whole = pa.allocate_buffer(int(sizes.sum()))
+        self._starts = starts.tolist()
+        self._grown: dict[tuple[int, int], pa.Buffer] = {}
+        self.table[plan.nodes, plan.columns] = starts + self._whole.address
+        self.table[plan.nodes, layout.CAPACITY] = slots
+        self.table[plan.nodes, layout.ROOM] = room
+        memory: Any = self._whole
+        whole = np.frombuffer(memory, np.uint8)
+        for at in starts[plan.columns == layout.ENDS].tolist():
+            whole[at : at + 4] = 0
 
     def grow(self, stuck: int) -> None:
         """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``."""
         if stuck >= 0:
-            room = int(self.table[stuck, layout.ROOM]) * _GROWTH
-            self._resize_buffer(stuck, layout.DATA, room)
-            self.table[stuck, layout.ROOM] = room
+            room = int(self.table[stuck, layout.ROOM])
+            self._resize(stuck, layout.DATA, room, _GROWTH * room)
+            self.table[stuck, layout.ROOM] = _GROWTH * room
             return
         for sibling in self._plan.children(self._plan.parents[~stuck]):
             for inner in self._plan.flat(sibling):
-                self._resize(inner, int(self.table[inner, layout.CAPACITY]) * _GROWTH)
+                self._grow_slots(inner)
 
-    def _resize(self, number: int, rows: int) -> None:
-        """Gives a node the buffers for so many slots."""
-        kind, row = self._plan.types[number].kind, self.table[number]
-        row[layout.CAPACITY] = rows
-        self._resize_buffer(number, layout.VALID, rows // 8 + 1)
-        if kind in _TEXTS or kind in _LISTS:
-            self._resize_buffer(number, layout.ENDS, 4 * rows + 4)
-        elif kind is Kind.BOOLEAN:
-            self._resize_buffer(number, layout.DATA, rows // 8 + 1)
-        elif kind is not Kind.STRUCT:
-            self._resize_buffer(number, layout.DATA, _WIDTHS[kind] * rows)
+    def _grow_slots(self, number: int) -> None:
+        slots = int(self.table[number, layout.CAPACITY])
+        for share in self._plan.shares:
+            if share.node == number and not share.is_text:
+                old, new = ((n * share.bits >> 3) + 8 for n in (slots, _GROWTH * slots))
+                self._resize(number, share.column, old, new)
+        self.table[number, layout.CAPACITY] = _GROWTH * slots
 
-    def _resize_buffer(self, number: int, column: int, size: int) -> None:
-        old: Any = self._buffers[number].get(column)
-        new: Any = pa.allocate_buffer(max(size, layout.SLACK))
-        if old is not None:
-            np.frombuffer(new, np.uint8)[: old.size] = np.frombuffer(old, np.uint8)
-        self._buffers[number][column] = new
+    def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
+        new: Any = pa.allocate_buffer(size)
+        old: Any = self._buffer(number, column, old_size)
+        np.frombuffer(new, np.uint8)[:old_size] = np.frombuffer(old, np.uint8)
+        self._grown[number, column] = new
         self.table[number, column] = new.address
+
+    def _buffer(self, number: int, column: int, size: int) -> pa.Buffer:
+        """Returns the first bytes of a buffer."""
+        grown = self._grown.get((number, column))
+        if grown is not None:
+            return grown.slice(0, size)
+        return self._whole.slice(self._starts[self._plan.indexes[number, column]], size)
 
     def array(self) -> pa.StructArray:
         """Returns the column."""
-        result: Any = self._array(0)
+        result: pa.StructArray = self._array(0)
         return result
 
-    def _array(self, number: int) -> pa.Array[Any]:
-        kind, row, buffers = self._plan.types[number], self.table[number], self._buffers[number]
-        count = int(row[layout.COUNT])
-        parts = [buffers[layout.VALID].slice(0, (count + 7) // 8)]
-        if layout.ENDS in buffers:
-            parts.append(buffers[layout.ENDS].slice(0, 4 * count + 4))
-        if layout.DATA in buffers:
-            parts.append(buffers[layout.DATA].slice(0, self._data_bytes(number, count)))
-        children = [self._array(child) for child in self._plan.children(number)]
-        if kind.kind is Kind.MAP:
-            children = [_pairs(arrow_type(kind), children)]
-        made: Any = pa.Array.from_buffers(arrow_type(kind), count, parts, children=children)
-        return made
-
-    def _data_bytes(self, number: int, count: int) -> int:
-        kind = self._plan.types[number].kind
+    def _array(self, number: int) -> Any:
+        row = self.table[number]
+        count, size = int(row[layout.COUNT]), int(row[layout.SIZE])
+        kind, arrow_kind = self._plan.types[number].kind, self._plan.arrow_types[number]
+        parts: list[pa.Buffer | None] = [self._buffer(number, layout.VALID, (count + 7) // 8)]
+        if kind in _TEXTS or kind in _LISTS:
+            parts.append(self._buffer(number, layout.ENDS, 4 * count + 4))
         if kind in _TEXTS:
-            return int(self.table[number, layout.SIZE])
-        return (count + 7) // 8 if kind is Kind.BOOLEAN else _WIDTHS[kind] * count
+            parts.append(self._buffer(number, layout.DATA, size))
+        elif kind in _WIDTHS:
+            parts.append(self._buffer(number, layout.DATA, (count * _WIDTHS[kind] + 7) // 8))
+        children = [self._array(child) for child in self._plan.children(number)]
+        if kind is Kind.MAP:
+            children = [_pairs(arrow_kind, children)]
+        return pa.Array.from_buffers(arrow_kind, count, parts, children=children)
 
 
-def _pairs(kind: Any, children: list[pa.Array[Any]]) -> pa.Array[Any]:
+def _pairs(kind: Any, children: list[Any]) -> Any:
     """Returns the entries of a map column: structs of a key and a value."""
     fields = pa.struct([kind.key_field, kind.item_field])
-    made: Any = pa.Array.from_buffers(fields, len(children[0]), [None], children=children)
-    return made
+    return pa.Array.from_buffers(fields, len(children[0]), [None], children=children)

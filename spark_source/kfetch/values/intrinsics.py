@@ -60,7 +60,7 @@ def word(typing: Any, data: Any, at: Any) -> Any:
     """Returns eight bytes at a position as a number."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _loaded(builder, *args, _I64)
+        return _loaded(builder, args[0], args[1], _I64)
 
     return types.int64(data, types.int64), generate
 
@@ -70,7 +70,7 @@ def special16(typing: Any, data: Any, at: Any) -> Any:
     """Returns a bit for each of 16 bytes that ends plain text: quotes, backslashes, controls."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        text = _loaded(builder, *args, _VECTOR)
+        text = _loaded(builder, args[0], args[1], _VECTOR)
         quote = builder.icmp_unsigned("==", text, ir.Constant(_VECTOR, [ord('"')] * 16))
         backslash = builder.icmp_unsigned("==", text, ir.Constant(_VECTOR, [ord("\\")] * 16))
         control = builder.icmp_unsigned("<", text, ir.Constant(_VECTOR, [32] * 16))
@@ -85,7 +85,7 @@ def high_bits16(typing: Any, data: Any, at: Any) -> Any:
     """Returns a bit for each of 16 bytes that is not ASCII."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        text = _loaded(builder, *args, _VECTOR)
+        text = _loaded(builder, args[0], args[1], _VECTOR)
         bits = builder.icmp_signed("<", text, ir.Constant(_VECTOR, [0] * 16))
         return builder.zext(builder.bitcast(bits, ir.IntType(16)), _I64)
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import OptionError
+from kfetch.records.codecs import address_of
 from kfetch.values import exact, layout
 from kfetch.values.columns import Plan, StructColumn
 from kfetch.values.powers import POWERS
@@ -33,7 +34,7 @@ Loops = Callable[..., int]
 
 CORRUPT_COLUMN = "_corrupt_record"
 """Spark's default of spark.sql.columnNameOfCorruptRecord."""
-_CORRUPT_ROOM = 4  # bytes of an int32
+_FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,10 @@ class JsonDecoder:
             pa.field(name, item.type) for name, item in zip(self.schema.names, arrays, strict=True)
         ]
         valid = values.buffers()[0]
-        made: Any = pa.Array.from_buffers(pa.struct(fields), len(values), [valid], children=arrays)
-        return made
+        kind, count = pa.struct(fields), len(values)
+        made: Any = pa.Array.from_buffers(kind, count, [valid], children=arrays)
+        result: pa.StructArray = made
+        return result
 
     @property
     def plan(self) -> Plan:
@@ -170,6 +173,10 @@ class _Run:
         self._state = array("q", bytes(8 * layout.STATE_WIDTH))
         self._state[layout.ZONE_RULES] = len(decoder.zone_table)
         self._state[layout.NODE_COUNT] = len(decoder.plan.types)
+        tables = self.column.table, decoder.plan.flat_nodes
+        more = self._corrupt, POWERS, decoder.zone_table, decoder.stack
+        state = self._state.buffer_info()[0]
+        self._addresses = *map(address_of, tables), state, *map(address_of, more)
 
     def corrupt_records(self) -> Array:
         """Decodes all records. Returns the numbers of the corrupt ones."""
@@ -184,9 +191,10 @@ class _Run:
 
     def _decide(self, record: int, value: memoryview) -> None:
         """Decodes the value that the loops could not decode."""
+        is_last = int(self._positions[record]) + len(value) + layout.SLACK > len(self._data)
         padded = bytes(value) + bytes(layout.SLACK)
-        if self._one(padded, len(value), raw=0, record=record) != layout.DOUBTFUL:
-            return  # it only lay too close to the end of the data
+        if is_last and self._one(padded, len(value), raw=0, record=record) != layout.DOUBTFUL:
+            return  # the loops read some bytes behind each value, so it needed a copy
         row, problem = self._decoder.exact(value)
         document = substitute(row, self._decoder.plan.schema)
         padded = document + bytes(layout.SLACK)
@@ -200,8 +208,8 @@ class _Run:
         """Decodes one document from other memory."""
         corrupt = self._state[layout.CORRUPT]
         self._state[layout.RECORD], self._state[layout.RAW] = 0, raw
-        numbers = np.zeros(1, np.int64), np.full(1, length, np.int32)
-        result = self._loop(pa.py_buffer(data), *numbers, 1)
+        lengths = np.full(1, length, np.int32)
+        result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1)
         self._state[layout.RAW] = 0
         if self._state[layout.CORRUPT] > corrupt:
             self._corrupt[corrupt] = record
@@ -209,27 +217,9 @@ class _Run:
 
     def _loop(self, view: pa.Buffer, positions: Array, lengths: Array, count: int) -> int:
         """Calls the loops, with larger buffers as often as they need them."""
-        decoder = self._decoder
+        records = address_of(positions), address_of(lengths), count
         while True:
-            result = decoder.loops(
-                view.address,
-                view.size,
-                _address(positions),
-                _address(lengths),
-                count,
-                _address(self.column.table),
-                _address(decoder.plan.flat_nodes),
-                self._state.buffer_info()[0],
-                _address(self._corrupt),
-                _address(POWERS),
-                _address(decoder.zone_table),
-                _address(decoder.stack),
-            )
+            result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
             if result != layout.FULL:
                 return result
             self.column.grow(self._state[layout.STUCK_NODE])
-
-
-def _address(numbers: Array) -> int:
-    address: int = numbers.ctypes.data
-    return address

@@ -137,7 +137,7 @@ def _close_list(nodes: Any, node: Any) -> None:
 
 
 @called
-def _read_document(
+def _read_document(  # noqa: C901, PLR0915
     data: Any,
     at: int,
     end: int,

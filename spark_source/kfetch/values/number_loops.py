@@ -38,7 +38,8 @@ def integer(data: Any, at: int) -> Any:
     """Returns an integer of 64 bits and the position behind it, or a refusal."""
     negative = data[at] == _MINUS
     at += negative
-    start, value = at, 0
+    value: Any = 0
+    start = at
     while is_digit(data[at]):
         value = value * 10 + (np.int64(data[at]) - _ZERO)
         at += 1
@@ -60,7 +61,7 @@ def integer(data: Any, at: int) -> Any:
 
 
 @called
-def number_parts(data: Any, at: int) -> Any:
+def number_parts(data: Any, at: int) -> Any:  # noqa: C901
     """Reads a number of the JSON grammar.
 
     Returns its significant digits as a number, how many they are, the power of ten, whether the
@@ -68,7 +69,8 @@ def number_parts(data: Any, at: int) -> Any:
     """
     negative = data[at] == _MINUS
     at += negative
-    start, value, digits, power = at, 0, 0, 0
+    value: Any = 0
+    start, digits, power = at, 0, 0
     while is_digit(data[at]):
         value = value * 10 + (np.int64(data[at]) - _ZERO)
         digits += digits > 0 or data[at] != _ZERO
@@ -98,7 +100,8 @@ def number_parts(data: Any, at: int) -> Any:
         at += 1
         minus = data[at] == _MINUS
         at += minus or data[at] == _PLUS
-        start, exponent = at, 0
+        exponent: Any = 0
+        start = at
         while is_digit(data[at]):
             exponent = exponent * 10 + (np.int64(data[at]) - _ZERO)
             at += 1

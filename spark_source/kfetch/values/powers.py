@@ -1,8 +1,8 @@
 """The table of powers from which the compiled loops make floating-point numbers.
 
-First the exact powers of ten as float64. Then, for each power q of five in range, the upper 128 bits
-of 5**q: for q below 0 those of the reciprocal, rounded up (Lemire, Number Parsing at a Gigabyte per
-Second, 2021).
+First come the exact powers of ten as float64. Then, for each power q in range, the upper 128 bits
+of 5**q follow. For q below 0 they are those of the reciprocal, rounded up (Lemire, Number Parsing
+at a Gigabyte per Second, 2021).
 """
 
 from __future__ import annotations

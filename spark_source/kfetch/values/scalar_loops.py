@@ -124,7 +124,9 @@ def _put_float(data: Any, at: int, node: Any, kind: int, slot: int, powers: Any)
 
 
 @called
-def _put_decimal(data: Any, at: int, node: Any, slot: int, powers: Any) -> Any:
+def _put_decimal(  # noqa: C901
+    data: Any, at: int, node: Any, slot: int, powers: Any
+) -> Any:
     quoted = data[at] == QUOTE
     value, digits, power, negative, _, at = number_parts(data, at + quoted)
     if quoted and at != UNSURE and (at < 0 or data[at] != QUOTE):

@@ -78,11 +78,13 @@ def decimal_of(text: str, precision: int, scale: int) -> int | None:
 def _shifted(digits: int, places: int, precision: int) -> int:
     """Returns digits times 10 to ``places``, half up; any too large number for a too large one."""
     if places >= 0:
-        return digits * 10 ** min(places, precision + 1)
+        factor: int = 10 ** min(places, precision + 1)
+        return digits * factor
     if -places > len(str(digits)) + 1:
         return 0
-    quotient, rest = divmod(digits, 10**-places)
-    return quotient + (2 * rest >= 10**-places)
+    unit: int = 10**-places
+    quotient, rest = divmod(digits, unit)
+    return quotient + (2 * rest >= unit)
 
 
 def double_of(text: str) -> float:

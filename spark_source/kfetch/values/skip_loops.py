@@ -100,12 +100,12 @@ def _skip_name(data: Any, at: int, end: int) -> Any:
 
 
 @called
-def skip_value(data: Any, at: int, end: int) -> Any:
+def skip_value(data: Any, at: int, end: int) -> Any:  # noqa: C901
     """Returns the position behind a value of any kind, whose grammar is checked."""
     depth, kinds = 0, 0  # a bit of ``kinds`` for each level: 1 for an object
     while at < end:
         byte = data[at]
-        if byte == OPEN or byte == OPEN_LIST:
+        if byte == OPEN or byte == OPEN_LIST:  # noqa: SIM109
             if depth == _LEVELS_MAX:
                 return UNSURE
             depth += 1

@@ -131,7 +131,7 @@ def _encode(code: int, to: Any, at: int) -> Any:
 
 
 @called
-def is_utf8(data: Any, at: int, end: int) -> Any:
+def is_utf8(data: Any, at: Any, end: int) -> Any:
     """Returns whether bytes are UTF-8."""
     while at < end:
         first = np.int64(data[at])

@@ -87,7 +87,8 @@ def _fraction(data: Any, at: int) -> Any:
     """Returns the microseconds of up to nine digits behind a point, and the position behind."""
     if data[at] != POINT:
         return 0, at
-    start, micros = at + 1, 0
+    micros: Any = 0
+    start = at + 1
     at = start
     while is_digit(data[at]) and at - start < 10:
         if at - start < 6:
@@ -105,11 +106,17 @@ def _zone(data: Any, at: int) -> Any:
         return 0, True, at + 1
     if data[at] != PLUS and data[at] != MINUS:
         return 0, False, at
-    hours, minutes = _two_digits(data, at + 1), _two_digits(data, at + 4)
-    if hours < 0 or hours > 17 or minutes < 0 or minutes > 59 or data[at + 3] != _COLON:
+    negative, hours = data[at] == MINUS, _two_digits(data, at + 1)
+    at += 3
+    minutes = 0
+    if data[at] != QUOTE:
+        at += data[at] == _COLON
+        minutes = _two_digits(data, at)
+        at += 2
+    if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
         return 0, False, UNSURE
     seconds = hours * 3600 + minutes * 60
-    return -seconds if data[at] == MINUS else seconds, True, at + 6
+    return -seconds if negative else seconds, True, at
 
 
 @inlined

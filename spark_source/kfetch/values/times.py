@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-__all__ = ["Zone", "Zones", "date_of", "days_of", "local_timestamp_of", "timestamp_of"]
+__all__ = ["Zone", "Zones", "date_of", "days_of", "local_timestamp_of", "timestamp_of", "zone_of"]
 
 Zone = int | tzinfo
 """A time zone: seconds east of Greenwich, or rules."""
@@ -121,7 +121,7 @@ def _timestamp(text: str, zones: Zones) -> int | None:
     if parts is None:
         return None
     local, zone_name = parts
-    zone = zones.session if zone_name is None else _zone(zone_name, zones)
+    zone = zones.session if zone_name is None else zone_of(zone_name, zones)
     if zone is None:
         return None
     micros = local - _offset(local, zone) * MICROS
@@ -214,7 +214,7 @@ _SHORT_IDS = {
 """java.time.ZoneId.SHORT_IDS."""
 
 
-def _zone(name: str, zones: Zones) -> Zone | None:
+def zone_of(name: str, zones: Zones) -> Zone | None:
     """Returns the zone that a name in a timestamp means, as Spark's ``getZoneId``."""
     name = name.strip(_TRIMMED[:33])
     name = re.sub(r"([+-])(\d):", r"\g<1>0\2:", name, count=1)

@@ -100,11 +100,13 @@ def arrow_type(kind: ValueType) -> pa.DataType:
         case Kind.ARRAY:
             return pa.list_(pa.field("element", children[0]))
         case Kind.MAP:
-            key, value = (
-                pa.field("key", children[0], nullable=False),
-                pa.field("value", children[1]),
-            )
-            return pa.map_(key, value)
+            key: Any = pa.field("key", children[0], nullable=False)
+            return _map_type(key, pa.field("value", children[1]))
         case Kind.DECIMAL:
             return pa.decimal128(kind.precision, kind.scale)
     return _SCALARS[kind.kind]
+
+
+def _map_type(key: Any, value: Any) -> pa.DataType:
+    made: pa.DataType = pa.map_(key, value)
+    return made

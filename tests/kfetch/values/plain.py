@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ def _lists(array: Any) -> list[Any]:
     else:
         items = plain(array.values)
     valid = array.is_valid().to_pylist()
-    bounds = zip(ends, ends[1:], strict=False)
+    bounds = pairwise(ends)
     return [items[a:b] if ok else None for ok, (a, b) in zip(valid, bounds, strict=True)]
 
 
