@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test bytecode lint types browser prometheus integration wheel-test lowest-setup lowest faults bench compare fuzz properties clean
+.PHONY: help setup demo test bytecode lint types browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers bench compare fuzz properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -53,8 +53,16 @@ prometheus: ## Install Prometheus, with which the integration tests check metric
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends prometheus >/dev/null; } \
 	  || { echo "the tests of metrics need the programs prometheus and promtool: as root, apt-get install prometheus"; exit 2; }
 
+# The library is built from source, because PyPI has it for other systems only.
+kerberos: setup ## Install Kerberos, with which the long tests check log-ins by GSSAPI
+	@{ command -v krb5kdc && command -v kadmin.local && command -v kinit; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc >/dev/null; } \
+	  || { echo "the tests of GSSAPI need a server of Kerberos: as root, apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc"; exit 2; }
+	@$(PY) -c 'import gssapi' 2>/dev/null || $(UV) pip install --quiet --python $(PY) gssapi
+
 integration: setup ## Run the tests against a real Kafka and a real Spark
-	@$(PY) -m pytest $(or $(TESTS),integration) -m "not long" $(ARGS)
+	@$(PY) -m pytest $(or $(TESTS),integration) -m "not long and not brokers" $(ARGS)
 
 wheel-test: setup ## Test both wheels in an empty environment: a stream, the demo, a supervised project
 	@$(PY) -m pytest integration/wheels -s $(ARGS)
@@ -73,6 +81,10 @@ lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
+
+# make brokers ARGS="-k 2.8" for one version. The first run downloads each version: 300 MB in all.
+brokers: setup ## Run the tests with other versions of Kafka, 2.1 to 4.3
+	@$(PY) -m pytest integration -m brokers $(ARGS)
 
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain

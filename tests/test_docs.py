@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from integration.brokers import versions
 from kfetch import reactions
 from kfetch.errors import KfetchError
 from kfetch.session.transitions import diagram
+from kfetch.session.values import TOPIC_ID_VERSION
+from kfetch.wire import messages
+from kfetch.wire.fetch import SESSION_VERSION
 from kfetch_jobs.config import reference
 from kfetch_jobs.metrics import table as metrics
 from kfetch_jobs.verbs import error_table
@@ -67,6 +71,22 @@ def test_every_command_is_shown() -> None:
 def test_the_reactions_to_broker_errors_are_listed() -> None:
     """docs/broker-errors.md's table is what ``python -m kfetch.reactions`` prints."""
     assert reactions.table() == between((DOCS / "broker-errors.md").read_text(), "reactions")
+
+
+def test_versions_of_brokers_are_listed() -> None:
+    """docs/broker-versions.md's table is what ``python -m integration.brokers.versions`` prints."""
+    shown = between((DOCS / "broker-versions.md").read_text(), "versions")
+
+    assert versions.table() == shown
+
+
+def test_features_of_brokers_begin_where_kfetch_uses_them() -> None:
+    """The table's features have the lowest versions that kfetch's requests look at."""
+    assert SESSION_VERSION == versions.SESSIONS.since
+    assert TOPIC_ID_VERSION == versions.FETCHED_IDS.since
+    assert messages._OPERATIONS_IN_METADATA == versions.CHECKED_OPERATIONS.since
+    assert messages._EPOCHS_IN_METADATA == versions.RELIABLE_EPOCHS.since
+    assert messages._ERROR_IN_METADATA == versions.REBOOTSTRAP.since
 
 
 def test_every_error_is_listed() -> None:

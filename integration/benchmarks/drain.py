@@ -2,12 +2,14 @@
 
     python -m integration.benchmarks.drain [--records N] [--size BYTES] [--partitions N] [--runs N]
         [--codec NAME] [--batch-bytes N] [--skewed] [--agent process|inline] [--tls]
+        [--columns NAMES]
 
 A topic is filled by Kafka's own producer; then queries read it from its beginning into Spark's noop
 sink with availableNow, in one session (local[N]) and after one warm-up each. A run's time is that
 of its micro-batches, so neither side pays for Spark's start. Medians are compared. The ceiling is a
 Python data source that yields ready-made batches of the same shape: more is not to be had.
 With ``--tls`` both sources read through the broker's listener with TLS.
+With ``--columns value,partition,offset`` kfetch also reads these columns alone, by turns with all.
 A producer without linger writes a batch for each record: ``--records 400000 --batch-bytes 0``.
 """
 
@@ -31,7 +33,9 @@ from kfetch_jobs.kafka import Cluster
 
 TOPIC = "drain"
 _TLS = "SSL"
-SOURCES = (*stage.SOURCES, ceiling.NAME)
+SELECTED = "columns"
+"""kfetch with the columns of ``--columns``."""
+SOURCES = (*stage.SOURCES, ceiling.NAME, SELECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,8 @@ class Run:
 
 def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) -> Run:
     """Read everything from the beginning, once."""
-    rows = spark.readStream.format(source).options(**options).load()
+    name = "kfetch" if source == SELECTED else source
+    rows = spark.readStream.format(name).options(**options).load()
     cpu, began = cluster.cpu_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -87,11 +92,11 @@ def compare(options: argparse.Namespace) -> list[Run]:
         stack.callback(spark.stop)
         spark.dataSource.register(ceiling.CeilingDataSource)
         asked = _asked(cluster, options)
-        for source in SOURCES:
+        for source in asked:
             drain(spark, cluster, source, asked[source])
         runs = []
         for number in range(options.runs):
-            for source in SOURCES:
+            for source in asked:
                 runs.append(drain(spark, cluster, source, asked[source]))
                 print(f"run {number + 1}: {_told(runs[-1])}", file=sys.stderr, flush=True)
         return runs
@@ -118,11 +123,13 @@ def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str,
     topic = {f"kafka.{name}": value for name, value in connection.items()}
     topic |= {"subscribe": TOPIC, "startingOffsets": "earliest"}
     shape = {"rows": options.records, "size": options.size, "partitions": options.partitions}
-    return {
-        "kfetch": {**topic, "kfetch.agent": options.agent},
+    kfetch = {**topic, "kfetch.agent": options.agent}
+    asked = {
+        "kfetch": kfetch,
         "kafka": topic,
         ceiling.NAME: {name: str(value) for name, value in shape.items()},
     }
+    return asked | ({SELECTED: {**kfetch, "columns": options.columns}} if options.columns else {})
 
 
 def _told(run: Run) -> str:
@@ -134,10 +141,15 @@ def _told(run: Run) -> str:
 
 def summary(runs: list[Run]) -> dict[str, Any]:
     """Medians and their ratios."""
-    by_source = {name: [run for run in runs if run.source == name] for name in SOURCES}
+    by_source = {
+        name: [run for run in runs if run.source == name]
+        for name in SOURCES
+        if any(run.source == name for run in runs)
+    }
     speed = {n: statistics.median(r.rows_per_second for r in rs) for n, rs in by_source.items()}
     cpu = {n: statistics.median(r.broker_cpu_seconds for r in rs) for n, rs in by_source.items()}
-    return {
+    selected = {"columns_ratio": speed[SELECTED] / speed["kfetch"]} if SELECTED in speed else {}
+    return selected | {
         "rows_per_second": speed,
         "rows_per_second_ratio": speed["kfetch"] / speed["kafka"],
         "of_ceiling": speed["kfetch"] / speed[ceiling.NAME],
@@ -162,6 +174,7 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help="read through TLS")
     parser.add_argument("--skewed", action="store_true", help="80 %% in a fifth of the partitions")
     parser.add_argument("--agent", default="process", help="where kfetch's sessions live")
+    parser.add_argument("--columns", default="", help="columns to compare with all of them")
     options = parser.parse_args()
     runs = compare(options)
     found = summary(runs)
@@ -169,7 +182,7 @@ def main() -> None:
         print(json.dumps({"cpu": cpu(), "runs": [asdict(run) for run in runs], **found}))
         return
     print(cpu())
-    for name in SOURCES:
+    for name in found["rows_per_second"]:
         print(
             f"{name:7} {found['rows_per_second'][name]:12,.0f} rows/s   "
             f"broker CPU {found['broker_cpu_seconds'][name]:5.2f} s   (medians)"
@@ -179,6 +192,8 @@ def main() -> None:
         f"broker CPU x {found['broker_cpu_ratio']:.2f}; "
         f"{found['of_ceiling']:.2f} of the ceiling"
     )
+    if options.columns:
+        print(f"{options.columns} / all columns: rows/s x {found['columns_ratio']:.2f}")
 
 
 if __name__ == "__main__":

@@ -55,6 +55,10 @@ def mixed(kafka: Cluster) -> str:
     return name
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-27494: read kafka record containing null key/values.",
+)
 def test_every_codec_and_kind_of_record_through_spark(
     spark: SparkSession, kafka: Cluster, mixed: str, tmp_path: Path
 ) -> None:
@@ -87,6 +91,10 @@ def test_every_codec_and_kind_of_record_in_the_worker(
     assert by_kafka_python(kafka, mixed) == by_worker(kafka, mixed, **options)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "Kafka column types",
+)
 def test_log_append_time_is_the_brokers(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -122,6 +122,19 @@ def refusal(options: dict[str, str], *, batch: bool) -> str:
     return ""
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "minPartitions is supported",
+)
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "bad source options",
+    "unsupported kafka configs",
+)
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "bad batch query options",
+)
 def test_both_refuse_the_same_options(connector: Connector) -> None:
     """Each wrong option is refused by both, with the words that the connector's own tests match."""
     for options, words, batch in CASES:

@@ -23,6 +23,10 @@ def connector(spark: SparkSession) -> Connector:
     return Connector(spark)
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "SPARK-30656: getOffsetRangesFromResolvedOffsets",
+)
 def test_ranges_are_cut_where_the_connector_cuts_them(connector: Connector) -> None:
     """minPartitions and maxRecordsPerPartition, alone and together, give the connector's ranges."""
     rng = random.Random(5)

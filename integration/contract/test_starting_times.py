@@ -47,6 +47,10 @@ def theirs(
         return str(error)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "subscribing topic by * with non-matching starting offset",
+)
 def test_times_mean_the_same_offsets(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory
 ) -> None:

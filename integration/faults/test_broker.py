@@ -80,6 +80,10 @@ def test_a_moved_leader_loses_and_repeats_nothing(
     assert every(ends) == delivered.places
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "subscribe topic by pattern with topic recreation between batches",
+)
 def test_a_recreated_topic_is_an_error(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -116,6 +120,10 @@ def test_a_recreated_topic_that_is_shorter_is_noticed(
     assert numbered("new", 2) == lenient.values
 
 
+@pytest.mark.connector_case(
+    "KafkaDontFailOnDataLossSuite",
+    "failOnDataLoss=false should not return duplicated records: microbatch v2",
+)
 def test_expired_records_are_an_error(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -139,6 +147,10 @@ def test_expired_records_are_an_error(
     assert [(0, 7), (0, 8), (0, 9), (1, 0)] == lenient.places
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "subscribing topic by pattern with topic deletions",
+)
 @pytest.mark.long
 def test_a_deleted_topic_is_an_error(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,46 +20,21 @@ import pytest
 from integration.agent.processes import agents_of, all_ended
 from integration.running.commands import Project
 from integration.security.access import VALUES, options, pem_values
+from integration.security.search import (
+    add_job,
+    exposed,
+    holders,
+    named_in,
+    readable_by_others,
+    secrets_of,
+    write_project,
+)
 from integration.security.test_refusals import WRONG, wrong_password
 from integration.streams import wait_until
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 SCRIPT = Path(__file__).parent / "query.py"
-
-
-def key_body(pem: str) -> str:
-    """Returns a line of a private key that no other text has."""
-    return pem[pem.index("PRIVATE KEY-----") :].splitlines()[1]
-
-
-def holders(directory: Path, secrets: Mapping[str, str]) -> dict[str, str]:
-    """Returns the files below a directory that have a secret, with the secret's name."""
-    found = {}
-    for path in directory.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            for name, secret in secrets.items():
-                if secret.encode() in content or secret.encode("utf-16-le") in content:
-                    found[str(path.relative_to(directory))] = name
-    return found
-
-
-def exposed(root: psutil.Process, secrets: Mapping[str, str]) -> list[str]:
-    """Returns the processes of a program whose arguments or environment have a secret."""
-    processes = [root, *root.children(recursive=True), *agents_of(root)]
-    found = []
-    for process in processes:
-        with suppress(psutil.Error, OSError):
-            for kind in ("cmdline", "environ"):
-                content = Path(f"/proc/{process.pid}/{kind}").read_bytes()
-                found += [
-                    f"{kind} of {process.name()} has the {name}"
-                    for name, secret in secrets.items()
-                    if secret.encode() in content
-                ]
-    assert len(processes) >= 4  # Python, the JVM, Spark's daemon, the agent
-    return found
 
 
 @contextmanager
@@ -130,8 +105,10 @@ def test_a_spark_program_shows_no_secret(
             what="the program's first query",
         )
         assert process.poll() is None, output.read_text()
-        assert [] == exposed(root, secrets)
         agents = agents_of(root)
+        processes = [root, *root.children(recursive=True), *agents]
+        assert len(processes) >= 4  # Python, the JVM, Spark's daemon, the agent
+        assert [] == exposed(processes, secrets)
         process.communicate("\n", timeout=120)
     wait_until(lambda: all_ended(agents), what="the agent's end")
 
@@ -144,53 +121,12 @@ def test_a_spark_program_shows_no_secret(
     assert {} == holders(directory, secrets)
 
 
-def secrets_of(cluster: Cluster) -> dict[str, str]:
-    """Returns what nobody may see, by name."""
-    return {
-        "password": cluster.credentials.passwords["reader"],
-        "wrong password": WRONG,
-        "key": key_body(cluster.credentials.path("reader.pem").read_text()),
-    }
-
-
-PROJECT = """\
-storage: storage
-spark:
-  spark.master: local[1]
-  spark.driver.memory: 600m
-  spark.eventLog.enabled: true
-  spark.eventLog.compress: false
-  spark.eventLog.rolling.enabled: false
-  spark.eventLog.dir: file://{directory}/events
-clusters:
-  main:
-    bootstrap.servers: {servers}
-    security.protocol: SASL_SSL
-    ssl.truststore.type: PEM
-    ssl.truststore.location: {ca}
-    sasl.mechanism: SCRAM-SHA-512
-    sasl.jaas.config: >-
-      org.apache.kafka.common.security.scram.ScramLoginModule required
-      username="{user}" password="${{file:password}}";
-"""
-JOB = """\
-source:
-  cluster: main
-  subscribe: {topic}
-  options:
-    startingOffsets: earliest
-sink:
-  path: ${{storage}}/table
-trigger: availableNow
-"""
-
-
 def test_a_project_shows_no_secret(secured: Cluster, secret_topic: str, tmp_path: Path) -> None:
     """Not in what the verbs print, and in no file below the project but the one of the password."""
-    user, secrets = "reader", secrets_of(secured)
-    (tmp_path / "events").mkdir()
+    secrets = secrets_of(secured)
     project = Project(tmp_path, secured)
-    write(project, secured, secret_topic, user)
+    write_project(project, secured)
+    add_job(project, "clicks", secret_topic)
     said = [
         project.kfetch("validate"),
         project.kfetch("plan", "clicks"),
@@ -212,7 +148,7 @@ def test_a_project_shows_no_secret(secured: Cluster, secret_topic: str, tmp_path
         assert "refuses the log-in of user reader" in failed.stdout + failed.stderr
         said += [failed.stdout, failed.stderr]
 
-    assert not [name for text in said for name, secret in secrets.items() if secret in text]
+    assert [] == named_in("".join(said).encode(), secrets)
     assert {"password": "wrong password"} == holders(tmp_path, secrets)
 
 
@@ -221,7 +157,8 @@ def test_a_project_names_the_missing_operation(
 ) -> None:
     """``plan``, ``lag`` and ``doctor`` name user, topic and operation before any job runs."""
     project = Project(tmp_path, secured)
-    write(project, secured, secret_topic, "denied")
+    write_project(project, secured, "denied")
+    add_job(project, "clicks", secret_topic)
     lacks = f"the ACLs of topic {secret_topic} let User:denied describe it and not read it"
 
     for words in (("plan", "clicks"), ("lag",), ("doctor",)):
@@ -236,42 +173,22 @@ def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> N
     directory = tmp_path / ".kfetch/broker"
     try:
         said = project.kfetch("broker", "start", "--secure")
+        text = (directory / "secure/passwords.properties").read_text()
+        passwords = dict(line.split("=", 1) for line in text.splitlines())
         (line,) = [line for line in said.splitlines() if line.startswith("check it with: kfetch ")]
         words = line.removeprefix("check it with: kfetch ").split()
         checked = project.kfetch(*words)
         again = project.run("broker", "start", "--secure", "--json")
+        (broker,) = Cluster.attach(directory).nodes
+        assert [] == exposed([psutil.Process(broker.pid)], passwords)
     finally:
         project.kfetch("broker", "stop")
 
-    text = (directory / "secure/passwords.properties").read_text()
-    passwords = [line.split("=", 1)[1] for line in text.splitlines()]
     assert "listener SASL_SSL, whose properties are in " in said
     assert "kafka.ssl.truststore.location=" in said
     assert "reachable" in checked
     assert again.returncode  # it runs already
-    assert not [one for one in passwords if one in said + checked + again.stdout + again.stderr]
-    public = {path for path in directory.rglob("*") if path.stat().st_mode & 0o004}
-    assert not [path for path in public if path.is_file() and has_any(path, passwords)]
-
-
-def has_any(path: Path, secrets: list[str]) -> bool:
-    """Returns whether a file has one of the secrets."""
-    content = path.read_bytes()
-    return any(secret.encode() in content for secret in secrets)
-
-
-def write(project: Project, cluster: Cluster, topic: str, user: str) -> None:
-    """Write a project whose cluster is secured. The password is in a file of its own."""
-    directory = project.directory
-    (directory / "jobs").mkdir()
-    (directory / "kfetch.yml").write_text(
-        PROJECT.format(
-            directory=directory,
-            servers=cluster.secure_listeners["SASL_SSL"],
-            ca=cluster.credentials.path("ca.pem"),
-            user=user,
-        )
-    )
-    (directory / "jobs/clicks.yml").write_text(JOB.format(topic=topic))
-    (directory / "password").touch(mode=0o600)
-    (directory / "password").write_text(cluster.credentials.passwords[user] + "\n")
+    assert [] == named_in("".join([said, checked, again.stdout, again.stderr]).encode(), passwords)
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    public = readable_by_others(files)
+    assert [] == [path for path in public if named_in(path.read_bytes(), passwords)]

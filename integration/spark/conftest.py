@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from integration.benchmarks.peer import connector_jars
+
 
 @pytest.fixture
 def talkative(spark: SparkSession) -> Iterator[None]:
@@ -15,3 +17,10 @@ def talkative(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(name, "200")
     yield
     spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def connector(spark: SparkSession) -> None:
+    """Spark's own connector on the session's class path."""
+    for jar in connector_jars():
+        spark.sql(f"ADD JAR '{jar}'").collect()

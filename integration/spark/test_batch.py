@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from integration.benchmarks.peer import connector_jars
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
 from integration.spark.batch_reads import plan, read, values
@@ -37,13 +36,6 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
-
-
-@pytest.fixture(scope="module")
-def connector(spark: SparkSession) -> None:
-    """Spark's own connector on the session's class path."""
-    for jar in connector_jars():
-        spark.sql(f"ADD JAR '{jar}'").collect()
 
 
 def rows(frame: DataFrame) -> list[Row]:
@@ -129,6 +121,21 @@ CASES = [
 ]
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "default starting and ending offsets",
+    "default starting and ending offsets with headers",
+    "explicit offsets",
+    "global timestamp provided for starting and ending",
+)
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "SPARK-30656: minPartitions",
+)
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "read Kafka transactional messages: *",
+)
 @pytest.mark.parametrize("case", CASES)
 def test_the_rows_of_the_connector(
     spark: SparkSession, kafka: Cluster, connector: None, mixed: str, case: dict[str, Any]
@@ -145,6 +152,10 @@ def test_the_rows_of_the_connector(
     assert rows(theirs) == rows(ours)
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "test late binding start offsets",
+)
 def test_offsets_are_bound_when_spark_plans(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory
 ) -> None:
@@ -214,14 +225,20 @@ def test_filters_narrow_the_ranges(
     assert ["v7", "v8", "v9"] == values(frame(kfetch__pushFilters="true"))
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "reuse same dataframe in query",
+)
 def test_without_the_option_a_dataframe_may_be_reused(
     spark: SparkSession, kafka: Cluster, mixed: str, pushdown: None
 ) -> None:
-    """Spark 4.2 keeps one set of partitions per load(), so by default they are never narrowed."""
+    """Several queries may use a DataFrame, and one query may use it twice. Spark 4.2 keeps one set
+    of partitions per load(), so by default they are never narrowed."""
     frame = read(spark, kafka, assign=json.dumps({mixed: [0]}))
 
     assert 1 == frame.where("offset = 7").count()
     assert 50 == frame.count()
+    assert 100 == frame.union(frame).count()
     assert 2 == frame.where("offset = 7 or offset = 40").count()
 
 

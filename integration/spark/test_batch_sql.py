@@ -1,4 +1,4 @@
-"""Batch reads in SQL: temporary views, tables, and a schema of the user's own."""
+"""Batch reads in SQL: temporary views, tables, and schemas that are refused."""
 
 from __future__ import annotations
 
@@ -60,12 +60,10 @@ def test_sql_tables(spark: SparkSession, kafka: Cluster, topic: TopicFactory) ->
         session.sql("DROP TABLE batch_columns")
 
 
-def test_a_schema_of_the_users_own(spark: SparkSession, kafka: Cluster) -> None:
-    """A batch with .schema(…) fails with the connector's sentence."""
-    reader = spark.read.format("kfetch").schema("value STRING").option("subscribe", "t")
+def test_a_schema_with_another_column(spark: SparkSession, kafka: Cluster) -> None:
+    """A batch with .schema(…) and a column that kfetch lacks fails with one sentence."""
+    reader = spark.read.format("kfetch").schema("offset INT").option("subscribe", "t")
     with pytest.raises(AnalysisException) as refused:
         reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load().collect()
 
-    assert "Kafka source has a fixed schema and cannot be set with a custom one" in str(
-        refused.value
-    )
+    assert "the schema has offset int, but the column is bigint" in str(refused.value)

@@ -35,6 +35,10 @@ def offsets(reader: KfetchReader, partitions: list[Any]) -> list[int]:
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
+@pytest.mark.connector_case(
+    "KafkaDontFailOnDataLossSuite",
+    "failOnDataLoss=false should not return duplicated records: batch v2",
+)
 def test_records_that_expire_after_planning(kafka: Cluster, topic: TopicFactory) -> None:
     """Records that are gone when a task reads are a loss, or are left out."""
     name = topic()
@@ -96,6 +100,10 @@ def open_queries(topic: str) -> int:
     return sum(topic in query.topics for status in agents.find() for query in status.queries)
 
 
+@pytest.mark.connector_case(
+    "KafkaDataConsumerSuite",
+    "new KafkaDataConsumer instance in case of Task retry",
+)
 @pytest.mark.long
 def test_a_repeated_task_reads_the_same_range(kafka: Cluster, topic: TopicFactory) -> None:
     """A task that starts again, or twice, reads the range that was planned."""

@@ -61,6 +61,9 @@ def test_new_partitions_are_read_from_their_beginning(
     assert [(partitions, 0), (partitions + 1, 0), (partitions + 1, 1)] == delivered.places
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceStressSuite", "stress test with multiple topics and partitions"
+)
 @pytest.mark.long
 def test_new_topics_and_partitions_are_found_by_themselves(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
@@ -109,6 +112,10 @@ def test_two_queries_share_a_dataframe(
     assert expected == second.values
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-22956: currentPartitionOffsets should be set when no new data comes in",
+)
 def test_a_union_reads_both_its_sources(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -149,6 +156,10 @@ def test_two_streams_can_be_joined(
     assert ["a"] == again.values
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "cannot stop Kafka stream",
+)
 def test_stop_is_quick_and_leaves_no_process(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -101,6 +101,10 @@ def test_batch_0_is_repeated_from_its_own_start(
     assert [(0, 0), (0, 1), (0, 2)] == again.places
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "(de)serialization of initial offsets",
+)
 def test_what_arrives_after_an_empty_batch_0_is_kept(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

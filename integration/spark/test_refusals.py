@@ -74,17 +74,17 @@ def test_no_broker_is_asked_for_at_load(spark: SparkSession) -> None:
     assert "'kafka.bootstrap.servers' must be specified" in str(refused.value)
 
 
-def test_a_schema_of_the_users_own_is_refused(
+def test_a_schema_with_another_column_is_refused(
     spark: SparkSession, kafka: Cluster, tmp_path: Path
 ) -> None:
-    """A query over .schema(…) fails at its start with the connector's sentence alone."""
-    reader = spark.readStream.format("kfetch").schema("value STRING").option("subscribe", "t")
-    source = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load()
+    """A query over .schema(…) with an unknown column fails at its start with one sentence."""
+    reader = spark.readStream.format("kfetch").schema("value STRING, ofset BIGINT")
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": "t"}
+    source = reader.options(**servers).load()
 
     reason = failure(source, tmp_path)
     assert (
-        "OptionError: Kafka source has a fixed schema and cannot be set with a custom one: "
-        "remove .schema(…) and cast the column value"
+        "OptionError: the schema has ofset, which is no column of the source: did you mean offset?"
     ) in reason
     assert "UnboundLocalError" not in reason
 

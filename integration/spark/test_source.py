@@ -60,6 +60,10 @@ def test_assign_reads_the_named_partitions_only(
     assert ["p0", "p2"] == delivered.values
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "Kafka column types",
+)
 def test_headers_are_a_column_when_asked_for(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -78,6 +82,10 @@ def test_headers_are_a_column_when_asked_for(
     ]
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "maxOffsetsPerTrigger",
+)
 def test_a_batch_is_limited_in_proportion_to_backlog(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -121,6 +129,10 @@ def test_a_running_query_delivers_what_arrives(
     assert ["before", "while"] == delivered.values
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "Trigger.AvailableNow",
+)
 def test_available_now_ends_at_what_was_there(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -31,6 +31,10 @@ def wait_for_look_ups(query: StreamingQuery, count: int = 4) -> None:
     wait_until(lambda: len(query.recentProgress) >= seen + count, query, "idle triggers")
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "minOffsetsPerTrigger",
+)
 @pytest.mark.usefixtures("talkative")
 def test_few_records_wait_for_more(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
@@ -56,6 +60,10 @@ def test_few_records_wait_for_more(
     assert [(0, n) for n in range(7)] + [(1, n) for n in range(6)] == delivered.places
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "minOffsetsPerTrigger",
+)
 def test_the_delay_ends_the_wait(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -81,6 +89,10 @@ def test_the_delay_ends_the_wait(
     assert 1 < took_s < 10
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "compositeReadLimit",
+)
 @pytest.mark.usefixtures("talkative")
 def test_least_and_most_together(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
@@ -103,6 +115,11 @@ def test_least_and_most_together(
     assert [20, 20, 15, 15] == sizes(delivered)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+)
 def test_trigger_once_ignores_the_limits(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -136,6 +153,10 @@ def test_available_now_reads_below_the_least(
     assert [5, 5, 2] == sizes(delivered)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "SPARK-53560: no crash looping during uncommitted batch retry in AvailableNow trigger",
+)
 def test_available_now_after_a_crash_with_new_partitions(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -159,6 +180,10 @@ def test_available_now_after_a_crash_with_new_partitions(
     ]
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-30656: minPartitions",
+)
 @pytest.mark.parametrize(
     ("given", "tasks"),
     [

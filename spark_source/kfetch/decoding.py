@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kfetch.errors import CorruptBatch, KfetchError, OptionError
 from kfetch.records import batch as batches
-from kfetch.records.arrow import Columns
+from kfetch.records.arrow import STANDARD_COLUMNS, Columns
 from kfetch.records.batch import Extent, Slice, Walker
 from kfetch.records.faults import UnexplainedFault
 from kfetch.records.memory import UNLIMITED, Memory, Part
@@ -47,8 +47,6 @@ if IMPLEMENTATION not in _MODULES:
         option="KFETCH_RECORDS",
     )
 
-
-_STANDARD_COLUMNS = Columns()
 
 _walker: Walker = batches.walk
 """Walks over batch headers: in Python, until ``load`` has the compiled code."""
@@ -121,7 +119,7 @@ def batches_from(data: memoryview, offset: int) -> memoryview:
 def decode(
     slices: Sequence[Slice],
     *,
-    columns: Columns = _STANDARD_COLUMNS,
+    columns: Columns = STANDARD_COLUMNS,
     check_crcs: bool = True,
     on_corrupt: OnCorrupt | None = None,
 ) -> pa.RecordBatch | None:
@@ -139,7 +137,7 @@ def decode(
 def decode_part(
     slices: Sequence[Slice],
     *,
-    columns: Columns = _STANDARD_COLUMNS,
+    columns: Columns = STANDARD_COLUMNS,
     check_crcs: bool = True,
     on_corrupt: OnCorrupt | None = None,
     memory: Memory = UNLIMITED,
@@ -149,14 +147,14 @@ def decode_part(
     Returns the rows, and the slices that are left. The first of them may begin later than before.
     """
     if IMPLEMENTATION == "kernel":
-        part = Part(memory)
+        part = Part(memory, columns)
         decode_slices = import_module(_MODULES["kernel"]).decode_slices
         checked = check_crcs or on_corrupt is not None
         with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
             batch = decode_slices(slices, columns=columns, check_crcs=checked, part=part)
             return batch, part.remaining
         part.abandon()
-    part = Part(memory)
+    part = Part(memory, columns)
     in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt, part=part)
     return _decode_sections(in_range, columns, on_corrupt, part), part.remaining
 
@@ -184,7 +182,7 @@ def _decodable(
     decodable = []
     for section in candidates:
         try:
-            decode_sections([section], columns=_STANDARD_COLUMNS)
+            decode_sections([section], columns=STANDARD_COLUMNS)
         except CorruptBatch as error:
             on_corrupt(error)
         else:

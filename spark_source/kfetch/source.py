@@ -31,22 +31,14 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from kfetch import options as parsing
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import Split
 from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
+from kfetch.schema import schema, with_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,30 +57,6 @@ _SOURCE_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
 _CLOSED_WITHIN_S = 3.0
 """Closing sessions takes a second at most. A process that runs longer is stuck and is killed."""
 
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_COLUMNS = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-
-
-def schema(options: SourceOptions) -> StructType:
-    """Return the columns of Spark's Kafka connector, then the optional ones, all nullable."""
-    fields = [*_COLUMNS]
-    if options.include_headers:
-        fields.append(StructField("headers", ArrayType(_HEADER)))
-    if options.include_leader_epoch:
-        fields.append(StructField("leaderEpoch", IntegerType()))
-    if options.include_serialized_sizes:
-        fields.append(StructField("serializedKeySize", IntegerType()))
-        fields.append(StructField("serializedValueSize", IntegerType()))
-    return StructType(fields)
-
 
 class KfetchDataSource(DataSource):
     """The data source. It checks the options and connects to no broker."""
@@ -104,17 +72,14 @@ class KfetchDataSource(DataSource):
         return "kfetch"
 
     def schema(self) -> StructType:
-        """Return the fixed schema."""
+        """Return the columns that the options say. Spark does not ask if the user has a schema."""
         return schema(self._options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch read. Raises OptionError for a user's schema."""
+        """Return the reader of a batch read. Raises OptionError for a schema that can't be read."""
         from kfetch.batch import batch_reader
 
-        options = parsing.parse(self.options, batch=True)
-        if not _has_columns(schema, options):
-            raise _custom_schema()
-        return batch_reader(options)
+        return batch_reader(with_schema(parsing.parse(self.options, batch=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise NotBuilt: kfetch does not write."""
@@ -125,13 +90,11 @@ class KfetchDataSource(DataSource):
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader. For wrong options or a user's schema, its first call raises."""
+        """Return the stream reader. For wrong options or a wrong schema, its first call raises."""
         try:
-            options = parsing.parse(self.options)
+            options = with_schema(parsing.parse(self.options), schema)
         except OptionError as problem:
             return _RefusingReader(self._options, problem)
-        if not _has_columns(schema, options):
-            return _RefusingReader(options, _custom_schema())
         return KfetchStreamReader(options)
 
 
@@ -232,18 +195,6 @@ class _RefusingReader(KfetchStreamReader):
 
     def _planner(self) -> Driver:
         raise self._problem
-
-
-def _custom_schema() -> OptionError:
-    return OptionError(
-        "Kafka source has a fixed schema and cannot be set with a custom one",
-        action="remove .schema(…) and cast the column value",
-    )
-
-
-def _has_columns(given: StructType, options: SourceOptions) -> bool:
-    """Return whether the columns are the source's own. Comments of columns don't matter."""
-    return [(f.name, f.dataType) for f in given] == [(f.name, f.dataType) for f in schema(options)]
 
 
 def _parsed(options: Mapping[str, str]) -> SourceOptions:

@@ -50,7 +50,7 @@ def reader(kafka: LittleKafka, **options: str) -> Any:
     return source.reader(source.schema())
 
 
-def values(made: Any) -> list[bytes]:
+def values(made: Any) -> list[Any]:
     """Return the values of all partitions, each read by a pickled reader, as on executors."""
     partitions = made.partitions() or [InputPartition(None)]  # as pyspark does
     copy = cloudpickle.loads(cloudpickle.dumps(made))
@@ -119,8 +119,8 @@ def test_an_agent_closes_the_sessions_soon() -> None:
 
 
 def test_custom_schema() -> None:
-    """A schema of the user's own is refused in the connector's words."""
-    with pytest.raises(OptionError, match="Kafka source has a fixed schema"):
+    """A schema that the source can't deliver is refused."""
+    with pytest.raises(OptionError, match="the schema has no columns"):
         KfetchDataSource(REQUIRED).reader(StructType([]))
 
 
@@ -184,6 +184,15 @@ def test_filters_narrow_and_go_back_to_spark(kafka: LittleKafka, pushdown: None)
 
     assert filters == list(made.pushFilters(filters))
     assert [b"c"] == values(made)
+
+
+def test_filters_narrow_a_read_of_few_columns(kafka: LittleKafka, pushdown: None) -> None:
+    """A filter narrows a read with few columns, too. One on a key or a value narrows nothing."""
+    made = reader(kafka, kfetch__pushFilters="true", columns="offset, value STRING")
+    filters = [spark.GreaterThan(("offset",), 0), spark.EqualTo(("value",), "c")]
+
+    assert filters == list(made.pushFilters(filters))
+    assert ["b", "c"] == values(made)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,11 @@ OFFSETS = [
 ]
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "test custom metrics - with rate limit",
+    "test custom metrics - no rate limit",
+)
 @pytest.mark.parametrize(("query", "expected"), OFFSETS)
 @pytest.mark.parametrize("as_text", [False, True])
 def test_offsets(query: str, expected: list[tuple[int, int]], as_text: bool) -> None:
@@ -142,6 +147,11 @@ def test_history_is_bounded() -> None:
     assert 1 == len(history._runs["r"][0])
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "test custom metrics - corner cases",
+    "SPARK-57438: metrics should not NPE when latestPartitionOffsets is null",
+)
 @pytest.mark.parametrize(
     "source",
     [

@@ -65,6 +65,10 @@ def text(known_offsets: Offsets) -> str:
     return json.dumps(known_offsets.to_json())
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceOffsetSuite",
+    "basic serialization - deserialization",
+)
 @given(offsets())
 def test_round_trip(known_offsets: Offsets) -> None:
     """Written offsets are read back, with ids, epochs and ``from``."""
@@ -88,6 +92,10 @@ def test_text_is_canonical(known_offsets: Offsets, random: Any) -> None:
     assert text(known_offsets) == text(again)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceOffsetSuite",
+    "OffsetSeqLog serialization - deserialization",
+)
 @given(offsets())
 def test_reading_and_writing_keeps_the_text(known_offsets: Offsets) -> None:
     """A text that went through Spark's log comes out byte for byte."""
@@ -114,6 +122,10 @@ def test_text_of_an_offset() -> None:
     ) == text(known_offsets)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceOffsetSuite",
+    "read Spark 2.1.0 offset format",
+)
 @pytest.mark.parametrize(
     ("document", "expected"),
     [

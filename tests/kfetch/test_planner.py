@@ -71,6 +71,11 @@ def test_log_behind_the_beginning(begin: int, behind: int, limit: int | None) ->
     assert {A: begin} == admit({A: begin}, {A: begin - behind}, limit)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-26718 Rate limit set to Long.Max should not overflow *",
+    "maxOffsetsPerTrigger",
+)
 @pytest.mark.parametrize(
     ("sizes", "limit", "expected"),
     [

@@ -77,6 +77,22 @@ CASES: list[tuple[int | None, int | None, list[tuple[str, int, int]], Bounds]] =
 ]
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "minPartitions is supported",
+)
+@pytest.mark.connector_case(
+    "KafkaOffsetRangeCalculatorSuite",
+    "with no minPartition: *",
+    "N TopicPartitions to N offset ranges",
+    "1 TopicPartition to N offset ranges",
+    "N skewed TopicPartitions to M offset ranges",
+    "SPARK-30656: *",
+    "range inexact multiple of minPartitions",
+    "empty ranges ignored",
+    "SPARK-36576: *",
+    "SPARK-49259: *",
+)
 @pytest.mark.parametrize(("min_partitions", "max_records", "uncut", "bounds"), CASES)
 def test_figures_of_the_connector(
     min_partitions: int | None,
@@ -96,6 +112,10 @@ minimums = st.none() | st.integers(1, 40)
 maximums = st.none() | st.integers(1000, 10**5)
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetRangeCalculatorSuite",
+    "SPARK-28489: never drop offsets",
+)
 @given(ranges, minimums, maximums)
 def test_cutting_keeps_every_offset(
     items: list[OffsetRange], min_partitions: int | None, max_records: int | None

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 import pyspark_kfetch
 from kfetch import records
@@ -27,7 +27,8 @@ from kfetch.errors import OptionError
 from kfetch.fetch import inline
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.options import parse
-from kfetch.source import KfetchDataSource, KfetchSplit, KfetchStreamReader, schema
+from kfetch.schema import schema
+from kfetch.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
@@ -78,6 +79,10 @@ def test_found_by_name() -> None:
     assert issubclass(pyspark_kfetch.DefaultSource, KfetchDataSource)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchV2SourceSuite",
+    "default config of includeHeader doesn't break existing query from Spark 2.4",
+)
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -112,7 +117,7 @@ def test_bad_options_fail_at_once() -> None:
 
 
 def test_custom_schema() -> None:
-    """A schema of the user's own is refused in the connector's words, by the reader's first call.
+    """A schema that the source can't deliver is refused by the reader's first call.
 
     Spark stops a reader that was never made, and its UnboundLocalError would hide the words.
     """
@@ -123,9 +128,7 @@ def test_custom_schema() -> None:
         lambda: refusing.latestOffset({}, ReadAllAvailable()),
         lambda: refusing.partitions({}, {}),
     ):
-        with pytest.raises(
-            OptionError, match="Kafka source has a fixed schema and cannot be set with a custom one"
-        ):
+        with pytest.raises(OptionError, match="the schema has no columns"):
             call()
     refusing.stop()
 
@@ -181,6 +184,33 @@ def test_life_of_a_query(kafka: LittleKafka, reader: Any) -> None:
     reader.commit(end)
 
     assert [(b"a", 0), (b"b", 1)] == [(row["value"], row["offset"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("columns", "types"),
+    [
+        ("value STRING, offset", None),
+        ("value STRING, offset", {"value": StringType(), "offset": LongType()}),
+        (None, {"value": StringType(), "offset": LongType()}),
+    ],
+    ids=["option", "both", "schema"],
+)
+def test_columns_of_the_users_choice(
+    kafka: LittleKafka, columns: str | None, types: dict[str, DataType] | None
+) -> None:
+    """The option columns, a schema, or both select columns, their order and strings."""
+    option = {"columns": columns} if columns else {}
+    source = KfetchDataSource({"kafka.bootstrap.servers": kafka.bootstrap, **START, **option})
+    given = StructType([StructField(name, kind) for name, kind in (types or {}).items()])
+    made: Any = source.streamReader(given if types else source.schema())
+    sent = cloudpickle.loads(cloudpickle.dumps(made))
+    start = made.initialOffset()
+    splits = made.partitions(start, made.latestOffset(start, ReadAllAvailable()))
+    rows = [row for split in splits for part in sent.read(split) for row in part.to_pylist()]
+    made.stop()
+
+    assert [{"value": "a", "offset": 0}, {"value": "b", "offset": 1}] == rows
+    assert ["value", "offset"] == list(rows[0])
 
 
 def test_idle_returns_the_start_itself(kafka: LittleKafka, reader: Any) -> None:

@@ -10,7 +10,17 @@ from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
 
-__all__ = ["Job", "TableLocation", "cluster_options", "merged", "option_name"]
+__all__ = [
+    "Job",
+    "TableLocation",
+    "cluster_options",
+    "merged",
+    "option_name",
+    "with_absolute_stores",
+]
+
+_STORES = frozenset({"kafka.ssl.truststore.location", "kafka.ssl.keystore.location"})
+"""Options that name files of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +60,14 @@ class Job:
     """The properties of the project's Kafka clusters. They may contain passwords."""
 
     def source_options(self, view: str = "source") -> Options:
-        """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's."""
+        """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
+
+        Relative paths of stores start from the project file's directory.
+        """
         source = self.file.views()[view]
-        return cluster_options(self.clusters[source.cluster]) | source.strategy() | source.options
+        cluster = cluster_options(self.clusters[source.cluster])
+        options = cluster | source.strategy() | source.options
+        return with_absolute_stores(options, self.shared[0].path.parent)
 
     def redacted(self, sentence: str) -> str:
         """Return a sentence with placeholders for the secrets in the job's files.
@@ -83,6 +98,14 @@ def option_name(property_name: str) -> str:
 def cluster_options(properties: Mapping[str, str]) -> Options:
     """Return the options of ``format("kfetch")`` for the properties of a cluster."""
     return {option_name(name): value for name, value in properties.items()}
+
+
+def with_absolute_stores(options: Options, directory: Path) -> Options:
+    """Return options in which the paths of stores are absolute: they start from ``directory``."""
+    return {
+        name: str((directory / text).absolute()) if name.lower() in _STORES and text else text
+        for name, text in options.items()
+    }
 
 
 def merged(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -20,7 +20,11 @@ KINDS: dict[str, type[BaseModel]] = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes defaults as a file has them."""
+    """Writes defaults as a file has them, and no titles: an editor shows the key's own name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return false: pydantic would make ``Lagrecords`` of ``lagRecords``."""
+        return False
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         """Return the schema of a key with a default: a duration has its unit."""
@@ -34,9 +38,21 @@ class _Generator(GenerateJsonSchema):
 def schema(kind: str) -> dict[str, Any]:
     """Return the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
-    generated = model.model_json_schema(mode="validation", schema_generator=_Generator)
+    generated = _markdown(model.model_json_schema(mode="validation", schema_generator=_Generator))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kfetch: {kind}",
         **{key: value for key, value in generated.items() if key != "title"},
     }
+
+
+def _markdown(part: Any) -> Any:
+    """Return a part of a schema with its descriptions in Markdown, as editors show them."""
+    if isinstance(part, dict):
+        return {
+            key: value.replace("``", "`")
+            if key == "description" and isinstance(value, str)
+            else _markdown(value)
+            for key, value in part.items()
+        }
+    return [_markdown(inside) for inside in part] if isinstance(part, list) else part

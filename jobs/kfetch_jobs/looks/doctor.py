@@ -23,7 +23,7 @@ from kfetch.admin import brokers
 from kfetch.admin.values import parse_options
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.job import cluster_options
+from kfetch_jobs.config.job import cluster_options, with_absolute_stores
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.plural import counted
@@ -80,7 +80,7 @@ def examine(project: Project | None) -> Iterator[Finding]:
         yield jobs(project)
         yield storage(project.storage)
         for name, properties in project.file.clusters.items():
-            yield from cluster(name, properties, _topics(project, name))
+            yield from cluster(name, properties, _topics(project, name), project.path.parent)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -220,15 +220,19 @@ def _topics(project: Project, cluster: str) -> set[str]:
 
 
 def cluster(
-    name: str, properties: Mapping[str, str], topics: Collection[str] = ()
+    name: str,
+    properties: Mapping[str, str],
+    topics: Collection[str] = (),
+    directory: Path = Path(),
 ) -> Iterator[Finding]:
     """Check that a cluster answers, and each of its brokers at its advertised address.
 
     ``topics``: the cluster's user must be able to read them, if they exist.
+    ``directory``: relative paths of stores start there.
     """
     subject = f"cluster {name}"
     try:
-        options = cluster_options(properties)
+        options = with_absolute_stores(cluster_options(properties), directory)
         state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"

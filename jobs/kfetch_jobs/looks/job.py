@@ -191,7 +191,8 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
 
 def _source_name(job: Job, view: str) -> str:
     source: Mapping[str, str] = job.file.views()[view].strategy()
-    return f"source {view} ({', '.join(source.values())})"
+    named = "source" if job.file.source else f"source {view}"
+    return f"{named} ({', '.join(source.values())})"
 
 
 def waiting_s(batch: Batch | None, checkpoint: Checkpoint, behind: int, now: float) -> float | None:

@@ -41,6 +41,7 @@ _TOTALS = (
     ("kfetch_job_fetch_request_bytes_total", "full_request_bytes", {"type": "full"}),
     ("kfetch_job_fetch_request_bytes_total", "incremental_request_bytes", {"type": "incremental"}),
     ("kfetch_job_fetch_response_bytes_total", "reply_bytes", {}),
+    ("kfetch_job_fetch_other_rack_bytes_total", "other_rack_bytes", {}),
     ("kfetch_job_fetch_wait_seconds_total", "wait_s", {}),
     ("kfetch_job_fetch_records_total", "records", {}),
     ("kfetch_job_fetch_decode_seconds_total", "decode_s", {}),

@@ -125,6 +125,11 @@ _ENTRIES = (
     ),
     Entry("kfetch_job_fetch_response_bytes_total", _READER, "Size of the replies."),
     Entry(
+        "kfetch_job_fetch_other_rack_bytes_total",
+        _READER,
+        "Record batches from brokers of other or unknown racks; 0 without `kafka.client.rack`.",
+    ),
+    Entry(
         "kfetch_job_fetch_wait_seconds_total", _READER, "Time between requests and their replies."
     ),
     Entry("kfetch_job_fetch_records_total", _READER, "Decoded records."),

@@ -66,8 +66,12 @@ class JobStatus:
 
     @property
     def starting(self) -> bool:
-        """Whether the process runs, and its query has not started yet."""
-        return self.phase is Phase.RUNNING and self.pulse_s is None
+        """Whether the process runs, and its query has not started yet.
+
+        kfetch does not know it without a valid file, because the file says where the progress is.
+        """
+        known = not self.orphan and not self.mistake
+        return known and self.phase is Phase.RUNNING and self.pulse_s is None
 
     def to_json(self) -> dict[str, Any]:
         """Return the status for ``--json``."""

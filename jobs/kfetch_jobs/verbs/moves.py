@@ -288,7 +288,7 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
     )
     for name in plan.tables:
         if plan.verb is Verb.REPLAY:
-            typer.echo(f"kfetch first deletes the rows of the offsets behind the move from {name}")
+            typer.echo(f"kfetch first deletes the rows of these offsets in {name}")
         elif plan.again:
             typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
 

@@ -9,10 +9,12 @@ MicroBatchExecution.populateStartOffsets of Spark 4.2.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
 from kfetch.errors import CheckpointError
@@ -25,6 +27,8 @@ __all__ = [
     "read_batch",
     "read_checkpoint",
 ]
+
+_FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +94,18 @@ class Checkpoint:
 
 
 def checkpoint_directory(text: str) -> Path:
-    """Return the directory of a path or of a ``file:`` URI.
+    """Return the absolute path of a directory, or of a ``file:`` URI as Spark takes it.
 
+    Hadoop decodes no percent signs, and knows neither queries nor fragments. So the text behind
+    ``file:`` is the path. If no checkpoint is there, the path is decoded.
+
+    The path stays below its name, also if that is a link: a job's lock lies beside that name.
     Raises CheckpointError for other file systems, and if there is no checkpoint.
     """
-    parts = urlsplit(text)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        path = Path(unquote(parts.path))
+    if match := _FILE_URI.match(text):
+        path = Path(os.path.abspath(match[1]))
+        if not _is_checkpoint(path):
+            path = Path(os.path.abspath(unquote(match[1])))
     elif "://" in text:
         raise CheckpointError(
             f"the checkpoint {text} is not on this machine",
@@ -105,14 +114,18 @@ def checkpoint_directory(text: str) -> Path:
             file=text,
         )
     else:
-        path = Path(text)
-    if not any((path / part).exists() for part in ("offsets", "metadata", "sources")):
+        path = Path(os.path.abspath(text))
+    if not _is_checkpoint(path):
         raise CheckpointError(
             f"{path} is no checkpoint of a query: it has neither offsets nor metadata",
             action="name the directory of the option checkpointLocation",
             file=str(path),
         )
     return path
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return any((path / part).exists() for part in ("offsets", "metadata", "sources"))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

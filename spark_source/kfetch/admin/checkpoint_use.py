@@ -11,12 +11,13 @@ import fcntl
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from kfetch.admin import agents
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.errors import AgentError, CheckpointInUse
+from kfetch.errors import AgentError, CheckpointError, CheckpointInUse
 
 __all__ = ["QUIET_S", "check_at_rest", "hold_lock"]
 
@@ -29,22 +30,34 @@ _LOGS = ("offsets", "commits", "sources")
 def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock beside a checkpoint during the block, if a job of kfetch-jobs has made one.
 
-    So no job starts meanwhile. Raises CheckpointInUse if a job runs.
+    So no job starts meanwhile. The lock of a link's target counts, too: a job follows links. Raises
+    CheckpointInUse if a job runs, and CheckpointError if this user may not lock the file.
     """
-    lock = path.with_name(f"{path.name}.lock")
-    if not lock.exists():
+    names = dict.fromkeys([path, path.resolve()])
+    locks = [lock for name in names if (lock := name.with_name(f"{name.name}.lock")).exists()]
+    with ExitStack() as held:
+        for lock in locks:
+            file = held.enter_context(_opened(lock))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointInUse(
+                    f"a job of kfetch runs on {path} (process {file.read() or '?'})",
+                    action="stop it first, with kfetch pause JOB if kfetch up runs it",
+                    file=str(path),
+                ) from None
         yield
-        return
-    with lock.open("r+") as file:  # NFS gives an exclusive lock only to a writer
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointInUse(
-                f"a job of kfetch runs on {path} (process {file.read() or '?'})",
-                action="stop it first, with kfetch pause JOB if kfetch up runs it",
-                file=str(path),
-            ) from None
-        yield
+
+
+def _opened(lock: Path) -> TextIO:
+    try:
+        return lock.open("r+")  # NFS gives an exclusive lock only to a writer
+    except OSError as cause:
+        raise CheckpointError(
+            f"{lock} can't be opened to see whether a job runs: {cause.strerror}",
+            action="run the command as the user of the job",
+            file=str(lock),
+        ) from None
 
 
 def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:

@@ -185,15 +185,25 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     lost = {tp for tp, position in begin.items() if position.offset != start.positions[tp].offset}
     begin |= check.new_partition_starts(new)
     partitions = _partitions(view, subscribed, begin, starts, ends)
-    by_message = {loss.message: loss for loss in losses}
+    # The planned end and the start often tell of one loss. The first sentence is enough.
+    by_partition: dict[object, DataLoss] = {}
+    for loss in losses:
+        by_partition.setdefault(_subject(loss), loss)
     return KafkaReport(
         partitions=tuple(replace(p, new=p.tp in new, lost=p.tp in lost) for p in partitions),
         topic_ids=_ids(view),
-        losses=tuple(by_message),
-        loss_errors=tuple(by_message.values()),
+        losses=tuple(loss.message for loss in by_partition.values()),
+        loss_errors=tuple(by_partition.values()),
         missing=missing,
         unreadable=log.unreadable(view),
     )
+
+
+def _subject(loss: DataLoss) -> object:
+    """Return the kind and the partition of a loss, or its sentence if it names no partition."""
+    partition = loss.where.get("partition")
+    topic = loss.where.get("topic")
+    return loss.message if partition is None else (loss.condition, topic, partition)
 
 
 def _missing(log: OffsetLookup, view: ClusterView) -> str:
@@ -259,6 +269,6 @@ def _ids(view: ClusterView) -> dict[str, UUID]:
 
 def columns(options: SourceOptions) -> dict[str, str]:
     """Return the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
-    from kfetch.source import schema
+    from kfetch.schema import schema
 
     return {field.name: field.dataType.simpleString() for field in schema(options)}

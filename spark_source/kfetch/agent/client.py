@@ -7,6 +7,7 @@ and reads on behind the last batch that it yielded. So no record comes twice.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,12 +30,16 @@ from kfetch.agent.segments import map_segment, read_batch
 from kfetch.errors import AgentError
 from kfetch.model import OffsetRange, Split
 from kfetch.options import SourceOptions
+from kfetch.options.oauth import OauthLogin, TokenProvider
 
 log = logging.getLogger(__name__)
 
 _LOST_AGENTS_MAX = 3  # in a row, without a batch between them
 # The agent may need the poll timeout and these seconds for an answer. Then it counts as hung.
 _ANSWER_GRACE_S = 30.0
+_SESSION_VARIABLE = "SPARK_JOB_ARTIFACT_UUID"
+"""Set in each Python worker. Workers of two sessions with files of their own have two values
+(Spark's BasePythonRunner)."""
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -63,7 +68,7 @@ def _read_from_agent(
     """Yields one agent's batches, and cuts from ``remaining`` the ranges that it has yielded."""
     owner = find_owner()
     channel = connect(
-        files_of(owner),
+        files_of(owner, _session_of(options)),
         owner,
         memory=options.agent_memory_bytes,
         timeout_s=options.poll_timeout_s + _ANSWER_GRACE_S,
@@ -75,6 +80,14 @@ def _read_from_agent(
         yield from _received_batches(channel, remaining)
     finally:
         channel.close()
+
+
+def _session_of(options: SourceOptions) -> str:
+    """Returns the id of Spark's session, if a module of this session gives the tokens; else ""."""
+    sasl = options.network.security.sasl
+    if sasl and isinstance(sasl.login, OauthLogin) and isinstance(sasl.login.source, TokenProvider):
+        return os.environ.get(_SESSION_VARIABLE, "")
+    return ""
 
 
 def _stream_id() -> str:

@@ -1,5 +1,8 @@
 """Where an executor's agent has its files: one socket per executor JVM, in the user's directory.
 
+An agent that imports a user's module for tokens serves one session of Spark alone. In Spark Connect
+two users may each have sent a module of the same name, and one process imports only one of them.
+
 All workers of one executor have the same JVM as an ancestor, in whatever daemon or process group
 they are. The JVM's pid and start time, the boot id and the pid namespace name the agent. A Unix
 socket's path has at most 107 bytes. Cluster managers' local directories have longer paths, so the
@@ -72,13 +75,14 @@ def find_owner() -> ProcessIdentity:
     return ProcessIdentity.of(os.getppid())
 
 
-def files_of(owner: ProcessIdentity) -> AgentFiles:
+def files_of(owner: ProcessIdentity, session: str = "") -> AgentFiles:
     """Returns the paths of an owner's agent, and creates their directory.
 
-    Raises AgentError if other users can enter the directory, or if its path is too long.
+    ``session``: for an agent that serves only this session of Spark. Raises AgentError if other
+    users can enter the directory, or if its path is too long.
     """
     directory = user_directory()
-    name = _name(owner)
+    name = _name(owner, session)
     files = AgentFiles(
         socket=directory / f"{name}.sock",
         lock=directory / f"{name}.lock",
@@ -145,11 +149,11 @@ def _runtime_directory() -> Path:
     return Path(runtime if usable else "/tmp")  # noqa: S108 - the directory in it is checked
 
 
-def _name(owner: ProcessIdentity) -> str:
+def _name(owner: ProcessIdentity, session: str) -> str:
     # With the version: after an update of the package the executor gets an agent of that version.
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace = os.readlink("/proc/self/ns/pid")
-    identity = f"{boot} {namespace} {owner.pid} {owner.started} {__version__}"
+    identity = f"{boot} {namespace} {owner.pid} {owner.started} {__version__} {session}"
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 

@@ -34,9 +34,16 @@ _KILL_TIMEOUT_S = 5.0
 # Another worker may hold the lock while it kills a hung agent and starts a new one.
 _LOCK_TIMEOUT_S = _GREETING_TIMEOUT_S + _KILL_TIMEOUT_S + _START_TIMEOUT_S
 _POLL_INTERVAL_S = 0.02
-# How many ms Arrow's allocator keeps returned pages. With its default, a second, pages outlast
-# whole tasks: 30 MiB more than are in use. With 0 the decoder is half as fast (page faults).
-_ALLOCATOR = {"MIMALLOC_PURGE_DELAY": "10"}
+_ALLOCATORS = {
+    # How many ms Arrow's allocator keeps returned pages. With its default, a second, pages outlast
+    # whole tasks: 30 MiB more than are in use. With 0 the decoder is half as fast (page faults).
+    "MIMALLOC_PURGE_DELAY": "10",
+    # The C library serves the codecs, whose windows have up to 2 MiB. By itself it raises both
+    # limits, and each thread keeps tens of freed MiB. Below 4 MiB zstd is half as fast.
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 20),
+    "MALLOC_ARENA_MAX": "1",
+}
 # Spark's archives come first in a worker's path. Python would read the directory of each before it
 # finds any module behind them: 150 ms of an agent's start. The agent needs none of them.
 _SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
@@ -166,7 +173,8 @@ def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess
             [
                 # In an unpacked archive the path may be relative. Path.resolve would follow links
                 # out of the virtual environment.
-                *(os.path.abspath(sys.executable), "-m", "kfetch.agent"),
+                # -P: Python would look for modules in the directory first.
+                *(os.path.abspath(sys.executable), "-P", "-m", "kfetch.agent"),
                 *("--socket", str(files.socket)),
                 *("--owner", str(owner)),
                 *("--memory", str(memory)),
@@ -174,7 +182,8 @@ def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
+            # It stays in the worker's directory. There, spark-submit --files puts truststores, and
+            # options name them by relative paths, as for Spark's connector.
             env=_environment(),
             start_new_session=True,
         )
@@ -195,7 +204,7 @@ def _remove_old_files(directory: Path) -> None:
 
 def _environment() -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    return _ALLOCATOR | inherited | {"PYTHONPATH": _python_path(sys.path)}
+    return _ALLOCATORS | inherited | {"PYTHONPATH": _python_path(sys.path)}
 
 
 def _python_path(paths: list[str]) -> str:

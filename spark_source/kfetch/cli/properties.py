@@ -30,13 +30,16 @@ def read_properties(path: Path) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     """Return the options that a text of Java's ``Properties.load`` names.
 
-    Names without ``kafka.`` or ``kfetch.`` in front get ``kafka.``.
+    Names get ``kafka.`` in front, unless they are options of the source, such as ``subscribe``.
     """
+    from kfetch.admin.values import known_options
+
+    own = {option.name for option in known_options()}
     options = {}
     for line in _logical_lines(text):
         if match := _LINE.fullmatch(line):
             name = _unescaped(match["name"])
-            prefix = "" if name.startswith(_OWN) else "kafka."
+            prefix = "" if name.startswith(_OWN) or name in own else "kafka."
             options[prefix + name] = _unescaped(match["value"])
     return options
 
@@ -59,7 +62,9 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _character(match[1]), text)
+    """Replace escapes. Java escapes UTF-16, so a character beyond U+FFFF is a pair of escapes."""
+    units = _ESCAPE.sub(lambda match: _character(match[1]), text)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _character(escape: str) -> str:

@@ -141,6 +141,14 @@ def cluster_lines(state: ClusterState) -> Iterator[str]:
         yield f"{member.broker}: {member.error or 'reachable'}"
     for name, topic in state.topics.items():
         yield f"topic {name}: {_topic_text(topic)}"
+    if not state.problems:
+        yield _verdict([*state.topics])
+
+
+def _verdict(topics: list[str]) -> str:
+    if not topics:
+        return "the connection works; --topic checks a topic, too"
+    return f"kfetch can read {'topic' if len(topics) == 1 else 'topics'} {', '.join(topics)}"
 
 
 def _topic_text(topic: Topic | None) -> str:

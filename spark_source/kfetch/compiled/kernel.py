@@ -1,45 +1,58 @@
 """Records to Arrow, compiled: the same rows as ``records.reference``, millions of them a second.
 
 ``table`` has the records. This module allocates the buffers, ``loops`` fills them, and the buffers
-become columns without a copy. Importing it loads the machine code (``native``). ``loops`` returns
-the number of a fault, and ``records.faults`` has the sentence.
+become columns without a copy. A column that nobody wants is not computed. Importing it loads the
+machine code (``native``). ``loops`` returns the number of a fault, and ``records.faults`` has the
+sentence.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any
+from functools import cache
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from kfetch.compiled.header_maps import last_of_each_key
 from kfetch.compiled.layout import (
     FAULT_RECORD,
     FAULT_SECTION,
     HEADER_KEY_BYTES,
+    HEADER_POSITIONS,
     HEADER_VALUE_BYTES,
     HEADER_VALUE_NULLS,
     HEADERS,
     KEY_BYTES,
+    KEY_DATA,
+    KEY_ENDS,
     KEY_NULLS,
     LEADER_EPOCH,
+    OFFSETS,
+    PARTITIONS,
     RECORD_COUNT,
     ROWS,
     ROWS_WITH_HEADERS,
     ROWS_WRITTEN,
     SIZE,
     SLACK,
+    TIMES,
+    TIMESTAMP_TYPES,
     TOPIC_BYTES,
+    TOPICS,
     TOTALS_WIDTH,
     VALUE_BYTES,
+    VALUE_DATA,
+    VALUE_ENDS,
     VALUE_NULLS,
 )
 from kfetch.compiled.table import LOOPS, SectionTable, table_of_sections, table_of_slices
 from kfetch.model import NO_EPOCH
 from kfetch.records import arrow, reference
-from kfetch.records.arrow import SCHEMA, ColumnBuffers, Columns
+from kfetch.records.arrow import SCHEMA, STANDARD_COLUMNS, ColumnBuffers, Columns, delivered
 from kfetch.records.batch import Slice
 from kfetch.records.faults import Fault, UnexplainedFault, failure
 from kfetch.records.format import (
@@ -53,7 +66,70 @@ __all__ = ["decode", "decode_slices"]
 Array = np.ndarray[Any, Any]
 
 TIMESTAMP = SCHEMA.field("timestamp").type
-HEADER_POSITIONS = -1  # the last buffer that ``fill_rows`` writes; it is no column
+_MAP_BYTES = 64  # for each header, while its key is compared with others
+
+_BITS = {
+    "key": KEY_ENDS | KEY_DATA,
+    "value": VALUE_ENDS | VALUE_DATA,
+    "topic": TOPICS,
+    "partition": PARTITIONS,
+    "offset": OFFSETS,
+    "timestamp": TIMES,
+    "timestampType": TIMESTAMP_TYPES,
+    "headers": HEADER_POSITIONS,
+    "leaderEpoch": 0,
+    "serializedKeySize": KEY_ENDS,
+    "serializedValueSize": VALUE_ENDS,
+}
+_ALWAYS = 0
+_BUFFERS = (
+    *(KEY_ENDS, KEY_DATA, _ALWAYS),  # ends, data, validity
+    *(VALUE_ENDS, VALUE_DATA, _ALWAYS),
+    *(OFFSETS, TIMES, HEADER_POSITIONS),
+)
+"""The bit of each buffer of ``fill_rows``, in its order."""
+KEY_ENDS_BUFFER, VALUE_ENDS_BUFFER = 0, 3
+OFFSETS_BUFFER, TIMES_BUFFER, HEADER_POSITIONS_BUFFER = 6, 7, 8
+SCRATCH = 9  # a buffer for what nobody reads
+SCRATCH_BYTES = 8  # of a row
+
+
+class _Plan(NamedTuple):
+    """What the loops do for some columns."""
+
+    wanted: int
+    """The bits of ``layout``."""
+    owned: tuple[bool, ...]
+    """Whether each buffer is needed."""
+    targets: tuple[int, ...]
+    """The buffer to which ``fill_rows`` writes in place of each of its own."""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether bytes of the records are copied."""
+        return bool(self.wanted & (KEY_DATA | VALUE_DATA | HEADER_POSITIONS))
+
+
+@cache
+def _plan(columns: Columns) -> _Plan:
+    """Returns the plan for some columns.
+
+    A column that nobody wants shares the buffer of one that ``fill_rows`` writes after it in each
+    step: the last write counts. So the loops have no branch for it. Validity is small, and always
+    written.
+    """
+    wanted = 0
+    for name in delivered(columns):
+        wanted |= _BITS[name]
+    has = {bit: bool(wanted & bit) for bit in set(_BUFFERS) if bit != _ALWAYS}
+    offsets = OFFSETS_BUFFER if has[OFFSETS] else SCRATCH
+    times = TIMES_BUFFER if has[TIMES] else offsets
+    headers = HEADER_POSITIONS_BUFFER if has[HEADER_POSITIONS] else times
+    value_ends = VALUE_ENDS_BUFFER if has[VALUE_ENDS] else SCRATCH
+    key_ends = KEY_ENDS_BUFFER if has[KEY_ENDS] else value_ends
+    targets = key_ends, 1, 2, value_ends, 4, 5, offsets, times, headers
+    owned = [has.get(bit, True) for bit in _BUFFERS]
+    return _Plan(wanted, (*owned, SCRATCH in targets), targets)
 
 
 def decode(
@@ -71,7 +147,7 @@ def decode_slices(
     Raises CorruptBatch or UnexplainedFault for damaged data, not always for the first damage.
     ``records.sections`` and ``decode`` name the first.
     """
-    part = part or Part()
+    part = part or Part(columns=columns)
     table = table_of_slices(slices, check_crcs=check_crcs, part=part)
     return _decode(table, columns, (), part)
 
@@ -80,9 +156,11 @@ def _decode(
     table: SectionTable, columns: Columns, sections: Sequence[Section], memory: Memory
 ) -> pa.RecordBatch | None:
     """Names a fault if ``sections`` are those of the table, else raises UnexplainedFault."""
-    buffers, totals = _row_buffers(table, memory), array("q", bytes(8 * TOTALS_WIDTH))
-    arguments = *table.sections, table.slices_address, totals.buffer_info()[0]
-    code = LOOPS.fill_rows(*arguments, *buffers.addresses)
+    plan, totals = _plan(columns), array("q", bytes(8 * TOTALS_WIDTH))
+    buffers = _row_buffers(table, columns, memory)
+    addresses = buffers.addresses
+    arguments = *table.sections, table.slices_address, plan.wanted, totals.buffer_info()[0]
+    code = LOOPS.fill_rows(*arguments, *(addresses[number] for number in plan.targets))
     if code and not sections:
         raise UnexplainedFault
     if code:
@@ -91,21 +169,25 @@ def _decode(
     if not counts[ROWS]:
         return None
     _check_size(counts, columns)
-    key, value, *numbers = _columns(buffers, counts)
-    topic, partition, timestamp_type = _constants(table, counts)
-    arrays = [key, value, topic, partition, *numbers, timestamp_type]
-    if columns.headers:
-        arrays.append(_headers_column(table, buffers.addresses[HEADER_POSITIONS], counts))
-    if columns.leader_epoch:
-        arrays.append(_leader_epochs(table.rows))
-    if columns.serialized_sizes:
-        arrays += [_sizes(key), _sizes(value)]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow.schema_of(columns))
+    arrays = _columns(buffers, counts, columns)
+    if plan.wanted & (TOPICS | PARTITIONS | TIMESTAMP_TYPES):
+        arrays |= _constants(table, counts, plan.wanted)
+    names = delivered(columns)
+    if "headers" in names:
+        if columns.headers_as_map:
+            memory.reserve(_MAP_BYTES * counts[HEADERS])
+        positions = addresses[HEADER_POSITIONS_BUFFER]
+        arrays["headers"] = _headers_column(table, positions, counts, columns)
+    if "leaderEpoch" in names:
+        arrays["leaderEpoch"] = _leader_epochs(table.rows)
+    return pa.RecordBatch.from_arrays(
+        [arrays[name] for name in names], schema=arrow.schema_of(columns)
+    )
 
 
 def _failure(fault: Fault, section: Section, record: int) -> Exception:
     if fault is Fault.TIMESTAMP:  # the reference names the record's offset and time
-        reference.decode([section], columns=Columns())
+        reference.decode([section], columns=STANDARD_COLUMNS)
     return failure(fault, section.tp, section.header.base_offset, record)
 
 
@@ -113,29 +195,54 @@ def _bytes_of_bits(count: int) -> int:
     return (count + 7) // 8
 
 
-def _row_buffers(table: SectionTable, memory: Memory) -> ColumnBuffers:
-    """Returns the buffers of ``fill_rows``, in its order, large enough for all records."""
+def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> ColumnBuffers:
+    """Returns the buffers that ``fill_rows`` needs, large enough for all records."""
     size, count = table.rows[:, [SIZE, RECORD_COUNT]].sum(axis=0).tolist()
     arrow.check_bytes(size)
     # ``fill_rows`` raises for a count that the bytes can't hold.
     rows = min(count, size // RECORD_BYTES_MIN + len(table.rows))
-    memory.reserve(size + rows * (arrow.ROW_BYTES + table.topic_bytes_max))
-    data = 4 * rows + 4, size + SLACK, _bytes_of_bits(rows)
-    return ColumnBuffers(*data, *data, 8 * rows, 8 * rows, 8 * rows)
+    plan = _plan(columns)
+    row_bytes = (
+        arrow.row_bytes(columns, table.topic_bytes_max) + SCRATCH_BYTES * plan.owned[SCRATCH]
+    )
+    memory.reserve((size if plan.has_data else 0) + rows * row_bytes)
+    return ColumnBuffers(*_sizes_of_buffers(plan, rows, size + SLACK, size + SLACK))
 
 
-def _columns(buffers: ColumnBuffers, counts: list[int]) -> list[pa.Array[Any]]:
-    """Returns the columns key, value, offset and timestamp."""
-    rows = counts[ROWS]
+def _sizes_of_buffers(plan: _Plan, rows: int, key_bytes: int, value_bytes: int) -> tuple[int, ...]:
+    """Returns the bytes of the buffers of ``fill_rows``, 0 for those that nobody needs."""
     ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
-    sizes = (ends, counts[KEY_BYTES], bits), (ends, counts[VALUE_BYTES], bits), (numbers, numbers)
-    written = buffers.written(*chain.from_iterable(sizes))
-    return [
-        _binary(pa.binary(), rows, written[:3], counts[KEY_NULLS]),
-        _binary(pa.binary(), rows, written[3:6], counts[VALUE_NULLS]),
-        arrow.column(pa.int64(), rows, None, written[6]),
-        arrow.column(TIMESTAMP, rows, None, written[7]),
-    ]
+    sizes = ends, key_bytes, bits, ends, value_bytes, bits, numbers, numbers, numbers
+    scratch = SCRATCH_BYTES * (rows + 1)
+    return tuple(map(mul, (*sizes, scratch), plan.owned))
+
+
+def _columns(buffers: ColumnBuffers, counts: list[int], columns: Columns) -> dict[str, Any]:
+    """Returns the wanted ones of the columns that ``fill_rows`` writes."""
+    rows, plan = counts[ROWS], _plan(columns)
+    sizes = _sizes_of_buffers(plan, rows, counts[KEY_BYTES], counts[VALUE_BYTES])
+    written, wanted = buffers.written(*sizes), plan.wanted
+    key, value = written[:3], written[3:6]
+    key_nulls, value_nulls = counts[KEY_NULLS], counts[VALUE_NULLS]
+    arrays: dict[str, Any] = {}
+    if wanted & KEY_DATA:
+        arrays["key"] = _binary(_type_of("key", columns), rows, key, key_nulls)
+    if wanted & VALUE_DATA:
+        arrays["value"] = _binary(_type_of("value", columns), rows, value, value_nulls)
+    if wanted & OFFSETS:
+        arrays["offset"] = arrow.column(pa.int64(), rows, None, written[6])
+    if wanted & TIMES:
+        arrays["timestamp"] = arrow.column(TIMESTAMP, rows, None, written[7])
+    names = delivered(columns)
+    if "serializedKeySize" in names:
+        arrays["serializedKeySize"] = _sizes(rows, key, key_nulls)
+    if "serializedValueSize" in names:
+        arrays["serializedValueSize"] = _sizes(rows, value, value_nulls)
+    return arrays
+
+
+def _type_of(name: str, columns: Columns) -> pa.DataType:
+    return pa.string() if name in columns.strings else pa.binary()
 
 
 def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array[Any]:
@@ -144,25 +251,36 @@ def _binary(kind: pa.DataType, rows: int, buffers: list[pa.Buffer], nulls: int) 
 
 
 def _check_size(counts: list[int], columns: Columns) -> None:
-    size = counts[KEY_BYTES] + counts[VALUE_BYTES] + counts[TOPIC_BYTES]
-    if columns.headers:
-        size += counts[HEADER_KEY_BYTES] + counts[HEADER_VALUE_BYTES]
-    headers = counts[HEADERS] if columns.headers else 0
-    arrow.check_size(rows=counts[ROWS], headers=headers, data_bytes=size)
+    names = delivered(columns)
+    sizes = {
+        "key": counts[KEY_BYTES],
+        "value": counts[VALUE_BYTES],
+        "topic": counts[TOPIC_BYTES],
+        "headers": counts[HEADER_KEY_BYTES] + counts[HEADER_VALUE_BYTES],
+    }
+    size = sum(size for name, size in sizes.items() if name in names)
+    headers = counts[HEADERS] if "headers" in names else 0
+    arrow.check_size(columns, rows=counts[ROWS], headers=headers, data_bytes=size)
 
 
-def _constants(table: SectionTable, counts: list[int]) -> list[pa.Array[Any]]:
-    """Returns the columns topic, partition and timestamp type: equal for all records of a batch."""
+def _constants(table: SectionTable, counts: list[int], wanted: int) -> dict[str, Any]:
+    """Returns the wanted ones of the columns that are equal for all records of a batch."""
     rows = counts[ROWS]
-    sizes = 4 * rows + 4, counts[TOPIC_BYTES], 4 * rows, 4 * rows
+    topics = (4 * rows + 4, counts[TOPIC_BYTES]) if wanted & TOPICS else (4, 0)
+    partition_bytes = 4 * rows if wanted & PARTITIONS else 0
+    type_bytes = 4 * rows if wanted & TIMESTAMP_TYPES else 0
+    sizes = *topics, partition_bytes, type_bytes
     buffers = ColumnBuffers(*sizes)
-    LOOPS.fill_constants(*table.sections, table.slices_address, *buffers.addresses)
+    LOOPS.fill_constants(*table.sections, table.slices_address, wanted, *buffers.addresses)
     ends, data, partitions, timestamp_types = buffers.written(*sizes)
-    return [
-        arrow.column(pa.string(), rows, None, ends, data),
-        arrow.column(pa.int32(), rows, None, partitions),
-        arrow.column(pa.int32(), rows, None, timestamp_types),
-    ]
+    arrays: dict[str, Any] = {}
+    if wanted & TOPICS:
+        arrays["topic"] = arrow.column(pa.string(), rows, None, ends, data)
+    if wanted & PARTITIONS:
+        arrays["partition"] = arrow.column(pa.int32(), rows, None, partitions)
+    if wanted & TIMESTAMP_TYPES:
+        arrays["timestampType"] = arrow.column(pa.int32(), rows, None, timestamp_types)
+    return arrays
 
 
 def _leader_epochs(table: Array) -> pa.Array[Any]:
@@ -177,18 +295,20 @@ def _buffer_of(numbers: Any) -> pa.Buffer:
     return pa.py_buffer(numbers)
 
 
-def _sizes(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Returns the bytes of each value; null for a null."""
-    buffers: Any = column.buffers()
-    valid, ends, _ = buffers
-    sizes = _buffer_of(np.diff(np.frombuffer(ends, np.int32)[: len(column) + 1]))
-    return arrow.column(pa.int32(), len(column), valid, sizes, nulls=column.null_count)
+def _sizes(rows: int, buffers: list[pa.Buffer], nulls: int) -> pa.Array[Any]:
+    """Returns the bytes of each key or value; null for a null."""
+    ends: Any = buffers[0]
+    sizes = _buffer_of(np.diff(np.frombuffer(ends, np.int32)))
+    valid = buffers[2]
+    return arrow.column(pa.int32(), rows, valid if nulls else None, sizes, nulls=nulls)
 
 
-def _headers_column(table: SectionTable, positions: int, counts: list[int]) -> pa.Array[Any]:
+def _headers_column(
+    table: SectionTable, positions: int, counts: list[int], columns: Columns
+) -> pa.Array[Any]:
     rows, total = counts[ROWS], counts[HEADERS]
     if not total:
-        no_headers: pa.Array[Any] = pa.nulls(rows, arrow.HEADERS_TYPE)
+        no_headers: pa.Array[Any] = pa.nulls(rows, arrow.schema_of(columns).field("headers").type)
         return no_headers
     ends, bits = 4 * total + 4, _bytes_of_bits(total)
     sizes = [4 * rows + 4, _bytes_of_bits(rows)]
@@ -200,4 +320,8 @@ def _headers_column(table: SectionTable, positions: int, counts: list[int]) -> p
     value = [value_ends, value_data, value_valid]
     values = _binary(pa.binary(), total, value, counts[HEADER_VALUE_NULLS])
     nulls = rows - counts[ROWS_WITH_HEADERS]
-    return arrow.headers_list(rows, [valid if nulls else None, lists], nulls, [keys, values])
+    bitmap = valid if nulls else None
+    if columns.headers_as_map:
+        lists, keys, values = last_of_each_key(lists, keys, values)
+        return arrow.headers_map(rows, [bitmap, lists], nulls, [keys, values])
+    return arrow.headers_list(rows, [bitmap, lists], nulls, [keys, values])

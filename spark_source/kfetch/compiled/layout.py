@@ -51,6 +51,11 @@ VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH, HEADER_VALUE_LENGTH = 7, 8, 9, 10
 RECORD_SIZE, OFFSET_DELTA, TIMESTAMP = 11, 12, 13
 CRC_FAULT = 25
 
+# The bits of ``wanted``: what the columns are made of. The sizes of keys and values need the ends.
+KEY_ENDS, KEY_DATA, VALUE_ENDS, VALUE_DATA = 1, 2, 4, 8
+OFFSETS, TIMES, HEADER_POSITIONS = 16, 32, 64
+TOPICS, PARTITIONS, TIMESTAMP_TYPES = 128, 256, 512
+
 SLACK = 64  # the loops copy a field in steps of this many bytes
 
 # The compiled functions and their parameters, with C's type names. Each returns an int64.
@@ -64,13 +69,14 @@ PARAMETERS = {
         *("uint8*", "int64", "int64", "int64*"),  # a reply's data, its size, an offset, the walk
     ),
     "fill_rows": (
-        *("int64*", "int64", "int64*", "int64*"),  # table of sections, its rows, slices, totals
+        *("int64*", "int64", "int64*"),  # table of sections, its rows, slices
+        *("int64", "int64*"),  # wanted, totals
         *("int32*", "uint8*", "uint8*"),  # keys: ends, data, validity
         *("int32*", "uint8*", "uint8*"),  # values
         *("int64*", "int64*", "int64*"),  # offsets, times, positions of headers
     ),
     "fill_constants": (
-        *("int64*", "int64", "int64*"),  # table of sections, its rows, slices
+        *("int64*", "int64", "int64*", "int64"),  # table of sections, its rows, slices, wanted
         *("int32*", "uint8*"),  # topics: ends, data
         *("int32*", "int32*"),  # partitions, types of timestamp
     ),

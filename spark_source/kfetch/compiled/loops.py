@@ -2,7 +2,8 @@
 
 ``fill_rows`` checks every record and writes its fields except the headers. ``fill_headers`` writes
 those. ``fill_constants`` writes the columns that are equal for all records of a section. One call
-of each handles all sections of all partitions, without the GIL.
+of each handles all sections of all partitions, without the GIL. ``wanted`` names the columns to
+write. The loops check every record, whatever the columns are.
 
 The loops allocate nothing and raise nothing, so the machine code stands alone (``native`` checks
 it). The bytes must not change meanwhile: ``fill_headers`` trusts the checks of ``fill_rows``.
@@ -37,12 +38,14 @@ from kfetch.compiled.layout import (
     HEADERS,
     IS_LOG_APPEND,
     KEY_BYTES,
+    KEY_DATA,
     KEY_NULLS,
     LAST_DELTA,
     LEFTOVER,
     MAX_TIME,
     PARAMETERS,
     PARTITION,
+    PARTITIONS,
     RECORD_COUNT,
     ROWS,
     ROWS_WITH_HEADERS,
@@ -55,10 +58,13 @@ from kfetch.compiled.layout import (
     START,
     TIMESTAMP,
     TIMESTAMP_TYPE,
+    TIMESTAMP_TYPES,
     TOPIC_ADDRESS,
     TOPIC_BYTES,
     TOPIC_NAME_BYTES,
+    TOPICS,
     VALUE_BYTES,
+    VALUE_DATA,
     VALUE_NULLS,
 )
 from kfetch.compiled.listing import list_batches, walk_batches
@@ -151,10 +157,11 @@ def _topic_bytes(slices: Any, section: Any) -> Any:
 
 # One long function: inlined helpers (fields, a section's end) made it 2 to 7 % slower at 1 KiB a
 # record, and 1 to 3 % slower at 100 B.
-def fill_rows(  # noqa: C901
+def fill_rows(  # noqa: C901, PLR0915
     table: Any,
     sections: int,
     slices: Any,
+    wanted: int,
     totals: Any,
     key_ends: Any,
     key_data: Any,
@@ -169,7 +176,10 @@ def fill_rows(  # noqa: C901
     """Checks every record and writes the columns of those in range. Returns 0 or the first fault.
 
     The caller makes the buffers large enough for all records, and for SLACK bytes of data more.
+    Only ``wanted`` keys and values are copied. In place of another column that nobody wants, the
+    caller passes the buffer of one that is written after it: the last write counts.
     """
+    copies_keys, copies_values = (wanted & KEY_DATA) != 0, (wanted & VALUE_DATA) != 0
     rows = keys_size = values_size = key_nulls = value_nulls = topics_size = 0
     key_ends[0] = value_ends[0] = 0
     for number in range(sections):
@@ -194,27 +204,34 @@ def fill_rows(  # noqa: C901
             if not in_range:
                 totals[FAULT_RECORD] = record
                 return TIMESTAMP
-            offsets[rows], times[rows], header_positions[rows] = offset, time * 1000, NO_HEADERS
+            header_positions[rows] = NO_HEADERS
             if headers > 0:
                 header_positions[rows] = value_at + max(value_size, 0)
                 _add_headers(totals, headers, sums)
+            times[rows] = time * 1000
+            offsets[rows] = offset
             byte, bit = rows >> 3, rows & 7
             if bit == 0:
                 key_valid[byte] = value_valid[byte] = 0
             if key_size >= 0:
                 key_valid[byte] |= 1 << bit
-                _copy_some(key_data, keys_size, data, key_at, key_size, size)
+                if copies_keys:
+                    _copy_some(key_data, keys_size, data, key_at, key_size, size)
                 keys_size += key_size
             if value_size >= 0:
                 value_valid[byte] |= 1 << bit
-                while value_size > BLOCK:
-                    copy(value_data, values_size, data, value_at, BLOCK)
-                    value_size, value_at, values_size = _advanced(value_size, value_at, values_size)
-                    state, crc_at = _crc_ahead(state, data, crc_at, value_at, size)
-                _copy_some(value_data, values_size, data, value_at, value_size, size)
+                if copies_values:
+                    while value_size > BLOCK:
+                        copy(value_data, values_size, data, value_at, BLOCK)
+                        value_size, value_at, values_size = _advanced(
+                            value_size, value_at, values_size
+                        )
+                        state, crc_at = _crc_ahead(state, data, crc_at, value_at, size)
+                    _copy_some(value_data, values_size, data, value_at, value_size, size)
                 values_size += value_size
             rows += 1
-            key_ends[rows], value_ends[rows] = keys_size, values_size
+            key_ends[rows] = keys_size
+            value_ends[rows] = values_size
             key_nulls += key_size < 0
             value_nulls += value_size < 0
         totals[FAULT_RECORD] = section[RECORD_COUNT]
@@ -249,12 +266,13 @@ def fill_constants(
     table: Any,
     sections: int,
     slices: Any,
+    wanted: int,
     topic_ends: Any,
     topic_data: Any,
     partitions: Any,
     timestamp_types: Any,
 ) -> int:
-    """Writes the columns that are equal for all rows of a section. Returns 0."""
+    """Writes the ``wanted`` columns that are equal for all rows of a section. Returns 0."""
     rows = at = 0
     topic_ends[0] = 0
     for number in range(sections):
@@ -262,11 +280,16 @@ def fill_constants(
         slice_ = row_of(slices, section[SLICE_NUMBER], SLICE_WIDTH)
         section_rows, size = section[ROWS_WRITTEN], slice_[TOPIC_NAME_BYTES]
         partition, timestamp_type = slice_[PARTITION], section[TIMESTAMP_TYPE]
-        _repeat(topic_data, at, bytes_at(slice_[TOPIC_ADDRESS]), size, section_rows)
-        for i in range(section_rows):
-            partitions[rows + i] = partition
-            timestamp_types[rows + i] = timestamp_type
-            topic_ends[rows + i + 1] = at + (i + 1) * size
+        if wanted & TOPICS:
+            _repeat(topic_data, at, bytes_at(slice_[TOPIC_ADDRESS]), size, section_rows)
+            for i in range(section_rows):
+                topic_ends[rows + i + 1] = at + (i + 1) * size
+        if wanted & PARTITIONS:
+            for i in range(section_rows):
+                partitions[rows + i] = partition
+        if wanted & TIMESTAMP_TYPES:
+            for i in range(section_rows):
+                timestamp_types[rows + i] = timestamp_type
         rows += section_rows
         at += section_rows * size
     return 0

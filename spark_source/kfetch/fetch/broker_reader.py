@@ -196,7 +196,7 @@ class BrokerReader:
         for tp, partition in accepted.partitions.items():
             progress = self._queues.get(tp, [None])[0]
             # A range may have come after the request left. The reply is not for its position.
-            if progress is None or accepted.offsets[tp] != progress.offset:
+            if progress is None or not _is_for(progress, accepted.positions[tp]):
                 continue
             if partition.error or partition.diverging:
                 self.drop(progress)
@@ -296,6 +296,19 @@ class BrokerReader:
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
+
+
+def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:
+    """Return whether records that were asked for are those of a range.
+
+    A worker may receive the reply to a task's last request minutes later. Meanwhile the topic may
+    have been created again, or an election may have cut the log. Then other records are there now.
+    """
+    return (asked.offset, asked.topic_id, asked.leader_epoch) == (
+        progress.offset,
+        progress.range.topic_id,
+        progress.leader_epoch,
+    )
 
 
 def _serves(partition: PartitionReply | None) -> bool:

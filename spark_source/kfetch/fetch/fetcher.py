@@ -46,8 +46,8 @@ class AcceptedReply:
 
     reply: FetchReply
     partitions: Mapping[TopicPartition, PartitionReply]
-    offsets: Mapping[TopicPartition, int]
-    """The fetch offset of each partition's request."""
+    positions: Mapping[TopicPartition, FetchPosition]
+    """The position that each partition's records were asked for with."""
 
 
 class Fetcher:
@@ -214,7 +214,7 @@ class Fetcher:
         return AcceptedReply(
             reply=reply,
             partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
-            offsets={tp: positions[tp].offset for tp in outcome.partitions.values()},
+            positions={tp: positions[tp] for tp in outcome.partitions.values()},
         )
 
     def _drop_acknowledged_positions(self) -> None:

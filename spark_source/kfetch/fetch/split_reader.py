@@ -107,9 +107,9 @@ class SplitReader:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
         self._columns = Columns(
-            headers=options.include_headers,
-            leader_epoch=options.include_leader_epoch,
-            serialized_sizes=options.include_serialized_sizes,
+            **options.includes._asdict(),
+            names=tuple(column.name for column in options.columns),
+            strings=tuple(column.name for column in options.columns if column.is_decoded),
         )
         self._cluster = cluster
         self._leaders = leaders or FreshMetadata(cluster)

@@ -115,6 +115,13 @@ def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -
         return Bound(option=option, rest=_WORDS[word])
     if group and word == "group":
         return Bound(option=option, group=_group(read))
+    if _AGO.fullmatch(text.strip()):
+        kind = "starting" if group else "ending"
+        raise OptionError(
+            f"option {option} is {text}, which is a time and not an offset",
+            action=f"set option {kind}Timestamp={text.strip()} instead",
+            option=option,
+        )
     words = "earliest, latest or group" if group else "earliest or latest"
     json_object(option, text, f"{_OFFSETS_EXAMPLE}, {words}")  # its error names the words too
     return _json_bound(option, text, _offset, _word_or_code, _OFFSETS_EXAMPLE)

@@ -76,7 +76,17 @@ OPTIONS: tuple[Option, ...] = (
         ("maxTriggerDelay", "15m", "a micro-batch waits no longer than this after the last one"),
         ("minPartitions", "none", "large ranges are cut until there are this many tasks"),
         ("maxRecordsPerPartition", "none", "the most offsets of a range: larger ranges are cut"),
-        ("includeHeaders", "false", "adds the column `headers`"),
+        (
+            "columns",
+            "all",
+            "deliver only these columns, in this order, such as `value,partition,offset`; see "
+            "[docs/columns.md](docs/columns.md)",
+        ),
+        (
+            "includeHeaders",
+            "false",
+            "adds the column `headers`, an array; `map`: as a map, with each key's last value",
+        ),
         ("includeLeaderEpoch", "false", "adds `leaderEpoch int`; null where brokers had none"),
         (
             "includeSerializedSizes",
@@ -270,8 +280,18 @@ _IN_STREAMS = {
 """What Spark's connector says to options of batch reads."""
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
-_SYNONYMS = {"topics": "subscribe", "bootstrap.servers": "kafka.bootstrap.servers"}
-"""Names of other tools, with the option for the same thing."""
+_SYNONYMS = {
+    "topics": "subscribe",
+    "bootstrap.servers": "kafka.bootstrap.servers",
+    # librdkafka's names: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
+    "kafka.ssl.ca.location": "kafka.ssl.truststore.location",
+    "kafka.ssl.ca.pem": "kafka.ssl.truststore.certificates",
+    "kafka.ssl.certificate.location": "kafka.ssl.keystore.location",
+    "kafka.ssl.certificate.pem": "kafka.ssl.keystore.certificate.chain",
+    "kafka.ssl.key.location": "kafka.ssl.keystore.location",
+    "kafka.ssl.key.pem": "kafka.ssl.keystore.key",
+}
+"""Names of other tools, in lower case, with the option for the same thing."""
 _FAMILIES = tuple(name[:-1] for name in _BY_NAME if name.endswith("*"))
 
 
@@ -306,6 +326,13 @@ def no_effect(name: str) -> str:
     row = lookup(name)
     if name in _STREAMS_ONLY:
         return f"{name} option ignored in batch queries"
+    if row and row.treatment is Treatment.BUILT:
+        kind = "SASL" if row.name.startswith("kafka.sasl.") else "TLS"
+        protocols = "SASL_SSL or SASL_PLAINTEXT" if kind == "SASL" else "SSL or SASL_SSL"
+        return (
+            f"option {name} has no effect without {kind}: set kafka.security.protocol to "
+            f"{protocols}"
+        )
     return f"option {name} has no effect in kfetch" + (f": {row.meaning}" if row else "")
 
 

@@ -16,6 +16,14 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def headers(text: str) -> bool:
+    """Return whether there is a column of headers: ``map`` is a form of it."""
+    try:
+        return text.lower() == "map" or boolean(text)
+    except ValueError:
+        raise ValueError("true, false or map") from None
+
+
 def _whole(text: str, lowest: int, highest: int, expected: str) -> int:
     # As Java does; int() also reads 1_000 and digits of other scripts.
     if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not lowest <= int(text) <= highest:

@@ -14,6 +14,7 @@ from kfetch.options.converters import boolean, pause, seconds
 from kfetch.options.jaas import JAAS_CONFIG, LoginModule
 from kfetch.options.reader import OptionReader
 from kfetch.options.secret import Secret
+from kfetch.options.tls import PREFIX, TlsOptions, tls_options
 
 __all__ = [
     "ClientCredentials",
@@ -77,9 +78,8 @@ class ClientCredentials:
     scope: str = ""
     urlencode: bool = False
     """Whether id and secret are encoded in the header (RFC 6749, section 2.3.1)."""
-    ca_file: str = ""
-    """A PEM file of the authorities to trust; empty: the system's."""
-    ca_text: str = field(default="", repr=False)
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    """For an endpoint with https."""
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 10.0
     backoff_s: float = 0.1
@@ -217,7 +217,7 @@ def _client_credentials(
         client_secret=secret,
         scope=read(_PREFIX + "scope", str, "") or _text(options, "scope"),
         urlencode=read(_PREFIX + "header.urlencode", boolean, False),
-        **_authorities(options),
+        tls=_tls(options),
         connect_timeout_s=read("kafka.sasl.login.connect.timeout.ms", seconds, 10.0),
         read_timeout_s=read("kafka.sasl.login.read.timeout.ms", seconds, 10.0),
         backoff_s=read("kafka.sasl.login.retry.backoff.ms", pause, 0.1),
@@ -225,17 +225,28 @@ def _client_credentials(
     )
 
 
-def _authorities(options: Mapping[str, Secret]) -> dict[str, str]:
-    """Return whom the token endpoint's certificate is checked against, from ``ssl.*`` in JAAS."""
-    location = _text(options, "ssl.truststore.location")
-    pem = _text(options, "ssl.truststore.type").upper() == "PEM"
-    if location and not pem and not location.endswith((".pem", ".crt", ".cer")):
-        raise NotBuilt(
-            f"ssl.truststore.location in {JAAS_CONFIG} is no PEM file",
-            action="convert it with keytool -exportcert -rfc, and set ssl.truststore.type=PEM",
+def _tls(options: Mapping[str, Secret]) -> TlsOptions:
+    """Return the endpoint's TLS, from ``ssl.*`` in JAAS as in Java (KIP-768).
+
+    The options ``kafka.ssl.*`` are for brokers alone.
+    """
+    texts = {
+        f"kafka.{name.lower()}": text.reveal()
+        for name, text in options.items()
+        if name.lower().startswith("ssl.")
+    }
+    if f"{PREFIX}truststore.certificates" in texts:
+        texts.setdefault(f"{PREFIX}truststore.type", "PEM")
+    try:
+        return tls_options(OptionReader(texts))
+    except OptionError as problem:
+        # A value within JAAS may be a secret that a forgotten quotation mark has moved.
+        name = problem.option.removeprefix("kafka.")
+        raise OptionError(
+            f"{name} in option {JAAS_CONFIG} is wrong, or does not fit the other ssl.* there",
+            action="docs/tls.md has the values of kafka.ssl.*, which are valid there",
             option=JAAS_CONFIG,
-        )
-    return {"ca_file": location, "ca_text": _text(options, "ssl.truststore.certificates")}
+        ) from None
 
 
 def _text(options: Mapping[str, Secret], name: str) -> str:

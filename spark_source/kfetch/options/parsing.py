@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.options import columns
 from kfetch.options.bounds import check_order, ending_bound, starting_bound
 from kfetch.options.catalogue import check_names
 from kfetch.options.converters import (
@@ -18,6 +19,7 @@ from kfetch.options.converters import (
     count,
     delay,
     duration,
+    headers,
     isolation,
     max_records,
     memory,
@@ -30,7 +32,7 @@ from kfetch.options.converters import (
     size_or_default,
 )
 from kfetch.options.reader import OptionReader
-from kfetch.options.security import security
+from kfetch.options.security import security, unused_names
 from kfetch.options.subscription import bootstrap_servers, subscription
 from kfetch.options.values import (
     DEFAULT_AGENT,
@@ -49,7 +51,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     Only a batch read has an end. By default it starts at the log starts, and a stream at the log
     ends. Raises OptionError or NotBuilt with a sentence that names the option.
     """
-    lowered = {name.lower(): str(value) for name, value in options.items()}
+    lowered = {name.lower(): _text(name, value) for name, value in options.items()}
     ignored = check_names(options, batch=batch)
     read = OptionReader(lowered)
     # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
@@ -61,13 +63,12 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     }
     bootstrap = bootstrap_servers(lowered.get("kafka.bootstrap.servers", ""))
     bounds = bounds or _bounds(read, batch=False)
+    network = _network(read)
     return SourceOptions(
         bootstrap=bootstrap,
         subscription=topics,
         **bounds,
-        include_headers=read("includeHeaders", boolean, False),
-        include_leader_epoch=read("includeLeaderEpoch", boolean, False),
-        include_serialized_sizes=read("includeSerializedSizes", boolean, False),
+        **_columns(read),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
@@ -77,7 +78,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         lookup_retries=read("fetchOffset.numRetries", count, 3),
         lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),
-        network=_network(read),
+        network=network,
         fetch=_fetch(read),
         agent=read("kfetch.agent", agent_place, DEFAULT_AGENT),
         agent_memory_bytes=read("kfetch.agent.memory", memory, 256 << 20),
@@ -85,8 +86,24 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         stats_directory=read("kfetch.statsDirectory", str, ""),
         broker_report=read("kfetch.brokerReport", str, ""),
         commit_group=read("kfetch.commitGroup", str, ""),
-        ignored=_ignored(ignored, bounds["starting"]),
+        ignored=_ignored(ignored, bounds["starting"]) + unused_names(options, network.security),
     )
+
+
+def _text(name: str, value: object) -> str:
+    """Return a value as text. Half a surrogate pair is none: no request could carry it.
+
+    Python's own error for it would show the whole text, which may be a password.
+    """
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OptionError(
+            f"option {name} has half of a surrogate pair (U+D800 to U+DFFF), which is no character",
+            option=name,
+        ) from None
+    return text
 
 
 def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
@@ -95,6 +112,23 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
     if ending is not None:
         check_order(starting, ending)
     return {"starting": starting, "ending": ending}
+
+
+def _columns(read: OptionReader) -> dict[str, Any]:
+    is_map = read("includeHeaders", lambda text: text.lower() == "map", False)
+    includes = columns.Includes(
+        headers=read("includeHeaders", headers, False),
+        headers_as_map=is_map,
+        leader_epoch=read("includeLeaderEpoch", boolean, False),
+        serialized_sizes=read("includeSerializedSizes", boolean, False),
+    )
+    return {
+        "include_headers": includes.headers,
+        "headers_as_map": includes.headers_as_map,
+        "include_leader_epoch": includes.leader_epoch,
+        "include_serialized_sizes": includes.serialized_sizes,
+        "columns": columns.parsed(read("columns", str, None), includes),
+    }
 
 
 def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:

@@ -219,6 +219,12 @@ def _kerberos_login(read: OptionReader, module: LoginModule | None) -> KerberosL
     service_name = read(_SERVICE_NAME, str, "") or in_jaas
     if not service_name:
         chosen = "" if read(_MECHANISM, str, "") else " (its default)"
+        if read(_USERNAME, str, ""):
+            raise OptionError(
+                f"option {_MECHANISM} is GSSAPI{chosen}, but {_USERNAME} is a user with a password",
+                action=f"set {_MECHANISM} to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                option=_MECHANISM,
+            )
         raise OptionError(
             f"option {_MECHANISM} is GSSAPI{chosen}, but {_SERVICE_NAME} is missing",
             action=f"set {_SERVICE_NAME}, which is mostly kafka, or another {_MECHANISM}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from kfetch.options.columns import Column, Includes
 from kfetch.options.security import SecurityOptions
 
 EARLIEST = -2
@@ -153,8 +154,12 @@ class SourceOptions:
     ending: Bound | None = None
     """Where a batch read ends. None: a stream, which has no end."""
     include_headers: bool = False
+    headers_as_map: bool = False
+    """Whether ``headers`` is a map, with the last value of each key."""
     include_leader_epoch: bool = False
     include_serialized_sizes: bool = False
+    columns: tuple[Column, ...] = ()
+    """The columns to deliver, in their order. Empty: all that the include… options say."""
     skip_corrupt_batches: bool = False
     """Whether to skip, log and count corrupt batches instead of failing."""
     fail_on_data_loss: bool = True
@@ -193,3 +198,13 @@ class SourceOptions:
     """The consumer group for which the driver commits its progress; empty: none."""
     ignored: tuple[str, ...] = ()
     """Options that have no effect here. The source warns of each once."""
+
+    @property
+    def includes(self) -> Includes:
+        """What the include… options say."""
+        return Includes(
+            headers=self.include_headers,
+            headers_as_map=self.headers_as_map,
+            leader_epoch=self.include_leader_epoch,
+            serialized_sizes=self.include_serialized_sizes,
+        )

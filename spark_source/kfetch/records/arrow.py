@@ -1,4 +1,4 @@
-"""The Arrow schema that Spark expects, and columns over buffers that a decoder has filled.
+"""The columns, their Arrow schema, and arrays over buffers that a decoder has filled.
 
 Raises KfetchError for batches that int32 offsets cannot address.
 """
@@ -15,34 +15,52 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 
 __all__ = [
+    "HEADERS_MAP_TYPE",
     "HEADERS_TYPE",
-    "ROW_BYTES",
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
+    "STANDARD_COLUMNS",
     "ColumnBuffers",
     "Columns",
     "check_bytes",
     "check_size",
     "column",
+    "delivered",
     "empty_array",
     "headers_list",
+    "headers_map",
+    "row_bytes",
     "schema_of",
     "utf8_keys",
 ]
 
 
 class Columns(NamedTuple):
-    """The optional columns, beside the seven of Spark's Kafka source. Hashable."""
+    """The columns of a batch: the seven of Spark's Kafka source and optional ones. Hashable."""
 
     headers: bool = False
     leader_epoch: bool = False
     """``leaderEpoch int``: that of the record batch, null in formats without one."""
     serialized_sizes: bool = False
     """``serializedKeySize int, serializedValueSize int``: bytes, null for a null."""
+    headers_as_map: bool = False
+    """Whether ``headers`` is a map. It has the last value of each key, as Kafka's ``lastHeader``,
+    and its keys are in the order of their first headers."""
+    names: tuple[str, ...] = ()
+    """The columns to build, in their order. Empty: the seven, then the optional ones."""
+    strings: tuple[str, ...] = ()
+    """Those of ``key`` and ``value`` that are strings: the same bytes, without a check, as in
+    Spark's ``CAST(value AS STRING)``."""
+
+
+STANDARD_COLUMNS = Columns()
+"""The seven columns of Spark's Kafka source."""
 
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", _HEADER))
+_ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADERS_MAP_TYPE = pa.map_(*_ENTRY)
 
 # Spark's Kafka schema (KafkaRecordToRowConverter), as pyspark's to_arrow_schema gives it.
 _FIELDS: list[pa.Field[Any]] = [
@@ -59,22 +77,45 @@ SCHEMA_WITH_HEADERS: pa.Schema = SCHEMA.append(pa.field("headers", HEADERS_TYPE)
 
 
 @cache
+def delivered(columns: Columns) -> tuple[str, ...]:
+    """Returns the names of the columns, in their order."""
+    optional = ["headers"] * columns.headers + ["leaderEpoch"] * columns.leader_epoch
+    optional += ["serializedKeySize", "serializedValueSize"] * columns.serialized_sizes
+    return columns.names or (*SCHEMA.names, *optional)
+
+
+@cache
 def schema_of(columns: Columns) -> pa.Schema:
     """Returns the schema of a batch with these columns, in this order."""
-    schema = SCHEMA_WITH_HEADERS if columns.headers else SCHEMA
-    names = ["leaderEpoch"] * columns.leader_epoch
-    names += ["serializedKeySize", "serializedValueSize"] * columns.serialized_sizes
-    for name in names:
-        schema = schema.append(pa.field(name, pa.int32()))
-    return schema
+    return pa.schema([pa.field(name, _type_of(name, columns)) for name in delivered(columns)])
+
+
+def _type_of(name: str, columns: Columns) -> pa.DataType:
+    if name in columns.strings:
+        return pa.string()
+    if name == "headers":
+        return HEADERS_MAP_TYPE if columns.headers_as_map else HEADERS_TYPE
+    return SCHEMA.field(name).type if name in SCHEMA.names else pa.int32()
 
 
 # Spark's schema has binary and string, not their large forms, so their offsets are int32 (Arrow
 # columnar format). No column may be larger than this. kfetch limits the whole batch to it.
 BATCH_BYTES_MAX = 2**31 - 1
-ROW_BYTES = 3 * 4 + 2 * 4 + 2 * 8  # offsets of key, value, topic; two int32; two int64
-"""Bytes of a row beside its key, value, topic and headers."""
+_WIDE = ("offset", "timestamp")  # int64; the others have an int32: the number, or where data ends
 _HEADER_BYTES = 2 * 4
+
+
+@cache
+def _fixed_bytes(columns: Columns) -> int:
+    return sum(8 if name in _WIDE else 4 for name in delivered(columns))
+
+
+def row_bytes(columns: Columns, topic_bytes: int = 0) -> int:
+    """Returns the bytes of a row beside its key, value and headers.
+
+    ``topic_bytes``: those of the topic's name.
+    """
+    return _fixed_bytes(columns) + (topic_bytes if "topic" in delivered(columns) else 0)
 
 
 def empty_array(count: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:
@@ -99,9 +140,12 @@ def check_bytes(size: int) -> None:
         )
 
 
-def check_size(*, rows: int, headers: int, data_bytes: int) -> None:
-    """Raises KfetchError for rows that don't fit into one RecordBatch."""
-    size = rows * ROW_BYTES + headers * _HEADER_BYTES + data_bytes
+def check_size(columns: Columns, *, rows: int, headers: int, data_bytes: int) -> None:
+    """Raises KfetchError for rows that don't fit into one RecordBatch.
+
+    ``headers`` and ``data_bytes``: those of the columns that are built.
+    """
+    size = rows * row_bytes(columns) + headers * _HEADER_BYTES + data_bytes
     if size > BATCH_BYTES_MAX:
         raise KfetchError(
             f"{rows} records of one decode call need {size} bytes, and an Arrow batch holds at "
@@ -148,6 +192,19 @@ def headers_list(
     """
     structs = pa.Array.from_buffers(_HEADER, len(element[0]), [None], children=element)
     return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, null_count=nulls, children=[structs])
+
+
+def headers_map(
+    rows: int, buffers: list[pa.Buffer | None], nulls: int, entries: list[pa.Array[Any]]
+) -> pa.Array[Any]:
+    """Returns the headers column as a map, null where a record has no header.
+
+    ``entries``: the keys and the values of all headers, each key once in a row.
+    """
+    structs = pa.Array.from_buffers(_ENTRY, len(entries[0]), [None], children=entries)
+    return pa.Array.from_buffers(
+        HEADERS_MAP_TYPE, rows, buffers, null_count=nulls, children=[structs]
+    )
 
 
 def utf8_keys(keys: pa.Array[Any]) -> pa.Array[Any]:

@@ -6,7 +6,7 @@ slices, and the caller decodes the rest in another call.
 
 from __future__ import annotations
 
-from kfetch.records.arrow import ROW_BYTES
+from kfetch.records.arrow import STANDARD_COLUMNS, Columns, row_bytes
 from kfetch.records.batch import Slice
 
 __all__ = ["UNLIMITED", "Memory", "Part", "PartIsFull"]
@@ -43,11 +43,12 @@ class PartIsFull(Exception):
 class Part(Memory):
     """The part of its slices that one decode call reads, in another ``memory``."""
 
-    def __init__(self, memory: Memory = UNLIMITED) -> None:
+    def __init__(self, memory: Memory = UNLIMITED, columns: Columns = STANDARD_COLUMNS) -> None:
         super().__init__(memory.part_bytes)
         self.remaining: tuple[Slice, ...] = ()
         """The slices that the next call is to decode."""
         self._memory = memory
+        self._columns = columns
         self._reserved = 0
         self._bytes = 0
 
@@ -67,7 +68,7 @@ class Part(Memory):
 
     def add(self, size: int, records: int, topic: str) -> None:
         """Count records of ``size`` bytes that the call will decode."""
-        self._bytes += size + records * (ROW_BYTES + len(topic))
+        self._bytes += size + records * row_bytes(self._columns, len(topic))
 
     def is_full_with(self, size: int) -> bool:
         """Whether the next record batch, of about ``size`` bytes, belongs to the next call."""

@@ -7,13 +7,20 @@ Layout: kafka.apache.org/documentation/#record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kfetch.model import NO_EPOCH
-from kfetch.records.arrow import Columns, check_size, schema_of
+from kfetch.records.arrow import (
+    HEADERS_MAP_TYPE,
+    Columns,
+    check_size,
+    column,
+    delivered,
+    schema_of,
+)
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
 from kfetch.records.format import MILLISECONDS_MAX
@@ -24,7 +31,7 @@ __all__ = ["decode"]
 
 
 class _Row(NamedTuple):
-    """A record; the first eight are the columns."""
+    """A record."""
 
     key: bytes | None
     value: bytes | None
@@ -45,27 +52,53 @@ def decode(
     rows = [row for section in sections for row in _rows(section)]
     if not rows:
         return None
+    names = delivered(columns)
     check_size(
+        columns,
         rows=len(rows),
-        headers=sum(len(row.headers or ()) for row in rows) if columns.headers else 0,
-        data_bytes=sum(_data_bytes(row, columns.headers) for row in rows),
+        headers=sum(len(row.headers or ()) for row in rows) if "headers" in names else 0,
+        data_bytes=sum(_data_bytes(row, names) for row in rows),
     )
-    values: list[list[Any]] = [[row[i] for row in rows] for i in range(7)]
-    if columns.headers:
-        values.append([row.headers for row in rows])
-    if columns.leader_epoch:
-        values.append([row.leader_epoch for row in rows])
-    if columns.serialized_sizes:
-        values.append([None if row.key is None else len(row.key) for row in rows])
-        values.append([None if row.value is None else len(row.value) for row in rows])
     schema = schema_of(columns)
-    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    arrays = [_array(rows, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _data_bytes(row: _Row, headers: bool) -> int:
-    size = len(row.key or b"") + len(row.value or b"") + len(row.topic.encode())
-    return size + row.headers_bytes if headers else size
+_CELLS: Mapping[str, Callable[[_Row], Any]] = {
+    "key": lambda row: row.key,
+    "value": lambda row: row.value,
+    "topic": lambda row: row.topic,
+    "partition": lambda row: row.partition,
+    "offset": lambda row: row.offset,
+    "timestamp": lambda row: row.timestamp,
+    "timestampType": lambda row: row.timestamp_type,
+    "headers": lambda row: row.headers,
+    "leaderEpoch": lambda row: row.leader_epoch,
+    "serializedKeySize": lambda row: None if row.key is None else len(row.key),
+    "serializedValueSize": lambda row: None if row.value is None else len(row.value),
+}
+
+
+def _array(rows: Sequence[_Row], field: pa.Field[Any]) -> pa.Array[Any]:
+    cells = [_CELLS[field.name](row) for row in rows]
+    if field.name in ("key", "value"):
+        data: pa.Array[Any] = pa.array(cells, pa.binary())
+        # A string has the same bytes, also those that are not UTF-8.
+        return column(field.type, len(data), *data.buffers(), nulls=data.null_count)
+    if field.type == HEADERS_MAP_TYPE:  # a dict keeps a key's first place and its last value
+        cells = [headers and list(dict(headers).items()) for headers in cells]
+    array: pa.Array[Any] = pa.array(cells, field.type)
+    return array
+
+
+def _data_bytes(row: _Row, names: Sequence[str]) -> int:
+    sizes = {
+        "key": len(row.key or b""),
+        "value": len(row.value or b""),
+        "topic": len(row.topic.encode()),
+        "headers": row.headers_bytes,
+    }
+    return sum(size for name, size in sizes.items() if name in names)
 
 
 def _rows(section: Section) -> Iterator[_Row]:

@@ -39,11 +39,21 @@ class SessionPartitions:
         self.keys: dict[ReplyKey, TopicPartition] = {}
         self.without_id_count = 0
         self.uses_topic_ids = uses_topic_ids
+        self.omitted: tuple[TopicPartition, ...] = ()
+        """Partitions that the reply to the full request left out, until a request names them."""
 
     def unsent(self, changes: Changes) -> dict[TopicPartition, FetchPosition | None]:
-        """Returns the changes that the broker does not know yet, in the caller's order."""
+        """Returns the omitted partitions, and the changes that the broker does not know yet.
+
+        The changes are in the caller's order.
+        """
         positions = self.positions
-        return {tp: change for tp, change in changes.items() if change != positions.get(tp)}
+        unsent: dict[TopicPartition, FetchPosition | None]
+        unsent = {tp: positions[tp] for tp in self.omitted}
+        for tp, change in changes.items():
+            if change != positions.get(tp):
+                unsent[tp] = change
+        return unsent
 
     def count_after(self, changes: Changes) -> tuple[int, int]:
         """Returns the number of partitions after ``changes``, and how many lack a topic id."""
@@ -73,8 +83,13 @@ class SessionPartitions:
     def _has_new_id(self, current: FetchPosition, change: FetchPosition) -> bool:
         return self.uses_topic_ids and current.topic_id != change.topic_id
 
-    def commit(self, plan: FetchPlan) -> None:
-        """Applies a plan that the broker has acknowledged."""
+    def commit(self, plan: FetchPlan, replied: Collection[TopicPartition]) -> None:
+        """Applies a plan that the broker has acknowledged.
+
+        ``replied``: the partitions of the reply. The next request of the session names those that
+        it lacks again, if the plan is full. An incremental request names all that were omitted.
+        """
+        self.omitted = tuple(tp for tp in plan.send if tp not in replied) if plan.full else ()
         if plan.full:
             self._clear(plan.uses_topic_ids)
         for _, tp in plan.forget:
@@ -110,9 +125,10 @@ class SessionPartitions:
     ) -> tuple[dict[ReplyKey, TopicPartition], str]:
         """Returns the partition behind each key of a reply to ``plan``, and any mismatch.
 
-        A full reply names exactly the partitions sent. An incremental reply names any part of the
-        session as it is after the plan. Java's FetchSessionHandler has the same two checks:
-        verifyFullFetchResponsePartitions and verifyIncrementalFetchResponsePartitions.
+        A reply names partitions of the session as it is after the plan. Java's FetchSessionHandler
+        has the same check: verifyIncrementalFetchResponsePartitions. Java also refuses a full reply
+        that omits a partition (verifyFullFetchResponsePartitions). kfetch refuses one that omits
+        all of them, because franz-go's kfake omits those for which a reply has no room.
         """
         sent = reply_keys(plan)
         others = {} if plan.full else self.keys
@@ -122,7 +138,7 @@ class SessionPartitions:
             tp = changed.get(key, others.get(key))
             if tp is not None:
                 partitions[key] = tp
-        omitted = [key for key in sent if key not in partitions] if plan.full else []
+        omitted = sent if plan.full and not partitions else ()
         extra = [key for key in replied if key not in partitions]
         if not omitted and not extra:
             return partitions, ""

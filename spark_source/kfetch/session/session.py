@@ -125,7 +125,7 @@ class FetchSession:
             valid=not mismatch,
         )
         if event.accepted:
-            self._partitions.commit(plan)
+            self._partitions.commit(plan, set(partitions.values()))
             self._move(plan.request, event, reply.session_id)
             return Outcome(event=event, partitions=partitions)
         # A reply with an error has no partitions, so only INVALID_REPLY concerns the mismatch.

@@ -4,9 +4,10 @@
 says how each event moves (session id, epoch). ``session`` moves in no other way.
 ``python -m kfetch.session.transitions`` draws the diagram in docs/fetch-sessions.md from them.
 
-The moves are those of Kafka's FetchSessionHandler, with two differences. After a refusal, kfetch
-goes on without a session and asks again after a back-off; Kafka asks with every request. And a
-client without partitions asks for no session, so that it takes no slot of the broker's cache.
+The moves are those of Kafka's FetchSessionHandler, with three differences. After a refusal,
+kfetch goes on without a session and asks again after a back-off; Kafka asks with every request. A
+client without partitions asks for no session, so that it takes no slot of the broker's cache. And a
+full reply may omit some partitions; the next request names these again.
 """
 
 from __future__ import annotations

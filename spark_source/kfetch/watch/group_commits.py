@@ -48,13 +48,11 @@ class GroupCommits:
     def note(self, positions: Positions) -> None:
         """Commit these positions soon. Spark has committed them in its checkpoint."""
         moved = {tp: at for tp, at in positions.items() if self._noted.get(tp) != at}
-        self._noted = positions
-        if not moved:
-            return
         with self._changed:
+            self._noted = positions
             self._pending |= moved
             self._changed.notify()
-        if self._thread is None:
+        if self._thread is None and moved:
             self._thread = threading.Thread(target=self._run, name="group commits", daemon=True)
             self._thread.start()
 
@@ -81,6 +79,7 @@ class GroupCommits:
     def _commit(self, positions: dict[TopicPartition, Position]) -> bool:
         """Commit positions, or keep them for the next time. Only the first failure is logged.
 
+        A partition that has left the query is not kept: its topic may be gone for good.
         No error ends the thread: without it, the group would have old offsets and no warning.
         """
         from kfetch.wire import groups
@@ -95,7 +94,8 @@ class GroupCommits:
                 log.warning("kfetch: kfetch.commitGroup: %s. The query goes on", _words(cause))
             self._failed = True
             with self._changed:
-                self._pending = positions | self._pending
+                kept = {tp: at for tp, at in positions.items() if tp in self._noted}
+                self._pending = kept | self._pending
             return False
         self._failed = False
         return True

@@ -9,9 +9,11 @@ range.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
+from kfetch import losses
 from kfetch.model import ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import NetworkOptions
@@ -21,6 +23,8 @@ from kfetch.watch.watch import Watch
 from kfetch.wire.retry import PacedRepair
 
 __all__ = ["MetadataRefresh"]
+
+log = logging.getLogger(__name__)
 
 # Metadata also shows every change that a question about growth can't show. The default period of
 # ten refreshes is 5 min, as in Kafka's own clients.
@@ -86,6 +90,9 @@ class MetadataRefresh:
         if self.initialized:  # a new partition without a leader must not delay the others
             new = [tp for tp in new if view.leader(tp) is not None]
         self._watch_from_log_ends(new, {tp: view.leader(tp) for tp in new})
+        if not self.initialized:
+            for sentence in losses.unseen(view.topics.values()):
+                log.warning("kfetch: %s", sentence)
         self.initialized = True
         # A growth check says nothing of a partition without a leader, but metadata does.
         led = all(leader for topic in view.topics.values() for leader in topic.leaders.values())

@@ -2,6 +2,11 @@
 
 ``socket.create_connection`` gives every address the whole time, so a name with three addresses that
 are black holes would take three times the deadline.
+
+An address that fails comes last for half a minute, or it would cost its share each time. It may
+also accept connections although its broker is of no use: a load balancer without a healthy server
+does that. So each failure before the end of the log-in counts. Java's client moves to the next
+address, too (KIP-302).
 """
 
 from __future__ import annotations
@@ -10,21 +15,36 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["connect"]
+__all__ = ["avoid", "connect"]
 
 _SHARE_MIN_S = 2.0
 """The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
 again after one second (RFC 6298)."""
+_AVOIDED_S = 30.0
+_AVOIDED_MAX = 1000
+
+_avoided_until: dict[object, float] = {}
+"""Socket addresses that come last, with the end of that time in monotonic seconds."""
+
+
+def avoid(address: object) -> None:
+    """Try this socket address last for a while, where a name has other ones. Any thread calls it.
+
+    ``address``: as ``getpeername`` returns it.
+    """
+    if len(_avoided_until) >= _AVOIDED_MAX:
+        _avoided_until.clear()
+    _avoided_until[address] = time.monotonic() + _AVOIDED_S
 
 
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Return a socket connected to the first address of ``host`` that accepts.
 
-    Addresses are tried in the order of the system's resolver (RFC 6724). Raises OSError with the
-    first cause, or UnicodeError for a name that no DNS can hold. ``timeout_s`` limits all tries
-    together, without the time of the resolver.
+    Addresses are tried in the order of the system's resolver (RFC 6724), those to ``avoid`` last.
+    Raises OSError with the first cause, or UnicodeError for a name that no DNS can hold.
+    ``timeout_s`` limits all tries together, without the time of the resolver.
     """
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = sorted(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=_is_avoided)
     deadline = time.monotonic() + timeout_s
     first_cause: OSError | None = None
     while addresses:
@@ -33,9 +53,14 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
         try:
             return _connected(family, kind, protocol, address, _share_s(left_s, len(addresses)))
         except OSError as cause:
+            avoid(address)
             first_cause = first_cause or cause
         addresses = addresses[1:]
     raise first_cause or OSError(f"{host} has no address")
+
+
+def _is_avoided(found: tuple[Any, ...]) -> bool:
+    return _avoided_until.get(found[4], 0.0) > time.monotonic()
 
 
 def _share_s(left_s: float, addresses: int) -> float:

@@ -31,9 +31,10 @@ from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireE
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes, tls_errors
+from kfetch.wire.addresses import avoid
 from kfetch.wire.buffers import Allocate
 from kfetch.wire.sasl.login import Login
-from kfetch.wire.transport import open_stream
+from kfetch.wire.transport import open_stream, peer_address
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +95,15 @@ class Connection:
         AuthenticationFailed if another try to log in can't help.
         """
         stream = open_stream(host, port, options, deadline, probes.plaintext)
+        address = peer_address(stream)
         connection = cls(stream, (host, port), options)
         try:
             connection._negotiate(deadline)
             connection._log_in(deadline)
             connection._frame_bytes_max = options.frame_bytes_max
-        except BaseException:
+        except BaseException as failure:
+            if isinstance(failure, ConnectionLost):
+                avoid(address)
             connection.close()
             raise
         return connection

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from kfetch.errors import ConnectionLost
 from kfetch.options import NetworkOptions
-from kfetch.wire.addresses import connect
+from kfetch.wire.addresses import avoid, connect
 
 if TYPE_CHECKING:
     from kfetch.wire.tls import Identify
 
-__all__ = ["open_stream", "open_tcp"]
+__all__ = ["open_stream", "open_tcp", "peer_address"]
 
 
 def open_stream(
@@ -35,7 +35,20 @@ def open_stream(
 
     tls.context_of(options.security.tls)  # an unusable store costs no connection
     stream = open_tcp(host, port, options, deadline)
-    return tls.secure(stream, host, port, options, deadline, identify)
+    address = peer_address(stream)
+    try:
+        return tls.secure(stream, host, port, options, deadline, identify)
+    except ConnectionLost:
+        avoid(address)
+        raise
+
+
+def peer_address(stream: socket.socket) -> object:
+    """Returns the socket address of the other side, for ``avoid``. None if it is gone already."""
+    try:
+        return stream.getpeername()
+    except OSError:
+        return None
 
 
 def open_tcp(host: str, port: int, options: NetworkOptions, deadline: float) -> socket.socket:

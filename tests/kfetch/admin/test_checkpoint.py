@@ -162,6 +162,25 @@ def test_a_path_or_a_file_uri(tmp_path: Path) -> None:
     assert tmp_path / "a b" == checkpoint_directory(f"file://{tmp_path}/a%20b")
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b", "ä ö"])
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
+def test_any_name_of_a_directory(tmp_path: Path, name: str, form: str) -> None:
+    """A URI has Spark's form: no character of a name has a meaning. The neighbour is not taken."""
+    for each in (name, "a", "a b"):
+        plan(tmp_path / each, 0, ours(1))
+
+    assert tmp_path / name == checkpoint_directory(form.format(tmp_path / name))
+
+
+@pytest.mark.parametrize("text", [".", "./", "../c", "offsets/.."])
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The directory has a name, so that the lock of a job and the backup lie beside it."""
+    plan(tmp_path / "c", 0, ours(1))
+    monkeypatch.chdir(tmp_path / "c")
+
+    assert tmp_path / "c" == checkpoint_directory(text)
+
+
 @pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://name:8020/x", "abfss://c@a/x"])
 def test_other_file_systems_are_refused(uri: str) -> None:
     """The error says what to copy."""

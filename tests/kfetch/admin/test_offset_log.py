@@ -40,6 +40,10 @@ def test_the_connectors_form_keeps_every_next_offset(
     assert {-1} >= {at.leader_epoch for at in from_json(json.loads(text)).positions.values()}
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "ensure that initial offset are written with an extra byte in the beginning (SPARK-19517)",
+)
 @given(OFFSETS)
 def test_the_start_of_batch_0_is_read_back(positions: dict[TopicPartition, Position]) -> None:
     """``sources/0/0`` has a zero byte, the version and the offsets, as the connector reads it."""
@@ -119,12 +123,20 @@ def test_metadata_may_be_empty_and_a_file_may_end_in_a_newline() -> None:
     assert (Offsets(positions={TopicPartition("clicks", 0): Position(8)}),) == batch.sources
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "deserialization of initial offset written by Spark 2.1.0 (SPARK-19517)",
+)
 @pytest.mark.parametrize("text", [f"\x00v1\n{theirs(5)}", theirs(5), f"v1\n{theirs(5)}"])
 def test_starts_of_older_connectors_are_read(text: str) -> None:
     """Spark 2.1.0 wrote the start of batch 0 without a version."""
     assert {TopicPartition("clicks", 0): Position(5)} == parse_initial(text).positions
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "deserialization of initial offset written by future version",
+)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

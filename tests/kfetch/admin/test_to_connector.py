@@ -220,6 +220,29 @@ def test_a_running_job_holds_its_lock(path: Path) -> None:
     assert to_connector.to_connector(path).files
 
 
+def test_the_lock_of_a_link(path: Path) -> None:
+    """A job follows a link to its checkpoint, so its lock lies beside the target."""
+    link = path.with_name("link")
+    link.symlink_to(path)
+    for name in (path, link):
+        with Path(f"{name}.lock").open("a+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(CheckpointInUse, match="a job of kfetch runs on"):
+                to_connector.to_connector(link, force=True)
+
+    assert to_connector.to_connector(link).files
+
+
+def test_a_lock_that_cannot_be_opened(path: Path) -> None:
+    """Without the lock nobody knows whether a job runs, so the command changes nothing."""
+    Path(f"{path}.lock").mkdir()  # root may open every file
+    before = contents(path)
+    with pytest.raises(CheckpointError, match=r"lock can't be opened to see whether a job runs"):
+        to_connector.to_connector(path, force=True)
+
+    assert before == contents(path)
+
+
 def test_a_recent_write_may_be_a_running_query(path: Path) -> None:
     """A checkpoint that was written in the last minute is refused, unless with force."""
     os.utime(path / "offsets/7", (time.time() - 12, time.time() - 12))

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from kfetch.agent import client
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ReadRequest
+from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.agent.server import OpenQueries
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
 from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions
+from kfetch.options.oauth import OauthLogin, StaticToken, TokenProvider
 from kfetch.options.sasl import PasswordLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.options.security import SecurityOptions
@@ -72,3 +75,33 @@ def test_a_worker_opens_new_sessions_for_other_credentials(kafka: LittleKafka) -
         assert first is not inline._queries["q"]
     finally:
         inline.close_all()
+
+
+PROVIDER = OauthLogin(source=TokenProvider(module="tokens", function="get"))
+TOKEN = OauthLogin(source=StaticToken(token=Secret("t")))
+
+
+@pytest.mark.parametrize(("login", "shared"), [(PROVIDER, False), (TOKEN, True)])
+def test_sessions_share_no_module_of_tokens(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, login: OauthLogin, shared: bool
+) -> None:
+    """Two users of Spark Connect may send modules of one name. Each gets tokens from its own, so
+    their sessions have two agents. Other log-ins are equal only if their secrets are."""
+    monkeypatch.setattr(client, "find_owner", lambda: ProcessIdentity(pid=7, started=1))
+    sockets = []
+
+    def note(files: AgentFiles, *_: object, **__: object) -> None:
+        sockets.append(files.socket)
+        raise AgentError("noted")
+
+    monkeypatch.setattr(client, "connect", note)
+    plain = options(kafka)
+    security = SecurityOptions(sasl=SaslOptions(mechanism="OAUTHBEARER", login=login))
+    secured = replace(plain, network=replace(plain.network, security=security))
+    for session in ("ann's", "eve's", "ann's"):
+        monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", session)
+        with pytest.raises(AgentError, match="noted"):
+            next(client.read(Split(query="q", ranges=()), secured))
+
+    assert sockets[0] == sockets[2]
+    assert shared == (sockets[0] == sockets[1])

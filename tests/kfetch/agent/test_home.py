@@ -70,6 +70,13 @@ def test_each_owner_has_its_own_files(runtime: Path) -> None:
     assert runtime in first.socket.parents
 
 
+def test_a_session_may_have_its_own_agent(runtime: Path) -> None:
+    """The sockets of two sessions of one executor differ, and that of all sessions is a third."""
+    owner = ProcessIdentity(pid=7, started=1)
+
+    assert 3 == len({home.files_of(owner, session).socket for session in ("", "a", "b")})
+
+
 def test_a_directory_that_others_can_write_to_is_refused(runtime: Path) -> None:
     """kfetch refuses a directory that others can write to: they may have left files in it."""
     home.user_directory().chmod(0o770)

@@ -83,6 +83,20 @@ def test_a_python_of_a_relative_path(
     connect(files, owner).close()
 
 
+def test_relative_paths_mean_the_same_to_an_agent(
+    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An agent has its worker's directory, for a truststore of spark-submit's --files.
+
+    A module there does not hide a module of kfetch.
+    """
+    (tmp_path / "kfetch.py").write_text("raise SystemExit('a module of the directory')")
+    monkeypatch.chdir(tmp_path)
+    pid = status(connect(files, owner)).pid
+
+    assert tmp_path.resolve() == Path(f"/proc/{pid}/cwd").resolve()
+
+
 def test_many_workers_start_one_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
     """Sixteen workers that connect at once get the same agent."""
     with ThreadPoolExecutor(16) as workers:
@@ -138,7 +152,7 @@ def test_an_agent_stands_apart_from_the_worker(
     files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has its own session and no terminal, no secret or archive of Spark, and no descriptor of
-    ours. Arrow's allocator returns pages soon."""
+    ours. Both allocators return memory soon."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "hush")
     spark = [f"/spark/python/lib/{name}" for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
     spark.append("/spark/jars/spark-core_2.13-4.2.0.jar")
@@ -157,6 +171,7 @@ def test_an_agent_stands_apart_from_the_worker(
     assert "/shipped/by/py-files.zip" in path
     assert not {*spark} & {*path}
     assert "10" == environment["MIMALLOC_PURGE_DELAY"]
+    assert "4194304" == environment["MALLOC_TRIM_THRESHOLD_"]
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(files.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}
     assert "/dev/null" == os.readlink(f"/proc/{agent.pid}/fd/0")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,10 @@ class RandomLog:
             self.committed.update(offsets)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-25495: FetchedData.reset should reset all fields",
+)
 @examples(25)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_every_committed_record_once(random: Random, skip: bool) -> None:

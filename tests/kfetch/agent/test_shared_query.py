@@ -41,6 +41,11 @@ def test_two_tasks_share_one_session(kafka: LittleKafka, query: SharedQuery) -> 
     assert 1 == query.stats().connections_opened
 
 
+@pytest.mark.connector_case(
+    "KafkaDataConsumerSuite",
+    "SPARK-23623: *",
+    "SPARK-25151 *",
+)
 def test_two_tasks_read_the_same_range(kafka: LittleKafka, query: SharedQuery) -> None:
     """A speculative task and its original both get every record."""
     item = part(kafka, T0)

@@ -182,6 +182,10 @@ def test_check(kfetch: Kfetch, kafka: LittleKafka) -> None:
     assert f"cluster little, at {kafka.bootstrap}" in out
     assert "  incremental fetch sessions: yes" in out
     assert "topic clicks: 2 partitions, 2 led by broker 1" in out
+    assert out.endswith("kfetch can read topic clicks\n")
+    assert kfetch("check", kafka.bootstrap)[1].endswith(
+        "the connection works; --topic checks a topic, too\n"
+    )
 
 
 def test_check_as_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
@@ -200,6 +204,7 @@ def test_check_fails_with_one_sentence(kfetch: Kfetch, kafka: LittleKafka) -> No
     assert (1, 1) == (code, len(said.splitlines()))
     assert "topic absent does not exist: create it, or check its name" in said
     assert "topic absent: does not exist" in out
+    assert "can read" not in out
 
 
 def test_check_takes_other_options(kfetch: Kfetch, kafka: LittleKafka) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from kafka.protocol.consumer import FetchRequest
@@ -80,13 +82,43 @@ def test_only_a_range_that_asks_moves() -> None:
     assert ["r2", "", ""] == kafka.racks(1)
 
 
+@pytest.mark.parametrize("change", ["created again", "cut"])
+def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str) -> None:
+    """A task may leave a request behind. Its reply has nothing for a range of a topic that was
+    created again meanwhile, or of a log that an election has cut, although the offset is equal."""
+    fetcher = Fetcher(kafka.nodes[1].broker, FETCH, NetworkOptions(retry_backoff_s=0.001))
+    reader, deadline = BrokerReader(fetcher, 1 << 20), time.monotonic() + 10
+    left = _progress(kafka, T0)
+    reader.add(left)
+    reader.send(deadline)
+    assert fetcher._connection
+    assert select.select([fetcher._connection._stream], [], [], 10)[0]  # the reply is here
+    reader.drop(left)
+    epoch = kafka.log(T0).epoch
+    kafka.create("t", 1)
+    if change == "cut":
+        kafka.topics["t"] = replace(kafka.topics["t"], topic_id=left.range.topic_id)
+        kafka.log(T0).epoch = epoch + 1
+    kafka.log(T0).append(b"new")
+    reader.add(_progress(kafka, T0))
+
+    assert [] == reader.receive(deadline)
+    while not (arrivals := reader.receive(deadline) if reader.in_flight else []):
+        reader.send(deadline)
+    fetcher.close()
+
+    (arrival,) = arrivals
+    assert arrival.records
+    assert b"new" in bytes(arrival.records.data)
+
+
 def _progress(kafka: LittleKafka, tp: TopicPartition) -> RangeProgress:
     item = OffsetRange(
         tp=tp,
         topic_id=kafka.topics[tp.topic].topic_id,
         start=0,
         end=kafka.log(tp).end,
-        leader_epoch=0,
+        leader_epoch=kafka.log(tp).epoch,
         leader=kafka.nodes[1].broker,
     )
     return RangeProgress.of(item)

@@ -115,6 +115,10 @@ def test_relocate_to_nothing(now: ClusterView, kind: type[DataLoss], told: str) 
     assert position.items() <= caught.value.where.items()
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "delete a topic when a Spark job is running",
+)
 @pytest.mark.parametrize(("now", "kind", "told"), GONE)
 def test_relocate_to_nothing_going_on(
     now: ClusterView, kind: type[DataLoss], told: str, caplog: pytest.LogCaptureFixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,10 @@ AGO = [
 ]
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "get offsets from case insensitive parameters",
+)
 @pytest.mark.parametrize(("options", "expected"), STARTS)
 @pytest.mark.parametrize("batch", [False, True])
 def test_starts(options: dict[str, str], expected: Bound, batch: bool) -> None:
@@ -109,10 +114,25 @@ ENDS: list[tuple[dict[str, str], Bound]] = [
 ]
 
 
+@pytest.mark.connector_case("KafkaSourceSuiteBase", "get offsets from case insensitive parameters")
 @pytest.mark.parametrize(("options", "expected"), ENDS)
 def test_ends(options: dict[str, str], expected: Bound) -> None:
     """A batch read ends at the log ends by default. An end without a record is the log end."""
     assert expected == parse({**REQUIRED, **options}, batch=True).ending
+
+
+@pytest.mark.connector_case(
+    "KafkaSourceProviderSuite",
+    "batch mode - options should be handled as case-insensitive",
+)
+@pytest.mark.parametrize("cased", [str.upper, str.lower, str.swapcase])
+def test_names_in_any_case(cased: Callable[[str], str]) -> None:
+    """The options of a batch read have names in any case, as in the connector."""
+    given_ = {"startingOffsets": '{"T":{"0":5}}', "kafkaConsumer.pollTimeoutMs": "1500"}
+    options = parse({**REQUIRED, **{cased(k): text for k, text in given_.items()}}, batch=True)
+
+    assert {TopicPartition("T", 0): 5} == options.starting.partitions
+    assert 1.5 == options.poll_timeout_s
 
 
 def test_defaults_of_streams_and_batches() -> None:
@@ -184,6 +204,10 @@ def test_relative_times_become_fixed(now_ms: int, ago_ms: int) -> None:
     assert fixed == fixed.at_time(now_ms + 1)
 
 
+@pytest.mark.connector_case(
+    "JsonUtilsSuite",
+    "parsing partitionOffsets",
+)
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=5).filter(lambda name: name != "*"),
@@ -222,6 +246,32 @@ def test_the_group_of_the_start_is_used() -> None:
 
     assert ("kafka.group.id",) == parse(options).ignored
     assert () == parse({**options, "startingOffsets": "group"}).ignored
+
+
+@pytest.mark.parametrize(
+    ("protocol", "names"),
+    [
+        (None, ("kafka.sasl.username", "kafka.ssl.truststore.location")),
+        ("SSL", ("kafka.sasl.username",)),
+    ],
+)
+def test_security_options_need_their_protocol(protocol: str | None, names: tuple[str, ...]) -> None:
+    """A user or a truststore that ``kafka.security.protocol`` does not use is told."""
+    options = {
+        **REQUIRED,
+        "kafka.sasl.username": "a",
+        "kafka.ssl.truststore.location": "ca.pem",
+        **({"kafka.security.protocol": protocol} if protocol else {}),
+    }
+    assert names == parse(options).ignored
+    assert no_effect("kafka.sasl.username") == (
+        "option kafka.sasl.username has no effect without SASL: set kafka.security.protocol to "
+        "SASL_SSL or SASL_PLAINTEXT"
+    )
+    assert no_effect("kafka.ssl.truststore.location") == (
+        "option kafka.ssl.truststore.location has no effect without TLS: set "
+        "kafka.security.protocol to SSL or SASL_SSL"
+    )
 
 
 @pytest.mark.parametrize(

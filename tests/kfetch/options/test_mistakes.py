@@ -55,6 +55,14 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         "subscribePattern; here are subscribe and subscribePattern",
     ),
     ({"topics": "t"}, "option topics is not known: did you mean subscribe?"),
+    (
+        {"kafka.ssl.ca.location": "ca.pem"},
+        "option kafka.ssl.ca.location is not known: did you mean kafka.ssl.truststore.location?",
+    ),
+    (
+        {"kafka.ssl.key.location": "key.pem"},
+        "option kafka.ssl.key.location is not known: did you mean kafka.ssl.keystore.location?",
+    ),
     ({"Topcs": "t"}, "option Topcs is not known: `kfetch options` lists all options"),
     ({"subscribe": ""}, "no topics to subscribe: option subscribe is empty"),
     ({"subscribe": " ,, "}, "no topics to subscribe: option subscribe is empty"),
@@ -130,7 +138,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         {"failOnDataLoss": "yes"},
         "option failOnDataLoss is 'yes', but it must be true or false",
     ),
-    ({"includeHeaders": ""}, "option includeHeaders is '', but it must be true or false"),
+    ({"includeHeaders": ""}, "option includeHeaders is '', but it must be true, false or map"),
     (
         {"maxOffsetsPerTrigger": "0"},
         "option maxOffsetsPerTrigger is '0', but it must be a whole number above 0",
@@ -256,6 +264,15 @@ def with_changes(changes: dict[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in {**REQUIRED, **changes}.items() if text is not None}
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "bad source options",
+    "unsupported kafka configs",
+)
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must throw exception when invalid isolation level set",
+)
 @pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=[row[1][:70] for row in MISTAKES])
 def test_mistakes(changes: dict[str, str | None], message: str) -> None:
     """Every mistake has one sentence that names the option, in the connector's words."""
@@ -339,3 +356,15 @@ def test_monstrous_texts(name: str, text: str) -> None:
     rest = {k: v for k, v in REQUIRED.items() if name != "subscribePattern" or k != "subscribe"}
     with pytest.raises(OptionError):
         parse({**rest, name: text})
+
+
+@pytest.mark.parametrize("name", ["kafka.sasl.password", "kafka.client.id", "subscribe"])
+def test_text_that_cannot_be_sent(name: str) -> None:
+    """Half a surrogate pair is refused, and the rest of the text, which may be secret, not shown.
+
+    Python's own error would show all of it, and an agent reports the errors that it did not expect.
+    """
+    with pytest.raises(OptionError, match=f"option {name} has half of a surrogate pair") as raised:
+        parse({**REQUIRED, name: "hush\udc80"})
+
+    assert "hush" not in repr(raised.value) + str(raised.value.where)

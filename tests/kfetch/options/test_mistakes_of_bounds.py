@@ -105,6 +105,11 @@ BOTH: list[tuple[dict[str, str | None], str]] = [
         f"option startingOffsets: {JSON_OFFSETS}, earliest, latest or group, got ",
     ),
     (
+        {"startingOffsets": "-2h"},
+        "option startingOffsets is -2h, which is a time and not an offset: set option "
+        "startingTimestamp=-2h instead",
+    ),
+    (
         {"startingOffsets": "group"},
         "option startingOffsets is group, but no consumer group is named: set option "
         "kfetch.startingGroup or kafka.group.id",
@@ -229,6 +234,10 @@ def cases() -> list[tuple[dict[str, str | None], str, bool]]:
     )
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "bad batch query options",
+)
 @pytest.mark.parametrize(("changes", "message", "batch"), cases())
 def test_mistakes(changes: dict[str, str | None], message: str, batch: bool) -> None:
     """Every mistake has one sentence that names the option, in the connector's words."""

@@ -11,6 +11,7 @@ import pytest
 from kfetch.model import TopicPartition
 from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse, sasl_rows
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
+from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 # ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
@@ -124,6 +125,12 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ),
     ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
     ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
+    (
+        "columns",
+        "columns",
+        (),
+        [("offset", (Column("offset", "bigint"),)), (" key ", (Column("key", "binary"),))],
+    ),
     ("includeHeaders", "include_headers", False, [("true", True), ("False", False)]),
     ("includeLeaderEpoch", "include_leader_epoch", False, [("true", True)]),
     ("includeSerializedSizes", "include_serialized_sizes", False, [("true", True)]),
@@ -179,12 +186,25 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
 MEANINGS = [(name, path, text, value) for name, path, _, pairs in VALUES for text, value in pairs]
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must give back default isolation level when not set",
+)
 @pytest.mark.parametrize(("name", "path", "default"), [row[:3] for row in VALUES])
 def test_defaults(name: str, path: str, default: Any) -> None:
     """An option that is not set has the default of Spark's connector, or its own."""
     assert default == value_at(parse(REQUIRED), path)
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "isolationLevel must give back READ_UNCOMMITTED when set",
+    "isolationLevel must give back READ_COMMITTED when set",
+)
+@pytest.mark.connector_case(
+    "KafkaSourceProviderSuite",
+    "micro-batch mode - options should be handled as case-insensitive",
+)
 @pytest.mark.parametrize(("name", "path", "text", "value"), MEANINGS)
 @pytest.mark.parametrize("cased", [str, str.upper, str.lower, str.swapcase])
 def test_meanings(name: str, path: str, text: str, value: Any, cased: Any) -> None:
@@ -212,13 +232,17 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
     name, path, default, _ = row
     told = lookup(name)
     assert told is not None
-    if told.default in ("required", "none", "inline", "PLAINTEXT", "read_uncommitted"):
+    if told.default in ("required", "none", "all", "inline", "PLAINTEXT", "read_uncommitted"):
         return
     options = parse(REQUIRED if name in REQUIRED else {**REQUIRED, name: told.default})
 
     assert default == value_at(options, path)
 
 
+@pytest.mark.connector_case(
+    "JsonUtilsSuite",
+    "parsing partitions",
+)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -258,6 +282,11 @@ def test_includes(subscription: Subscription, topic: str, included: bool) -> Non
     assert included is subscription.includes(topic)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "allow group.id prefix",
+    "allow group.id override",
+)
 @pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.treatment is Treatment.IGNORED])
 def test_ignored_options(name: str) -> None:
     """kfetch accepts and notes an option without effect, so a job can move unchanged."""

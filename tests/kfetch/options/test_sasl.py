@@ -19,6 +19,7 @@ from kfetch.options.oauth import (
 )
 from kfetch.options.sasl import AwsLogin, KerberosLogin, PasswordLogin, SaslOptions
 from kfetch.options.secret import Secret
+from kfetch.options.tls import Store, TlsOptions
 from tests.kfetch.options.sasl_texts import (
     HANDLER,
     JAAS,
@@ -112,10 +113,42 @@ BEARER = [
                 backoff_s=0.03,
                 backoff_max_s=4.0,
                 urlencode=True,
-                ca_file="/ca.pem",
+                tls=TlsOptions(truststore=Store(location="/ca.pem")),
                 scope="a b",
             )
         ),
+    ),
+    (
+        {
+            **NEW_CREDENTIALS,
+            JAAS: module(
+                "OAuthBearerLoginModule",
+                **{
+                    "ssl.truststore.location": "/ca.p12",
+                    "ssl.truststore.type": "PKCS12",
+                    "ssl.truststore.password": "hush",
+                    "ssl.keystore.location": "/me.pem",
+                    "ssl.protocol": "TLSv1.2",
+                },
+            ),
+            "kafka.ssl.truststore.location": "/brokers.pem",
+        },
+        bearer(
+            changed(
+                tls=TlsOptions(
+                    truststore=Store(location="/ca.p12", password=Secret("hush")),
+                    keystore=Store(location="/me.pem"),
+                    max_version="TLSv1.2",
+                )
+            )
+        ),
+    ),
+    (
+        {
+            **NEW_CREDENTIALS,
+            JAAS: module("OAuthBearerLoginModule", **{"ssl.truststore.certificates": "PEM text"}),
+        },
+        bearer(changed(tls=TlsOptions(truststore=Store(pem=Secret("PEM text"))))),
     ),
     (
         {**OIDC, "kafka.sasl.oauthbearer.token.endpoint.url": "file:///run/token"},

@@ -46,6 +46,11 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "kafka.sasl.mechanism",
     ),
     (
+        {"kafka.sasl.username": "a", "kafka.sasl.password": "b"},
+        "option kafka.sasl.mechanism is GSSAPI (its default), but kafka.sasl.username is a user "
+        "with a password: set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+    ),
+    (
         {"kafka.sasl.mechanism": "DIGEST-MD5"},
         "option kafka.sasl.mechanism is 'DIGEST-MD5', but it must be one of GSSAPI, PLAIN, "
         "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM",
@@ -189,6 +194,21 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "option kafka.sasl.login.class is not supported: a class of Java: use "
         "kfetch.oauth.provider=module:function",
     ),
+    *(
+        (
+            {**NEW_CREDENTIALS, JAAS: module("OAuthBearerLoginModule", **stores)},
+            f"{name} in option {JAAS} is wrong, or does not fit the other ssl.* there: "
+            "docs/tls.md has the values of kafka.ssl.*, which are valid there",
+        )
+        for name, stores in (
+            ("ssl.truststore.type", {"ssl.truststore.type": "hush"}),
+            ("ssl.truststore.location", {"ssl.truststore.password": "hush"}),
+            (
+                "ssl.truststore.certificates",
+                {"ssl.truststore.location": "/a.pem", "ssl.truststore.certificates": "hush"},
+            ),
+        )
+    ),
 ]
 NOT_BUILT: list[tuple[dict[str, str], str]] = [
     (
@@ -205,14 +225,6 @@ NOT_BUILT: list[tuple[dict[str, str], str]] = [
         {**_PLAIN, HANDLER: "com.example.Mine"},
         f"option {HANDLER} names a class of Java that kfetch can't run: set the user and the "
         "password themselves, or, for OAUTHBEARER, kfetch.oauth.provider=module:function",
-    ),
-    (
-        {
-            **NEW_CREDENTIALS,
-            JAAS: module("OAuthBearerLoginModule", **{"ssl.truststore.location": "/a.jks"}),
-        },
-        f"ssl.truststore.location in {JAAS} is no PEM file: convert it with keytool -exportcert "
-        "-rfc, and set ssl.truststore.type=PEM",
     ),
 ]
 

@@ -198,6 +198,10 @@ TOO_LATE = {
 }
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "SPARK-56243: malformed record timestamp throws detailed error",
+)
 @pytest.mark.parametrize(("data", "timestamp"), TOO_LATE.values(), ids=TOO_LATE)
 def test_timestamp_beyond_spark(decode: Decode, data: bytes, timestamp: int) -> None:
     """A time that microseconds cannot hold is Spark's own error, never a wrapped number."""
@@ -222,7 +226,7 @@ def test_timestamp_of_a_dropped_record(decode: Decode) -> None:
 def test_size_limit(decode: Decode, headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch too large for Arrow's 32-bit offsets raises KfetchError before it uses memory."""
     data = batch(record(key=b"k" * 10, value=b"v" * 20, headers=[(b"h" * 3, b"i" * 4)]))
-    size = 36 + 10 + 20 + len(TP.topic) + (8 + 3 + 4 if headers else 0)
+    size = 36 + 10 + 20 + len(TP.topic) + (4 + 8 + 3 + 4 if headers else 0)
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size)
     assert len(decode([make_slice(data)], headers=headers)) == 1
     monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", size - 1)

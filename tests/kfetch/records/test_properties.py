@@ -35,7 +35,7 @@ BATCH = st.fixed_dictionaries(
 SLICE = st.tuples(TP, st.lists(BATCH, max_size=3), st.integers(0, 2**40), st.binary(max_size=10))
 
 
-def _build(base: int, spec: dict[str, Any], tp: TopicPartition) -> tuple[bytes, list[Any], int]:
+def build(base: int, spec: dict[str, Any], tp: TopicPartition) -> tuple[bytes, list[Any], int]:
     """One batch, its rows, and the next free offset."""
     raw, rows, delta, late = [], [], -1, spec["late"]
     for gap, key, value, headers, time in spec["records"]:
@@ -60,7 +60,7 @@ def test_round_trip(slices: list[Any], draw: st.DataObject) -> None:
     for tp, batches, base, tail in slices:
         data, rows, first = b"", [], base
         for spec in batches:
-            more, more_rows, base = _build(base + spec["gap"], spec, tp)
+            more, more_rows, base = build(base + spec["gap"], spec, tp)
             data, rows = data + more, rows + more_rows
         start = draw.draw(st.integers(first, base + 1))
         end = draw.draw(st.integers(start, base + 1))

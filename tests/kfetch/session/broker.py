@@ -135,10 +135,15 @@ class Cache:
 
 
 class Broker:
-    """Topics, logs that are only lengths, and the session cache."""
+    """Topics, logs that are only lengths, and the session cache.
 
-    def __init__(self, slots: int = 1000) -> None:
+    ``room``: how many partitions a full reply names at most. Kafka names all of them. franz-go's
+    kfake omits those that come after the reply's limit of bytes, and its session has them.
+    """
+
+    def __init__(self, slots: int = 1000, *, room: int | None = None) -> None:
         self.slots = slots
+        self.room = room
         self._ids = count(101)
         self.topics: dict[str, UUID] = {}
         self.ends: dict[tuple[UUID, int], int] = {}
@@ -181,15 +186,16 @@ class Broker:
             return Response(reply=SessionReply(throttle_ms=throttle_ms))
         requested = Session(id=0, uses_topic_ids=plan.uses_topic_ids, created_ms=0, used_ms=0)
         requested.update(plan)
-        data = self._read(requested)
+        read = self._read(requested)
+        data = dict(list(read.items())[: self.room])
         session = None
         if plan.epoch == 0:
-            session = self.cache.create(len(data), plan.uses_topic_ids, now_ms)
+            session = self.cache.create(len(read), plan.uses_topic_ids, now_ms)
         if session:
             session.partitions = requested.partitions
             session.touch(now_ms)
-            for key, read in data.items():
-                session.partitions[key].high_watermark = -1 if read.error else read.high_watermark
+            for key, one in data.items():
+                session.partitions[key].high_watermark = -1 if one.error else one.high_watermark
         return _response(data, session.id if session else 0, 0)
 
     def _incremental(self, session: Session, throttle_ms: int) -> Response:

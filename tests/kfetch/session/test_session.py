@@ -298,16 +298,6 @@ def test_epoch_wraps_to_one() -> None:
     assert [-1, 1, 2] == [next_epoch(-1), next_epoch(0), next_epoch(1)]
 
 
-def test_omitted_partition_makes_a_full_reply_invalid() -> None:
-    """A full reply must name every partition; the problem names those it omits."""
-    session = FetchSession()
-    plan = session.plan({A0: at(0), A1: at(0)})
-    outcome = session.accept(plan, SessionReply(session_id=7, partitions=[A0]))
-
-    assert SessionEvent.INVALID_REPLY == outcome.event
-    assert "the reply's partitions are not those asked for (omitted: a-1)" == outcome.problem
-
-
 def test_strange_partitions_and_ids_make_a_reply_invalid() -> None:
     """A partition that was not asked for, or a topic id never heard of, is named in the problem."""
     session = opened({A0: at(0, ID_A)})

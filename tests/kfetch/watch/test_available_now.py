@@ -33,6 +33,10 @@ def test_available_now(kafka: LittleKafka, driver: Driver) -> None:
     assert len(ends) > 1
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "Query with Trigger.AvailableNow should throw error when topic partitions *",
+)
 def test_available_now_with_a_partition_gone(kafka: LittleKafka, driver: Driver) -> None:
     """An AvailableNow query fails if a planned partition is deleted, with any failOnDataLoss."""
     lenient = query(kafka, failOnDataLoss="false")
@@ -67,6 +71,10 @@ def replaced(kafka: LittleKafka) -> None:
     kafka.log(T0).append(*[b"n"] * 9)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "Query with Trigger.AvailableNow should throw error when offset(s) in planned *",
+)
 @pytest.mark.parametrize(("damage", "kind"), [(cut, OffsetBeyondLog), (replaced, LogTruncated)])
 def test_available_now_that_shrinks(
     kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]

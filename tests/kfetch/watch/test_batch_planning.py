@@ -115,6 +115,10 @@ def test_refusals(
         plan(kafka, **options)
 
 
+@pytest.mark.connector_case(
+    "KafkaDontFailOnDataLossSuite",
+    "failOnDataLoss=false should not return duplicated records: batch v2",
+)
 def test_expired_records(kafka: LittleKafka) -> None:
     """A start that the log no longer has is a loss; earliest is where the log starts now."""
     kafka.log(T0).expire(3)
@@ -137,6 +141,10 @@ def test_empty_topics(kafka: LittleKafka) -> None:
     assert WHOLE == ranges(plan(kafka, subscribePattern="[tuv]"))
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "read Kafka transactional messages: *",
+)
 def test_open_transaction(kafka: LittleKafka) -> None:
     """Under read_committed a batch ends before the first open transaction."""
     kafka.log(T0).stable = 1
@@ -155,6 +163,10 @@ def test_partition_without_leader(kafka: LittleKafka) -> None:
         plan(kafka)
 
 
+@pytest.mark.connector_case(
+    "KafkaRelationSuiteBase",
+    "SPARK-30656: minPartitions",
+)
 def test_splits_are_cut_and_packed(kafka: LittleKafka) -> None:
     """minPartitions, maxRecordsPerPartition and kfetch.rowsPerSplit work as in streams."""
     many = [[(i.start, i.end) for i in s.ranges] for s in plan(kafka, maxRecordsPerPartition="1")]

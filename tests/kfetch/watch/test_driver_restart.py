@@ -22,6 +22,10 @@ def test_first_batch_tells_where_it_starts(kafka: LittleKafka, driver: Driver) -
     assert second.first_batch is None
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "(de)serialization of initial offsets",
+)
 def test_retried_first_batch(kafka: LittleKafka) -> None:
     """After a crash in batch 0, the batch starts at its ``from``, not at the current ``latest``."""
     before = query(kafka, startingOffsets="latest")
@@ -47,6 +51,10 @@ def test_splits_first_after_a_restart(kafka: LittleKafka, driver: Driver) -> Non
     assert {T0: (0, 3), T1: (0, 1)} == read(after, start, end)
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "maxOffsetsPerTrigger",
+)
 def test_limit_survives_a_restart(kafka: LittleKafka, driver: Driver) -> None:
     """A limited batch that is planned again by a new driver reads the same offsets."""
     start = logged(driver.initial_offsets())

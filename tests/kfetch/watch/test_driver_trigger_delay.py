@@ -91,6 +91,10 @@ def test_a_restart_begins_anew(
     assert {T0: 4, T1: 1} == at(query(kafka).next_end(start, None, 10))
 
 
+@pytest.mark.connector_case(
+    "KafkaMicroBatchSourceSuiteBase",
+    "compositeReadLimit",
+)
 def test_both_limits(kafka: LittleKafka, clock: Clock, begun: tuple[Driver, Offsets]) -> None:
     """With both limits, batches have at least the minimum and at most the maximum (15 and 20)."""
     driver, at_first = begun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,11 @@ def options(kafka: LittleKafka) -> SourceOptions:
             "kafka.retry.backoff.ms": "10",
         }
     )
+
+
+def impatient(plain: SourceOptions) -> SourceOptions:
+    """Return options with a request timeout that is soon over."""
+    return replace(plain, network=replace(plain.network, request_timeout_s=0.05))
 
 
 def end_threads() -> None:
@@ -119,7 +125,7 @@ def test_a_refusal_is_logged_once(
         commits.note({T0: Position(1)})
         kafka.nodes[2].wait_asked(OffsetCommitRequest, 3)
         coordinator.error = 0
-        commits.note({T1: Position(5)})
+        commits.note({T0: Position(1), T1: Position(5)})
         commits.close()
 
     assert {T0: Position(1), T1: Position(5)} == coordinator.offsets["g"]
@@ -194,3 +200,24 @@ def test_a_partition_that_leaves(kafka: LittleKafka, coordinator: Coordinator) -
     commits.close()
 
     assert {T0: Position(3), other: Position(2)} == coordinator.offsets["g"]
+
+
+def test_a_deleted_topic_is_not_committed_for_ever(
+    kafka: LittleKafka, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker refuses offsets of a topic that it does not know any more. Once the partition has
+    left the query, the next commit is good again, and comes after the usual pause."""
+    monkeypatch.setattr(group_commits, "_AFTER_FAILURE_S", 0.01)
+    coordinator.error_of_topic["u"] = 3
+    commits = GroupCommits("g", impatient(options(kafka)))
+    commits.note({T0: Position(1), TopicPartition("u", 0): Position(2)})
+    kafka.nodes[2].wait_asked(OffsetCommitRequest, 2)
+    commits.note({T0: Position(3)})
+    deadline = time.monotonic() + PATIENCE_S
+    while commits._failed or commits._pending:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    commits.close()
+
+    assert {T0: Position(3)} == coordinator.offsets["g"]
+    assert ["t"] == [t.name for t in kafka.asked(OffsetCommitRequest)[-1].topics]

@@ -40,6 +40,10 @@ def test_initial_offsets(
     assert {"t": kafka.topics["t"].topic_id} == offsets.topic_ids
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "SPARK-48383: START_OFFSET_DOES_NOT_MATCH_ASSIGNED error class",
+)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -77,6 +81,10 @@ def test_initial_offsets_do_not_change(kafka: LittleKafka) -> None:
     assert first.to_json() == driver.initial_offsets().to_json()
 
 
+@pytest.mark.connector_case(
+    "ConsumerStrategySuite",
+    "AssignStrategy.assignedTopicPartitions must skip invalid partitions",
+)
 @pytest.mark.parametrize(
     ("subscription", "missing"),
     [
@@ -98,6 +106,12 @@ def test_a_new_query_without_its_topics(
     ) == caught.value.message
 
 
+@pytest.mark.connector_case(
+    "ConsumerStrategySuite",
+    "AssignStrategy.assignedTopicPartitions must give back all assigned",
+    "SubscribeStrategy.assignedTopicPartitions must give back all assigned",
+    "SubscribePatternStrategy.assignedTopicPartitions must give back all assigned",
+)
 @pytest.mark.parametrize(
     ("subscription", "expected"),
     [
@@ -121,6 +135,10 @@ def test_subscriptions(
     assert expected == set(driver.initial_offsets().positions)
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "SPARK-55561: *",
+)
 @pytest.mark.parametrize(("retries", "works"), [("0", False), ("1", True)])
 def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) -> None:
     """kfetch repeats a failed look-up ``fetchOffset.numRetries`` times."""

@@ -246,3 +246,17 @@ def test_a_leader_that_keeps_refusing_is_looked_up_with_back_off(
         driver.next_end(end, None)
 
     assert 1 <= len(kafka.asked(api)) - asked <= 2
+
+
+@pytest.mark.parametrize(("version", "warnings"), [(8, 2), (9, 1), (10, 0)])
+def test_old_brokers_have_a_warning(
+    caplog: pytest.LogCaptureFixture, version: int, warnings: int
+) -> None:
+    """A query says once what its brokers can't show: epochs come with Metadata v9, ids with v10."""
+    with LittleKafka(versions={MetadataRequest: (0, version)}) as kafka:
+        kafka.create("t", 1)[0].append(b"a")
+        driver = query(kafka, **ALWAYS)
+        end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+        driver.next_end(end, None)
+
+    assert warnings == len([text for text in caplog.messages if "does not notice" in text])

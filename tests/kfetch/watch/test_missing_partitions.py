@@ -335,6 +335,13 @@ def test_a_topic_that_was_skipped_and_created_again(kafka: LittleKafka) -> None:
 CHANGES = st.lists(st.sampled_from(["hide", "show", "t", "u", "batch", "restart"]), max_size=12)
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceStressSuite", "stress test with multiple topics and partitions"
+)
+@pytest.mark.connector_case(
+    "KafkaSourceStressForDontFailOnDataLossSuite",
+    "stress test for failOnDataLoss=false",
+)
 @examples(5)
 @given(CHANGES)
 def test_every_record_once(changes: list[str]) -> None:

@@ -97,6 +97,10 @@ def test_going_on(
     assert "failOnDataLoss=false: the query continues" in caplog.text
 
 
+@pytest.mark.connector_case(
+    "KafkaDontFailOnDataLossSuite",
+    "failOnDataLoss=false should not return duplicated records: microbatch v2",
+)
 @LOSSES
 def test_nothing_twice(
     kafka: LittleKafka,

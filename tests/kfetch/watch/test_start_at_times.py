@@ -73,6 +73,10 @@ def test_positions_at_times_have_the_records_epoch(kafka: LittleKafka) -> None:
     assert {T0: (0, 1), T1: (0, 0)} == offsets.positions
 
 
+@pytest.mark.connector_case(
+    "KafkaSourceSuiteBase",
+    "subscribing topic by * with non-matching starting offset",
+)
 @pytest.mark.parametrize(
     "options",
     [
@@ -122,6 +126,10 @@ def test_a_record_between_the_questions_is_not_skipped(kafka: LittleKafka) -> No
     assert 3 == at(start)[T0]
 
 
+@pytest.mark.connector_case(
+    "KafkaOffsetReaderSuite",
+    "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class - *",
+)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

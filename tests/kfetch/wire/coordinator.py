@@ -30,6 +30,8 @@ class Coordinator:
         """The error of every answer about offsets."""
         self.error_of_finding = 0
         """The error of every answer about the coordinator."""
+        self.error_of_topic: dict[str, int] = {}
+        """The errors of commits for these topics."""
         self.offsets: dict[str, dict[TopicPartition, Position]] = defaultdict(dict)
         self._kafka = kafka
         for node_id, broker in kafka.nodes.items():
@@ -80,10 +82,11 @@ class Coordinator:
         )
 
     def _commit(self, node: int, request: Any) -> Any:
-        version, error = request.API_VERSION, self._error(node)
+        version, common = request.API_VERSION, self._error(node)
         entry = OffsetCommitResponse.OffsetCommitResponseTopic
 
         def one(name: str, asked: Any) -> Any:
+            error = common or self.error_of_topic.get(name, 0)
             if not error:
                 tp = TopicPartition(name, asked.partition_index)
                 self.offsets[request.group_id][tp] = Position(

@@ -64,6 +64,8 @@ class LittleKafka:
         self.operations: dict[str, set[int]] = {}
         """The codes of what the user may do with topics (KIP-430). Without: it is not told."""
         self.hints = True
+        self.omits = False
+        """Whether a full reply omits the partitions behind its limit of bytes, as kfake does."""
         self.cluster_id = "little"
         self.lock = threading.RLock()
         self._ids = count(1)
@@ -276,6 +278,8 @@ class LittleKafka:
         changed = {}
         size = 0
         for key in list(session.partitions):
+            if full and self.omits and size >= request.max_bytes:
+                continue
             reply = self._fetch_one(node, key, session.partitions[key], version)
             if size >= request.max_bytes:  # the first batch is sent whatever its size (KIP-74)
                 reply.records = b""

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from kfetch.errors import ConnectionLost
 from kfetch.options import parse
@@ -18,6 +19,9 @@ from kfetch.wire.cluster import Cluster
 from kfetch.wire.transport import open_stream
 from tests.kfetch.wire.helpers import OPTIONS, T0, soon
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Close, ScriptedBroker
+from tests.kfetch.wire.tls_helpers import Start
+from tests.kfetch.wire.tls_helpers import connect as tls_connect
 
 NETWORK = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).network
 BLACK_HOLE = "192.0.2.1"  # TEST-NET-1 (RFC 5737)
@@ -54,7 +58,7 @@ def test_each_address_is_tried(kafka: LittleKafka, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_address_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that drops packets costs its share of the time, and the next one is used."""
+    """An address that drops packets costs its share of the time once, and the next one is used."""
 
     class Stuck(socket.socket):
         def connect(self, address: tuple[str, int]) -> None:
@@ -68,10 +72,56 @@ def test_an_address_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         port = server.getsockname()[1]
         resolver(monkeypatch, (BLACK_HOLE, port), ("127.0.0.1", port))
         monkeypatch.setattr(addresses.socket, "socket", Stuck)
-        with connect("kafka.example", 9092, 8.0) as stream:
-            assert ("127.0.0.1", port) == stream.getpeername()
+        for _ in range(2):
+            with connect("kafka.example", 9092, 8.0) as stream:
+                assert ("127.0.0.1", port) == stream.getpeername()
 
     assert [pytest.approx(4.0, abs=0.1)] == waits
+
+
+def test_an_address_that_closes_every_connection(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address that accepts and then closes, as a load balancer does, does not stay the first."""
+    live = kafka.nodes[1].port
+    with ScriptedBroker() as useless:
+        useless.always(ApiVersionsRequest, Close())
+        resolver(monkeypatch, ("127.0.0.1", useless.port), ("127.0.0.1", live))
+        with closing(Cluster((("kafka.example", 9092),), OPTIONS)) as cluster:
+            assert cluster.view(["t"], soon()).exists(T0)
+
+
+def test_an_address_without_tls(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for an address whose TLS handshake fails."""
+    broker = start()
+    with ScriptedBroker() as useless:
+        resolver(monkeypatch, ("127.0.0.1", useless.port), ("127.0.0.1", broker.port))
+        with pytest.raises(ConnectionLost):
+            tls_connect(9092, host="localhost")
+        with closing(tls_connect(9092, host="localhost")) as connection:
+            assert connection.alive
+
+
+def test_an_avoided_address_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After half a minute it has its place again."""
+
+    def first() -> object:
+        with connect("kafka.example", 9092, 5.0) as stream:
+            return stream.getpeername()
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        resolver(monkeypatch, one.getsockname(), two.getsockname())
+        assert one.getsockname() == first()
+        addresses.avoid(one.getsockname())
+        assert two.getsockname() == first()
+        addresses.avoid(two.getsockname())
+        assert one.getsockname() == first()
+        monkeypatch.setattr(addresses, "_AVOIDED_S", 0.0)
+        addresses.avoid(one.getsockname())
+        assert one.getsockname() == first()
 
 
 @given(st.floats(0, 100), st.integers(1, 50))

@@ -174,7 +174,7 @@ IN_JOB = [
     ),
     ("startingOffsets", "startingOfsets", "5: option starting"),
     ("earliest", "soonest", "5: option startingOffsets: Expected e.g. "),
-    ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true or fa"),
+    ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true, fals"),
     ("${storage}", "${storrage}", "11: ${storrage} is unknown: did you mean storage?"),
     ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "8: transform.sql: input should be"),
     (

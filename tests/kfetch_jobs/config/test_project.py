@@ -38,6 +38,28 @@ def test_paths_start_from_the_project_file(project: Path) -> None:
     assert str(project / "data" / "clicks" / "checkpoint") == job.checkpoint
 
 
+@pytest.mark.parametrize("store", ["ssl.truststore.location", "ssl.keystore.location"])
+@pytest.mark.parametrize(
+    ("written", "read"), [("ca.pem", "{}/conf/ca.pem"), ("/etc/ca.pem", "/etc/ca.pem"), ("", "")]
+)
+def test_stores_start_from_the_project_file(
+    project: Path, store: str, written: str, read: str
+) -> None:
+    """A run, and Spark's workers, may have another directory. So they get absolute paths."""
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(f'{PROJECT}    {store}: "{written}"\n')
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert read.format(project) == job.source_options()[f"kafka.{store}"]
+
+    file.write_text(PROJECT)
+    own = JOB.replace("  options:\n", f'  options:\n    kafka.{store}: "{written}"\n')
+    (project / "conf" / "jobs" / "clicks.yml").write_text(own)
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert read.format(project) == job.source_options()[f"kafka.{store}"]
+
+
 def test_the_project_is_found_from_below(project: Path) -> None:
     """The search goes upward from a directory, and looks into conf/."""
     deep = project / "a" / "b"

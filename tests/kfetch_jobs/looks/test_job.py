@@ -57,7 +57,7 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Command) -> None:
     code, _, err = kfetch("plan", "clicks")
 
     assert 1 == code
-    assert "kfetch: job clicks, source source (clicks): clicks: no such topic" in err
+    assert "kfetch: job clicks, source (clicks): clicks: no such topic" in err
 
 
 def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Command) -> None:
@@ -179,6 +179,9 @@ def test_a_checkpoint_that_does_not_fit(
     assert sentence in plan["losses"][0]
     assert f"FAILS: {plan['losses'][0]}" in kfetch("plan", "clicks")[1]
     assert "records are gone in" in kfetch("lag")[1]
+    # The planned micro-batch and its start have the same loss: one sentence for each partition.
+    partitions = [re.findall(r"clicks-\d", sentence)[-1] for sentence in plan["losses"]]
+    assert sorted({*partitions}) == sorted(partitions)
 
     job(LENIENT)
     plan = kfetch.plan()
@@ -211,7 +214,7 @@ def test_lag_of_every_job(
     clicks, remote = json.loads(out)
 
     assert (1, 1, 3, None) == (code, clicks["behind"], clicks["committed"], remote["behind"])
-    assert "job remote, source source (clicks): " in remote["error"]
+    assert "job remote, source (clicks): " in remote["error"]
     assert (0, 2) == (kfetch("lag", "clicks")[0], kfetch("lag", "click")[0])
 
 

@@ -87,7 +87,11 @@ def test_every_metric_is_told(
     stats = tmp_path / "stats"
     write_stats(str(stats), "old", FetchStats(records=1000))
     look = MetricsCollector(loaded, lambda: 12.0)
-    write_stats(str(stats), "new", FetchStats(records=7, sessions_lost=1, reply_bytes=99))
+    write_stats(
+        str(stats),
+        "new",
+        FetchStats(records=7, sessions_lost=1, reply_bytes=99, other_rack_bytes=33),
+    )
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
     answers.append(STATUS)
@@ -115,6 +119,7 @@ def test_every_metric_is_told(
         ("kfetch_job_rows_total", {}, 10),
         ("kfetch_job_fetch_records_total", {"reader": "executor"}, 7),
         ("kfetch_job_fetch_response_bytes_total", {"reader": "executor"}, 99),
+        ("kfetch_job_fetch_other_rack_bytes_total", {"reader": "executor"}, 33),
         ("kfetch_job_fetch_session_events_total", {"reader": "executor", "event": "lost"}, 1),
         ("kfetch_job_fetch_requests_total", {"reader": "driver", "type": "full"}, 3),
         ("kfetch_job_losses_total", {"kind": "LogTruncated"}, 2),

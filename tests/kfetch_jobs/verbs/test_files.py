@@ -11,12 +11,12 @@ from tests.kfetch_jobs.commands import Command
 
 
 def test_a_new_project_is_right(kfetch: Command, shop: Path) -> None:
-    """A new project is valid, has its schemas, and its .gitignore covers its data."""
+    """A new project is valid, has its schemas, and its .gitignore covers data and secrets."""
     assert (0, "1 job, no mistakes: clicks\n", "") == kfetch("validate")
     assert {"job.json", "project.json", "environment.json"} == {
         path.name for path in (shop / "schema").iterdir()
     }
-    assert ".kfetch/" in (shop / ".gitignore").read_text().splitlines()
+    assert {".kfetch/", "secrets/"} <= set((shop / ".gitignore").read_text().splitlines())
     assert 2 == kfetch("init", str(shop))[0]
 
 

@@ -17,6 +17,7 @@ from kfetch_jobs.run.pulse import Pulse, pulse_path
 from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
@@ -89,6 +90,13 @@ def test_an_idle_job_after_its_resume(kfetch: Command, shop: Path) -> None:
 
     assert ["clicks", "running", "41", "?"] == [*cells[:2], *cells[3:5]]
     assert not job["starting"]
+
+
+@pytest.mark.parametrize("unknown", [{"orphan": True}, {"mistake": "jobs/clicks.yml:3: no"}])
+def test_a_running_job_without_a_valid_file(unknown: dict[str, Any]) -> None:
+    """Without its file nobody knows its progress, so status does not say that the job starts."""
+    assert JobStatus(name="clicks", phase=Phase.RUNNING).starting
+    assert not JobStatus(name="clicks", phase=Phase.RUNNING, **unknown).starting
 
 
 def test_a_broker_that_is_away(kfetch: Command, shop: Path) -> None:

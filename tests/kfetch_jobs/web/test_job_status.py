@@ -40,6 +40,7 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
             *(Tone.WARN, "disabled, but starts", ("still starts",)),
         ),
         (replace(JOB, orphan=True, unhealthy=("gone",)), Tone.WARN, "no file", ("gone",)),
+        (replace(JOB, orphan=True, pulse_s=None), Tone.WARN, "no file", ()),
         (replace(JOB, phase=None), Tone.IDLE, "not known yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),

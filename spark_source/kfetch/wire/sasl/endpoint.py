@@ -13,14 +13,16 @@ import re
 import socket
 import ssl
 import time
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from kfetch.backoff import Backoff
-from kfetch.errors import AuthenticationFailed, TokenUnavailable
+from kfetch.errors import AuthenticationFailed, OptionError, TokenUnavailable
 from kfetch.options.oauth import ClientCredentials
 from kfetch.wire.sasl import jwt
+from kfetch.wire.tls import context_of
 
 __all__ = ["request_token"]
 
@@ -99,17 +101,15 @@ def _connection(source: ClientCredentials, timeout_s: float) -> HTTPConnection:
 
 
 def _trusting(source: ClientCredentials) -> ssl.SSLContext:
-    """Returns a context that trusts the authorities of the options, or else the system's."""
+    """Returns the context of the options; by default it trusts the system's authorities."""
     try:
-        return ssl.create_default_context(
-            cafile=source.ca_file or None, cadata=source.ca_text or None
-        )
-    except (OSError, ValueError, TypeError):
+        return context_of(source.tls)
+    except OptionError as problem:
+        within = partial(re.compile(r"\bkafka\.(?=ssl\.)").sub, "")
         raise AuthenticationFailed(
-            f"the authorities for the token endpoint {_shown_url(source)} can't be read: "
-            f"{source.ca_file or 'ssl.truststore.certificates'} is no PEM of certificates here",
-            action="Correct ssl.truststore.location or ssl.truststore.certificates in "
-            "kafka.sasl.jaas.config",
+            f"TLS of the token endpoint {_shown_url(source)}, in kafka.sasl.jaas.config: "
+            f"{within(problem.what)}",
+            action=within(problem.action),
             retriable=False,
         ) from None
 

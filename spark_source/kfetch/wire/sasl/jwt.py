@@ -6,7 +6,6 @@ kfetch checks no signature. The broker does.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -30,7 +29,7 @@ def expiry(token: str) -> float | None:
     try:
         claims = json.loads(_decoded(token.split(".")[1]))
         moment = float(claims["exp"])
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     return moment if math.isfinite(moment) else None
 

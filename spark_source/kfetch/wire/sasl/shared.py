@@ -1,7 +1,9 @@
 """Keeps values of other services for all connections of this process: tokens and keys.
 
 The first caller starts a thread that fetches. Every caller waits for it up to its own deadline, and
-none holds a lock meanwhile. A fetch that hangs costs one thread, however many callers come.
+none holds a lock meanwhile. A fetch that hangs costs one thread, however many callers come. It may
+hang for ever, as a function without a timeout does after a lost connection. So after a minute
+another one may start, then after two minutes, and after an hour at most.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, TokenUnavailable
 
 __all__ = ["Fetched", "Shared", "within"]
@@ -27,6 +30,8 @@ _RENEWAL_PAUSE_S = 10.0
 """A renewal that fails is not tried again for this time, while the old value is valid."""
 _FETCH_SHARE = 0.9
 """A fetch ends before its first caller's deadline, so that the caller learns the cause."""
+_HUNG_AFTER = Backoff(60.0, 3600.0)
+"""How many seconds behind its deadline a fetch is given up. Each one leaves a thread behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,9 @@ Fetch = Callable[[float], Fetched[V]]
 class _Entry(Generic[V]):
     fetched: Fetched[V] | None = None
     pending: Future[Fetched[V]] | None = None
+    hung_at: float = 0.0
+    """Monotonic time from which ``pending`` counts as hung."""
+    patience: Backoff = field(default_factory=lambda: _HUNG_AFTER)
 
 
 class Shared(Generic[V]):
@@ -75,6 +83,7 @@ class Shared(Generic[V]):
             valid = old if old is not None and now < old.expires_at else None
             # With a valid value, the caller needs the rest of its time for something else.
             wait_s = max(0.0, deadline - time.monotonic()) * (0.5 if valid else 1.0)
+            self._give_up_hung(entry)
             pending = entry.pending or self._start(entry, fetch, wait_s * _FETCH_SHARE)
         try:
             return _outcome(pending, wait_s, self._what).value
@@ -107,6 +116,12 @@ class Shared(Generic[V]):
             if other != key:
                 del self._entries[other]
 
+    def _give_up_hung(self, entry: _Entry[V]) -> None:
+        """Let another fetch start if the pending one hangs. Called with the lock."""
+        if entry.pending is not None and time.monotonic() >= entry.hung_at:
+            log.warning("kfetch: the last try to get %s hangs; kfetch starts another", self._what)
+            entry.pending, entry.patience = None, entry.patience.doubled()
+
     def _start(self, entry: _Entry[V], fetch: Fetch[V], within_s: float) -> Future[Fetched[V]]:
         """Start to fetch. Called with the lock, which the thread takes only when it is done."""
         pending: Future[Fetched[V]] = Future()
@@ -118,17 +133,23 @@ class Shared(Generic[V]):
             except BaseException as cause:
                 outcome = cause
             with self._lock:
-                entry.pending = None
+                if entry.pending is pending:
+                    entry.pending = None
                 if isinstance(outcome, Fetched):
-                    entry.fetched = outcome
+                    entry.fetched, entry.patience = _newer(entry.fetched, outcome), _HUNG_AFTER
             if isinstance(outcome, Fetched):
                 pending.set_result(outcome)
             else:
                 pending.set_exception(outcome)
 
         threading.Thread(target=run, name="kfetch-token", daemon=True).start()
-        entry.pending = pending
+        entry.pending, entry.hung_at = pending, deadline + entry.patience.pause
         return pending
+
+
+def _newer(old: Fetched[V] | None, new: Fetched[V]) -> Fetched[V]:
+    """Returns ``new``, unless its fetch hung so long that another one has brought a later value."""
+    return new if old is None or new.expires_at >= old.expires_at else old
 
 
 def within(what: str, call: Callable[[], V], deadline: float) -> V:

@@ -36,6 +36,22 @@ def test_rows(version: int, max_bytes: str) -> None:
         assert expected(kafka, *ranges) == by_partition(rows(inline_query.read(ranges)))
 
 
+@pytest.mark.parametrize("version", [4, 7, 12, 13, 18])
+def test_a_full_reply_that_omits_partitions(version: int) -> None:
+    """Every record comes once, and the session stays open, if the first reply omits partitions."""
+    with LittleKafka(1, {FetchRequest: (0, version)}) as kafka:
+        kafka.omits = True
+        kafka.create("t", 2)
+        for n in range(5):
+            kafka.log(T0).append(b"%d" % n)
+            kafka.log(T1).append(b"%d" % n)
+        ranges = [part(kafka, T0, 0, 5), part(kafka, T1, 0, 5)]
+        inline_query = query(kafka, kafka__fetch__max__bytes="1")
+
+        assert expected(kafka, *ranges) == by_partition(rows(inline_query.read(ranges)))
+        assert version < 7 or 1 == inline_query.stats().sessions_opened
+
+
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (1, 5), (2, 4), (3, 4), (5, 6), (0, 1)])
 def test_cut_at_both_ends(kafka: LittleKafka, start: int, end: int) -> None:
     """A range may begin or end within a batch. It gets exactly its records."""

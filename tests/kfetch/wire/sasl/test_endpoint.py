@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ import pytest
 from kfetch.errors import AuthenticationFailed, TokenUnavailable
 from kfetch.options.oauth import ClientCredentials
 from kfetch.options.secret import Secret
+from kfetch.options.tls import Store, TlsOptions
 from kfetch.wire.sasl import endpoint
 from kfetch.wire.sasl.endpoint import request_token
+from tests.kfetch.wire.certificates import PASSWORD, Authority, server_context
 
 SECRET = "s3cr:et/ü"
 
@@ -239,9 +242,40 @@ def test_a_certificate_that_is_not_trusted_is_final(
         request_token(oidc.source, soon())
 
 
-@pytest.mark.parametrize("trust", [{"ca_file": "/no/such/file"}, {"ca_text": "no certificate"}])
-def test_authorities_that_cant_be_read(oidc: Endpoint, trust: dict[str, str]) -> None:
-    """An authority that is no PEM here is final, and kfetch asks nobody."""
-    source = replace(oidc.source, url="https://127.0.0.1:1/", **trust)
-    with pytest.raises(AuthenticationFailed, match="the authorities for the token endpoint"):
+@pytest.mark.parametrize(
+    ("store", "problem"),
+    [
+        (Store(location="/no/such/file"), "option ssl.truststore.location: /no/such/file can't be"),
+        (Store(pem=Secret("none")), "option ssl.truststore.certificates has no certificate"),
+    ],
+)
+def test_authorities_that_cant_be_read(oidc: Endpoint, store: Store, problem: str) -> None:
+    """A store that can't be used here is final, and kfetch asks nobody."""
+    tls = TlsOptions(truststore=store)
+    source = replace(oidc.source, url="https://127.0.0.1:1/", tls=tls)
+    with pytest.raises(AuthenticationFailed) as refused:
+        request_token(source, soon())
+
+    where = "TLS of the token endpoint https://127.0.0.1:1/, in kafka.sasl.jaas.config: "
+    assert where + problem in refused.value.message
+    assert "kafka.ssl" not in refused.value.message
+
+
+def test_stores_of_pkcs12(oidc: Endpoint, tmp_path: Path) -> None:
+    """The endpoint's authority and the client's own certificate may be PKCS12 files, as in Java."""
+    authority = Authority()
+    context = server_context(authority.issue("127.0.0.1"), tmp_path, clients=authority)
+    oidc.server.socket = context.wrap_socket(oidc.server.socket, server_side=True)
+    oidc.answers = [(200, {"access_token": token_of(2e9)})]
+    (tmp_path / "ca.p12").write_bytes(authority.truststore_p12())
+    (tmp_path / "me.p12").write_bytes(authority.issue("me").p12())
+    trusted, own = (
+        Store(location=str(tmp_path / name), password=Secret(PASSWORD))
+        for name in ("ca.p12", "me.p12")
+    )
+    source = replace(oidc.source, url=oidc.source.url.replace("http:", "https:"))
+
+    tls = TlsOptions(truststore=trusted, keystore=own)
+    assert (token_of(2e9), 2e9) == request_token(replace(source, tls=tls), soon())
+    with pytest.raises(AuthenticationFailed, match="Name its authority in"):
         request_token(source, soon())

@@ -243,3 +243,37 @@ def test_a_call_within_a_deadline() -> None:
     with pytest.raises(TokenUnavailable, match="a ticket did not come within the deadline"):
         within("a ticket", lambda: release.wait(30), soon(0.02))
     release.set()
+
+
+def test_a_fetch_that_hangs_for_ever_is_replaced(
+    wall: Wall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callers do not wait for it for ever. They leave one more thread behind after each pause."""
+    release, source, started = threading.Event(), Source(wall), []
+    now = 0.0
+
+    def hangs(deadline: float) -> Fetched[str]:
+        started.append(now)
+        release.wait(10)
+        return Fetched(value="late", renew_at=wall.now + 8, expires_at=wall.now + 10)
+
+    monkeypatch.setattr(wall, "monotonic", lambda: now)
+    values: Shared[str] = Shared("a value")
+    for now in map(float, range(0, 400, 10)):
+        with pytest.raises(TokenUnavailable, match="did not come within the deadline"):
+            values.get("k", hangs, now)
+
+    assert [0, 60, 180] == started
+    assert 2 == caplog.text.count("the last try to get a value hangs; kfetch starts another")
+    now = 420.0
+    assert "v1" == values.get("k", source, now + 10)
+    release.set()
+    wait_for_threads()
+    assert "v1" == values.get("k", source, now + 10)
+
+
+def wait_for_threads() -> None:
+    """Wait until every fetch has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "kfetch-token":
+            thread.join(10)

@@ -1,0 +1,189 @@
+"""The columns that a query delivers: the option ``columns``, and the checks of a user's schema.
+
+Types are written as Spark's ``simpleString`` writes them: ``bigint``, ``array<struct<…>>``. Without
+Spark, because options are pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kfetch.errors import NotBuilt, OptionError
+
+__all__ = [
+    "HEADERS_ARRAY",
+    "HEADERS_MAP",
+    "STRING",
+    "Column",
+    "Includes",
+    "check_same",
+    "checked",
+    "columns_of",
+    "parsed",
+]
+
+STRING = "string"
+HEADERS_ARRAY = "array<struct<key:string,value:binary>>"
+HEADERS_MAP = "map<string,binary>"
+
+
+class Column(NamedTuple):
+    """A column of the source."""
+
+    name: str
+    type: str = ""
+    """As ``simpleString`` writes it. Empty in the option ``columns``: the source's own type."""
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether it is a key or a value as a string."""
+        return self.name in _BYTES and self.type == STRING
+
+    def __str__(self) -> str:
+        """The column as in Spark's DDL."""
+        return f"{self.name} {self.type}" if self.type else self.name
+
+
+class Includes(NamedTuple):
+    """The columns beside the seven of Spark's connector, as the include… options say."""
+
+    headers: bool = False
+    headers_as_map: bool = False
+    leader_epoch: bool = False
+    serialized_sizes: bool = False
+
+
+_SEVEN = (
+    Column("key", "binary"),
+    Column("value", "binary"),
+    Column("topic", STRING),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("timestampType", "int"),
+)
+_OPTION_OF = {
+    "headers": "includeHeaders",
+    "leaderEpoch": "includeLeaderEpoch",
+    "serializedKeySize": "includeSerializedSizes",
+    "serializedValueSize": "includeSerializedSizes",
+}
+_NAMES = (*(column.name for column in _SEVEN), *_OPTION_OF)
+_BYTES = ("key", "value")
+"""The columns that may also be strings."""
+_NESTED = ("struct", "array", "map", "variant")
+_SYNONYMS = {"integer": "int", "long": "bigint"}
+
+
+def columns_of(includes: Includes) -> tuple[Column, ...]:
+    """Return all columns of a query without the option ``columns``, in their order."""
+    optional = []
+    if includes.headers:
+        optional.append(
+            Column("headers", HEADERS_MAP if includes.headers_as_map else HEADERS_ARRAY)
+        )
+    if includes.leader_epoch:
+        optional.append(Column("leaderEpoch", "int"))
+    if includes.serialized_sizes:
+        optional += [Column("serializedKeySize", "int"), Column("serializedValueSize", "int")]
+    return (*_SEVEN, *optional)
+
+
+def parsed(text: str | None, includes: Includes) -> tuple[Column, ...]:
+    """Return the columns of the option ``columns``; none if the option is not set.
+
+    Each entry is a name, or a name and a type. Raises OptionError or NotBuilt.
+    """
+    if text is None:
+        return ()
+    entries = [entry.split(None, 1) for entry in map(str.strip, _entries(text)) if entry]
+    if not entries:
+        raise OptionError(
+            f"option columns is {text!r}, but it must name columns, such as value,partition,offset",
+            option="columns",
+        )
+    named = [Column(name, _normal(*of_type)) for name, *of_type in entries]
+    return checked(named, includes, "option columns")
+
+
+def checked(columns: Iterable[Column], includes: Includes, where: str) -> tuple[Column, ...]:
+    """Return columns that a query can deliver, each with its type.
+
+    ``where``: what names them, for errors. Raises OptionError, or NotBuilt for a nested value.
+    """
+    available = {column.name: column for column in columns_of(includes)}
+    selected: dict[str, Column] = {}
+    for column in columns:
+        if column.name not in available:
+            raise _missing(column.name, where)
+        if column.name in selected:
+            raise _problem(f"{where} has {column.name} twice", "name each column once")
+        selected[column.name] = _typed(column, available[column.name], where)
+    return tuple(selected.values())
+
+
+def check_same(option: Sequence[Column], schema: Sequence[Column]) -> None:
+    """Raise OptionError unless the option ``columns`` and the schema say the same."""
+    if option and tuple(option) != tuple(schema):
+        raise _problem(
+            f"option columns ({_listed(option)}) and the schema ({_listed(schema)}) differ",
+            "give one of them, or both with the same columns, order and types",
+        )
+
+
+def _typed(column: Column, own: Column, where: str) -> Column:
+    if not column.type:
+        return own
+    if column.type == own.type or (column.type == STRING and own.name in _BYTES):
+        return column
+    if own.name in _BYTES and column.type.startswith(_NESTED):
+        raise NotBuilt(
+            f"{where} has {column}, and kfetch does not decode a {own.name} into fields yet",
+            action=f"read {own.name} as STRING, and use from_json in the DataFrame",
+            option="columns",
+        )
+    types = f"{own.type} or string" if own.name in _BYTES else own.type
+    advice = "read it with this type, and cast it in the DataFrame"
+    if own.type in (HEADERS_ARRAY, HEADERS_MAP):
+        advice = "includeHeaders=true gives an array, and includeHeaders=map gives a map"
+    raise _problem(f"{where} has {column}, but the column is {types}", advice)
+
+
+def _missing(name: str, where: str) -> OptionError:
+    if name in _OPTION_OF:
+        advice = f"set {_OPTION_OF[name]}=true"
+        return _problem(f"{where} has {name}, which this query does not include", advice)
+    lowered = {known.lower(): known for known in _NAMES}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7)
+    advice = f"did you mean {lowered[near[0]]}?" if near else f"there are {', '.join(_NAMES)}"
+    return _problem(f"{where} has {name}, which is no column of the source", advice)
+
+
+def _problem(what: str, action: str) -> OptionError:
+    return OptionError(what, action=action, option="columns")
+
+
+def _listed(columns: Iterable[Column]) -> str:
+    return ", ".join(map(str, columns))
+
+
+def _normal(of_type: str = "") -> str:
+    """Return a type as ``simpleString`` writes it."""
+    text = re.sub(r"\s*([<>:,])\s*", r"\1", " ".join(of_type.lower().split()))
+    # In DDL the colon of a struct's field is optional.
+    text = re.sub(r"([<,]\w+) (?=\w)", r"\1:", text)
+    return _SYNONYMS.get(text, text)
+
+
+def _entries(text: str) -> Iterator[str]:
+    """Yield the parts between commas that lie outside brackets."""
+    depth, start = 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]

@@ -1,0 +1,13 @@
+"""``python -m tests.parity`` writes docs/parity.md, and lists what is wrong with the marks."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.parity.marks import ROOT, read_marks
+from tests.parity.page import sort_out
+
+if __name__ == "__main__":
+    parity = sort_out(read_marks())
+    (ROOT / "docs" / "parity.md").write_text(parity.page())
+    sys.exit("\n".join(parity.problems))
