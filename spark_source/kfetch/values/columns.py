@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kfetch.records.memory import Memory
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
 
@@ -135,8 +136,10 @@ def _encoded_names(kind: ValueType) -> list[bytes]:
 class StructColumn:
     """One struct column that is being filled: its nodes and their buffers."""
 
-    def __init__(self, plan: Plan, rows: int, data_bytes: int) -> None:
+    def __init__(self, plan: Plan, rows: int, data_bytes: int, memory: Memory) -> None:
+        """``rows``: the records. ``data_bytes``: those of all values. ``memory``: what counts."""
         self._plan = plan
+        self._memory = memory
         self.table = plan.table.copy()
         slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
         room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
@@ -144,6 +147,7 @@ class StructColumn:
         sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
         sizes = (sizes + 63) & ~63
         starts = np.cumsum(sizes) - sizes
+        memory.reserve(int(sizes.sum()))
         self._whole = pa.allocate_buffer(int(sizes.sum()))
         self._starts = starts.tolist()
         self._grown: dict[tuple[int, int], pa.Buffer] = {}
@@ -175,6 +179,7 @@ class StructColumn:
         self.table[number, layout.CAPACITY] = _GROWTH * slots
 
     def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
+        self._memory.reserve(size)
         new: Any = pa.allocate_buffer(size)
         old: Any = self._buffer(number, column, old_size)
         np.frombuffer(new, np.uint8)[:old_size] = np.frombuffer(old, np.uint8)

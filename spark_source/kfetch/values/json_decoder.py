@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import OptionError
+from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
+from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.values import exact, layout
 from kfetch.values.columns import Plan, StructColumn
 from kfetch.values.powers import POWERS
@@ -78,18 +80,36 @@ class JsonDecoder:
         self._plan = Plan(self._decoded)
         self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)
 
-    def decode(self, data: memoryview | bytes, positions: Array, lengths: Array) -> DecodedValues:
+    def decode(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory = UNLIMITED,
+    ) -> DecodedValues:
         """Returns the column of values that lie in ``data``.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them.
+        Raises KfetchError for more bytes of values than a column can hold.
         """
-        run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths)
+        run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
             values = self._with_corrupt_column(values, data, positions, lengths, corrupt)
         return DecodedValues(values, corrupt)
+
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
+        """Returns the same for the values of a binary column."""
+        parts: Any = column.buffers()
+        if not len(column) or parts[2] is None:
+            parts[2] = pa.py_buffer(b"")
+        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
+        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
+        if column.null_count:
+            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
+        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
 
     def problem(self, value: bytes | memoryview) -> exact.Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
@@ -161,14 +181,17 @@ def _corrupt_field(schema: ValueType, name: str) -> int | None:
 class _Run:
     """One call of ``decode``."""
 
-    def __init__(self, decoder: JsonDecoder, data: Any, positions: Array, lengths: Array) -> None:
+    def __init__(
+        self, decoder: JsonDecoder, data: Any, positions: Array, lengths: Array, memory: Memory
+    ) -> None:
         self._decoder = decoder
         self._data = memoryview(data)
         self._positions = positions
         self._lengths = np.ascontiguousarray(lengths, np.int32)
         count = len(positions)
         data_bytes = int(self._lengths.clip(0).sum())
-        self.column = StructColumn(decoder.plan, count, data_bytes)
+        check_bytes(data_bytes)
+        self.column = StructColumn(decoder.plan, count, data_bytes, memory)
         self._corrupt = np.empty(count + 1, np.int32)
         self._state = array("q", bytes(8 * layout.STATE_WIDTH))
         self._state[layout.ZONE_RULES] = len(decoder.zone_table)

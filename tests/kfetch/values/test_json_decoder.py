@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.errors import OptionError
+from kfetch.errors import KfetchError, OptionError
+from kfetch.records.memory import Memory
 from kfetch.values.exact import Problem
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.times import Zones
@@ -164,3 +165,41 @@ def test_the_result_does_not_need_the_data() -> None:
     )
     data[:] = bytes(len(data))
     assert [{"id": 7, "name": "kept"}] == result.values.to_pylist()
+
+
+class _Counted(Memory):
+    """Counts what a call reserves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def reserve(self, size: int) -> None:
+        self.size += size
+
+
+def test_memory_is_reserved_before_it_is_used() -> None:
+    """The buffers of the column are counted, those that grow too."""
+    memory, using = _Counted(), decoder("a STRING, b STRING, c STRING, d STRING")
+    document = b'{"a":"' + b"x" * 100_000 + b'"}'
+    data = document + bytes(64)
+    result = using.decode(data, np.array([0]), np.array([len(document)], np.int32), memory)
+    assert sum(buffer.size for buffer in result.values.buffers() if buffer) <= memory.size < 1 << 20
+
+
+@pytest.mark.parametrize("rows", [slice(0, 5), slice(1, 4), slice(0, 0)])
+def test_a_binary_column_is_decoded_in_place(rows: slice) -> None:
+    """Nulls, slices and empty columns of values give the rows of their documents."""
+    values: list[bytes | None] = [b'{"id":1}', None, b"x", b"", b'{"id":2}']
+    column = pa.array(values, pa.binary())[rows]
+    expected = decode(decoder(_SIMPLE), values[rows]) if values[rows] else None
+    result = decoder(_SIMPLE).decode_column(column)
+    assert (plain(expected.values) if expected else []) == plain(result.values)
+    assert (expected.corrupt.tolist() if expected else []) == result.corrupt.tolist()
+
+
+def test_too_many_bytes_are_refused() -> None:
+    """Offsets of Arrow columns have 32 bits, so values of more than 2 GiB are an error."""
+    lengths = np.full(3, 1 << 30, np.int32)
+    with pytest.raises(KfetchError, match=r"lower kafka\.max\.partition\.fetch\.bytes"):
+        decoder(_SIMPLE).decode(b"{}", np.zeros(3, np.int64), lengths)
