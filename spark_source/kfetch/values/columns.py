@@ -154,8 +154,8 @@ class StructColumn:
         self.table[plan.nodes, plan.columns] = starts + self._whole.address
         self.table[plan.nodes, layout.CAPACITY] = slots
         self.table[plan.nodes, layout.ROOM] = room
-        memory: Any = self._whole
-        whole = np.frombuffer(memory, np.uint8)
+        buffer: Any = self._whole
+        whole = np.frombuffer(buffer, np.uint8)
         for at in starts[plan.columns == layout.ENDS].tolist():
             whole[at : at + 4] = 0
 
