@@ -62,7 +62,7 @@ class DecodedValues(NamedTuple):
 
 
 class JsonDecoder:
-    """Decodes documents of one schema. One thread may use it at a time."""
+    """Decodes documents of one schema, in any number of threads."""
 
     def __init__(
         self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
@@ -78,7 +78,6 @@ class JsonDecoder:
         has_column = self._corrupt_at is not None
         self._decoded = schema.without(self._settings.corrupt_column) if has_column else schema
         self._plan = Plan(self._decoded)
-        self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)
 
     def decode(
         self,
@@ -159,11 +158,6 @@ class JsonDecoder:
         """The compiled code."""
         return self._loops
 
-    @property
-    def stack(self) -> Array:
-        """Memory for the loops' open containers."""
-        return self._stack
-
 
 def _corrupt_field(schema: ValueType, name: str) -> int | None:
     if name not in schema.names:
@@ -197,7 +191,8 @@ class _Run:
         self._state[layout.ZONE_RULES] = len(decoder.zone_table)
         self._state[layout.NODE_COUNT] = len(decoder.plan.types)
         tables = self.column.table, decoder.plan.flat_nodes
-        more = self._corrupt, POWERS, decoder.zone_table, decoder.stack
+        self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)  # the open containers
+        more = self._corrupt, POWERS, decoder.zone_table, self._stack
         state = self._state.buffer_info()[0]
         self._addresses = *map(address_of, tables), state, *map(address_of, more)
 

@@ -14,8 +14,9 @@ from enum import Enum
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.values.json_decoder import CORRUPT_COLUMN, JsonSettings
 from kfetch.values.times import Zone, Zones, zone_of
+from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Mode", "json_settings"]
+__all__ = ["Mode", "check_zone", "json_settings"]
 
 
 class Mode(Enum):
@@ -78,6 +79,24 @@ def json_settings(
 
 _KNOWN = ("timezone", "allowsinglequotes", "allownonnumericnumbers", "columnnameofcorruptrecord",
           "mode", *_WITHOUT_EFFECT)  # fmt: skip
+
+
+def check_zone(schema: ValueType, zone: str) -> None:
+    """Raises OptionError if a schema has times that need a zone, and none is named.
+
+    Spark takes the session's zone, which a source in Python can't see.
+    """
+    if not zone and _has_timestamp(schema):
+        raise OptionError(
+            "valueSchema has a TIMESTAMP, so option valueTimeZone must name the zone of times "
+            "without one",
+            action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
+            option="valueTimeZone",
+        )
+
+
+def _has_timestamp(kind: ValueType) -> bool:
+    return kind.kind is Kind.TIMESTAMP or any(map(_has_timestamp, kind.children))
 
 
 def _check(name: str, value: str) -> None:
