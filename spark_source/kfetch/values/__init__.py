@@ -2,5 +2,5 @@
 
 ``ddl`` and ``types`` read the schema. ``json_decoder`` decodes. Its compiled loops (``json_loops``)
 accept only documents whose meaning is certain. ``exact`` decides about all others, on the tokens
-of ``tokens``. No part of this package is wired into the source yet.
+of ``tokens``. ``fetch.typed_values`` applies it to the batches of a reader.
 """

@@ -203,7 +203,7 @@ class _Converter:
             raise self._refused(kind)
         value, (least, greatest) = int(self._tokens.text()), _RANGES[kind.kind]
         if not least <= value <= greatest:
-            raise self._tokens.bad(f"field {self._tokens.name} is out of range: {value}")
+            raise self._tokens.bad(f"field {self._tokens.name} is out of range")
         # Jackson takes a byte up to 255 and keeps its eight bits.
         return value - 256 if kind.kind is Kind.BYTE and value > 127 else value
 

@@ -149,7 +149,7 @@ def test_the_corrupt_column_must_be_text() -> None:
         (b'{"id":01}', Problem("a number must not start with 0", 6)),
         (b"[1]", Problem("the document is an array", 0)),
         (b'{"id":9223372036854775808}',
-         Problem("field id is out of range: 9223372036854775808", 24)),
+         Problem("field id is out of range", 24)),
     ],
 )  # fmt: skip
 def test_a_problem_says_what_and_where(document: bytes, problem: Problem | None) -> None:
