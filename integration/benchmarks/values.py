@@ -25,8 +25,8 @@ from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import JsonDecoder
 from kfetch.values.types import arrow_type
 
-_FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
-_FORTY = ", ".join(
+FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
+FORTY = ", ".join(
     [f"i{n} BIGINT" for n in range(12)]
     + [f"s{n} STRING" for n in range(14)]
     + [f"d{n} DOUBLE" for n in range(6)]
@@ -35,7 +35,8 @@ _FORTY = ", ".join(
 )
 
 
-def _five(rng: random.Random, number: int) -> dict[str, object]:
+def five(rng: random.Random, number: int) -> dict[str, object]:
+    """Returns a record of five fields."""
     return {
         "id": 10_000_000 + number,
         "customer": f"customer-{rng.randrange(100_000):06}",
@@ -45,7 +46,8 @@ def _five(rng: random.Random, number: int) -> dict[str, object]:
     }
 
 
-def _forty(rng: random.Random, number: int) -> dict[str, object]:
+def forty(rng: random.Random, number: int) -> dict[str, object]:
+    """Returns a record of 40 fields."""
     record: dict[str, object] = {f"i{n}": rng.randrange(10**9) for n in range(12)}
     record |= {f"s{n}": "".join(rng.choices("abcdefghij ", k=28)) for n in range(14)}
     record |= {f"d{n}": rng.random() for n in range(6)}
@@ -97,7 +99,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=7)
     chosen = parser.parse_args()
-    for schema, make in ((_FIVE, _five), (_FORTY, _forty)):
+    for schema, make in ((FIVE, five), (FORTY, forty)):
         fields = len(parse_schema(schema).names)
         rng, count = random.Random(7), chosen.records
         documents = [json.dumps(make(rng, i), separators=(",", ":")).encode() for i in range(count)]

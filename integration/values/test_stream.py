@@ -25,7 +25,7 @@ _ODD = [b'{"id":"x","n":{"a":1.5}}', b"{'id':7}", b"no json", b"", None, b'{"id"
 def _send(cluster: Cluster, topic: str, values: list[Any]) -> None:
     with producer(cluster, linger_ms=5) as sender:
         for value in values:
-            sender.send(topic, value, partition=0)
+            sender.send(topic, value, key=b"k", partition=0)
 
 
 def _plain(frame: DataFrame, checkpoint: Path) -> list[Any]:
@@ -49,9 +49,11 @@ def test_the_rows_are_those_of_from_json(
     ours = kfetch(spark, kafka, **shared, valueFormat="json", valueSchema=schema)
     parsed = F.from_json(F.col("value").cast("string"), schema).alias("value")
 
-    expected = _plain(kfetch(spark, kafka, **shared).select("offset", parsed), tmp_path / "spark")
+    expected = _plain(
+        kfetch(spark, kafka, **shared).select("partition", "offset", parsed), tmp_path / "spark"
+    )
 
-    assert expected == _plain(ours.select("offset", "value"), tmp_path / "kfetch")
+    assert expected == _plain(ours.select("partition", "offset", "value"), tmp_path / "kfetch")
 
 
 def test_columns_and_a_schema_work_with_structs(
