@@ -13,6 +13,7 @@ from kfetch import reactions
 from kfetch.errors import KfetchError
 from kfetch.session.transitions import diagram
 from kfetch.session.values import TOPIC_ID_VERSION
+from kfetch.watch.watch import CHECKED_EPOCHS_VERSION
 from kfetch.wire import messages
 from kfetch.wire.fetch import SESSION_VERSION
 from kfetch_jobs.config import reference
@@ -83,6 +84,7 @@ def test_versions_of_brokers_are_listed() -> None:
 def test_features_of_brokers_begin_where_kfetch_uses_them() -> None:
     """The table's features have the lowest versions that kfetch's requests look at."""
     assert SESSION_VERSION == versions.SESSIONS.since
+    assert CHECKED_EPOCHS_VERSION == versions.CHECKED_EPOCHS.since
     assert TOPIC_ID_VERSION == versions.FETCHED_IDS.since
     assert messages._OPERATIONS_IN_METADATA == versions.CHECKED_OPERATIONS.since
     assert messages._EPOCHS_IN_METADATA == versions.RELIABLE_EPOCHS.since

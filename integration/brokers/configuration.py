@@ -116,6 +116,8 @@ def _for_tests(brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": "1",
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.num.partitions": "2",
+        # How long a replica that lags stays in sync: 10 s or 30 s by default.
+        "replica.lag.time.max.ms": "3000",
         "group.initial.rebalance.delay.ms": "0",
         # The log cleaner's buffer is 128 MiB by default, half of the heap.
         "log.cleaner.dedupe.buffer.size": "20000000",

@@ -53,9 +53,7 @@ RELIABLE_EPOCHS = Feature(
     name="Reliable leader epochs in metadata (KAFKA-9212)",
     api=METADATA,
     since=9,
-    without="kfetch ignores the epochs in metadata, and a query's positions have no epochs. A "
-    "truncated log that ends before the position is an error (`OffsetBeyondLog`). **kfetch does "
-    "not notice a truncated log that has grown past the position.**",
+    without="kfetch ignores the epochs in metadata. It cannot see that a broker's metadata is old.",
 )
 EPOCH_ENDS = Feature(
     name="Epoch ends for consumers (KIP-320, KAFKA-8422)",
@@ -69,19 +67,20 @@ NEAR_REPLICAS = Feature(
     since=11,
     without="kfetch reads from the leaders. `kafka.client.rack` has no effect.",
 )
-DIVERGING_EPOCHS = Feature(
-    name="Truncation in fetch replies (KIP-595)",
+CHECKED_EPOCHS = Feature(
+    name="Leader epochs checked in sessions (KAFKA-9338), truncation in fetch replies (KIP-595)",
     api=FETCH,
     since=12,
-    without="The driver notices a truncation when it starts, and when a leader changes. Tasks do "
-    "not notice it.",
+    without="Positions that come from a session have no epochs. A truncated log that ends before "
+    "the query's position is an error. **kfetch may not notice a truncated log that has grown past "
+    "the position.**",
 )
 TOPIC_IDS = Feature(
     name="Topic ids (KIP-516)",
     api=METADATA,
     since=10,
-    without="A topic that was created again and ends before the query's position is an error "
-    "(`OffsetBeyondLog`). **kfetch does not notice a new topic that is longer.**",
+    without="A topic that was created again and ends before the query's position is an error. "
+    "**kfetch does not notice a new topic that is longer.**",
 )
 FETCHED_IDS = Feature(
     name="Topic ids in fetches (KIP-516)",
@@ -114,7 +113,7 @@ FEATURES = (
     RELIABLE_EPOCHS,
     EPOCH_ENDS,
     NEAR_REPLICAS,
-    DIVERGING_EPOCHS,
+    CHECKED_EPOCHS,
     TOPIC_IDS,
     FETCHED_IDS,
     LEADERS_IN_REPLIES,

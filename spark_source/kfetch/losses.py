@@ -8,7 +8,7 @@ Pure: no broker, clock or log file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,16 +20,17 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from kfetch.model import NO_EPOCH, NO_TOPIC_ID, Topic, TopicPartition
+from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
 __all__ = [
+    "NO_TOPIC_IDS",
+    "UNCHECKED_EPOCHS",
     "LogAnswer",
     "ReadPosition",
     "find_loss",
     "of_batch",
     "unknown_epoch",
-    "unseen",
     "warning",
 ]
 
@@ -105,6 +106,19 @@ _SENTENCES: Mapping[type[DataLoss], str] = {
     ),
 }
 
+UNCHECKED_EPOCHS = (
+    "the brokers are older than Kafka 2.7 and do not check leader epochs in fetch sessions. So "
+    "kfetch may not notice a truncated log that has grown past the query's offset. Keep "
+    "unclean.leader.election.enable=false"
+)
+"""The log line for brokers whose sessions do not check epochs (KAFKA-9338)."""
+NO_TOPIC_IDS = (
+    "the brokers send no topic ids, as before Kafka 2.8. So kfetch does not notice a topic that "
+    "was deleted and created again, if it has grown past the query's offset. Use a new checkpoint "
+    "for such a topic"
+)
+"""The log line for brokers without topic ids (KIP-516)."""
+
 GONE_AFTER_S = 10.0
 """A partition is gone after this many seconds in which no broker has named it.
 
@@ -144,28 +158,6 @@ def unknown_epoch(position: ReadPosition) -> str:
         f"{position.offset}, so kfetch cannot tell whether the log was truncated. The query "
         "continues at this offset. If the cluster was restored from a backup, compare the records"
     )
-
-
-def unseen(topics: Iterable[Topic]) -> Iterator[str]:
-    """Yield a log line for each kind of loss that the brokers of these topics can't show.
-
-    Brokers before Kafka 2.4 have no reliable epochs in their metadata (KAFKA-9212), and brokers
-    before 2.8 have no topic ids (KIP-516).
-    """
-    topics = list(topics)
-    leaders = [leader for topic in topics for leader in topic.leaders.values() if leader]
-    if any(leader.epoch == NO_EPOCH for leader in leaders):
-        yield (
-            "the brokers send no reliable leader epochs, as before Kafka 2.4. So kfetch does not "
-            "notice a truncated log that has grown past the query's offset. Keep "
-            "unclean.leader.election.enable=false"
-        )
-    if any(topic.topic_id == NO_TOPIC_ID for topic in topics):
-        yield (
-            "the brokers send no topic ids, as before Kafka 2.8. So kfetch does not notice a topic "
-            "that was deleted and created again, if it has grown past the query's offset. Use a "
-            "new checkpoint for such a topic"
-        )
 
 
 def warning(loss: DataLoss) -> str:

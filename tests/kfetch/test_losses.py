@@ -17,7 +17,7 @@ from kfetch.errors import (
     TopicRecreated,
 )
 from kfetch.losses import LogAnswer, ReadPosition, find_loss, warning
-from kfetch.model import NO_EPOCH, NO_TOPIC_ID, Broker, Leader, Topic, TopicPartition
+from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
 OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -130,28 +130,3 @@ def test_an_unknown_epoch_has_a_warning() -> None:
         "the log was truncated. The query continues at this offset. If the cluster was restored "
         "from a backup, compare the records"
     ) == losses.unknown_epoch(POSITION)
-
-
-@pytest.mark.parametrize(
-    ("epoch", "topic_id", "unseen"),
-    [
-        (0, OLD_ID, []),
-        (0, NO_TOPIC_ID, ["no topic ids, as before Kafka 2.8"]),
-        (
-            NO_EPOCH,
-            NO_TOPIC_ID,
-            ["no reliable leader epochs, as before Kafka 2.4", "no topic ids, as before Kafka 2.8"],
-        ),
-    ],
-)
-def test_losses_that_old_brokers_cannot_show(epoch: int, topic_id: UUID, unseen: list[str]) -> None:
-    """Brokers without leader epochs or topic ids have a warning for each, others have none."""
-    leader = Leader(broker=Broker(node_id=1, host="h", port=1), epoch=epoch)
-    topic = Topic(name="t", topic_id=topic_id, internal=False, leaders={0: leader, 1: None})
-
-    sentences = list(losses.unseen([topic]))
-
-    assert len(unseen) == len(sentences)
-    assert all(
-        f"the brokers send {what}. So" in s for what, s in zip(unseen, sentences, strict=True)
-    )

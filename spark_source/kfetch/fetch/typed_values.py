@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import zoneinfo
 from collections.abc import Callable, Sequence
@@ -89,9 +90,20 @@ def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
     raise RuntimeError("the slices do not have this row")
 
 
-@lru_cache(maxsize=32)
+_lock = threading.Lock()
+
+
 def typed_values(values: JsonValues) -> TypedValues:
-    """Returns the decoder for some options, which all readers share."""
+    """Returns the decoder for some options, which all readers share.
+
+    Another thread that calls this while the code is compiled waits for its end.
+    """
+    with _lock:
+        return _typed_values(values)
+
+
+@lru_cache(maxsize=32)
+def _typed_values(values: JsonValues) -> TypedValues:
     return TypedValues(values)
 
 

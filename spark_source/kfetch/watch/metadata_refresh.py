@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from kfetch import losses
-from kfetch.model import ClusterView, Leader, TopicPartition
+from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import NetworkOptions
 from kfetch.watch.lookups import OffsetLookup
@@ -90,9 +90,9 @@ class MetadataRefresh:
         if self.initialized:  # a new partition without a leader must not delay the others
             new = [tp for tp in new if view.leader(tp) is not None]
         self._watch_from_log_ends(new, {tp: view.leader(tp) for tp in new})
-        if not self.initialized:
-            for sentence in losses.unseen(view.topics.values()):
-                log.warning("kfetch: %s", sentence)
+        ids = [topic.topic_id for topic in view.topics.values()]
+        if not self.initialized and NO_TOPIC_ID in ids:
+            log.warning("kfetch: %s", losses.NO_TOPIC_IDS)
         self.initialized = True
         # A growth check says nothing of a partition without a leader, but metadata does.
         led = all(leader for topic in view.topics.values() for leader in topic.leaders.values())

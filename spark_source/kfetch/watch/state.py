@@ -25,6 +25,7 @@ from uuid import UUID
 from kfetch import codes
 from kfetch.errors import BrokerError
 from kfetch.model import (
+    NO_EPOCH,
     NO_TOPIC_ID,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -193,11 +194,14 @@ class WatchState:
         replies: Mapping[TopicPartition, PartitionReply],
         endpoints: Mapping[int, Broker],
         now_s: float = 0.0,
+        *,
+        checks_epochs: bool = True,
     ) -> int:
         """Apply a broker's fetch reply, and return the number of partitions that moved.
 
         A partition with a position change that the broker has not received yet is left as it is.
         The reply is for the position before that change. ``now_s``: monotonic seconds.
+        ``checks_epochs``: whether the broker would have refused another leader epoch than ours.
         """
         waiting = self._position_changes.get(broker, {})
         count_before = len(waiting)
@@ -208,11 +212,16 @@ class WatchState:
             if reply.error:
                 self._handle_error(tp, watched, reply, endpoints, now_s)
             else:
-                self._update_offsets(tp, watched, reply)
+                self._update_offsets(tp, watched, reply, checks_epochs=checks_epochs)
         return len(self._position_changes.get(broker, {})) - count_before
 
     def _update_offsets(
-        self, tp: TopicPartition, watched: _WatchedPartition, reply: PartitionReply
+        self,
+        tp: TopicPartition,
+        watched: _WatchedPartition,
+        reply: PartitionReply,
+        *,
+        checks_epochs: bool,
     ) -> None:
         log_end = reply.last_stable_offset if self._committed else reply.high_watermark
         changed = not watched.confirmed
@@ -224,7 +233,9 @@ class WatchState:
         # Never backwards: a new leader's high watermark may lag for a moment. A truncated log shows
         # by OFFSET_OUT_OF_RANGE or by its epochs.
         if log_end > watched.log_end.offset and watched.leader is not None:
-            watched.log_end = Position(log_end, watched.leader.epoch)
+            # An epoch that is too old would look like a truncation later.
+            epoch = watched.leader.epoch if checks_epochs else NO_EPOCH
+            watched.log_end = Position(log_end, epoch)
             self._send_position(tp, watched)
             changed = True
         if changed:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
+from kfetch import losses
 from kfetch.errors import (
     BrokerError,
     ConnectionLost,
@@ -36,6 +37,9 @@ log = logging.getLogger(__name__)
 
 _SILENT_S = 5.0
 """A broker answers a long poll within half a second. A pause of this length is worth a report."""
+CHECKED_EPOCHS_VERSION = 12
+"""Fetch sessions ignored leader epochs at first (KAFKA-9338). This version of Fetch came with Kafka
+2.7, after the correction."""
 CLOSE_S = 1.0
 """How long closing may take: a long poll in flight, and the request that closes the session."""
 
@@ -56,6 +60,7 @@ class Watch:
         self._broker_failed = False
         """Whether requests to a broker failed since the last metadata."""
         self._refusals_reported = False
+        self._warned_of_epochs = False
         self._reply_counts: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
@@ -250,11 +255,20 @@ class Watch:
         with self._condition:
             endpoints = accepted.reply.endpoints
             partitions, now = accepted.partitions, time.monotonic()
-            moved = self._state.accept_reply(broker, partitions, endpoints, now)
+            checks_epochs = accepted.reply.version >= CHECKED_EPOCHS_VERSION
+            self._warn_of_epochs(checks_epochs)
+            moved = self._state.accept_reply(
+                broker, partitions, endpoints, now, checks_epochs=checks_epochs
+            )
             self._start_missing_pollers()
             self._reply_counts[broker] += 1
             self._condition.notify_all()
             return moved
+
+    def _warn_of_epochs(self, checks_epochs: bool) -> None:
+        if not (checks_epochs or self._warned_of_epochs):
+            self._warned_of_epochs = True
+            log.warning("kfetch: %s", losses.UNCHECKED_EPOCHS)
 
     def partition_count(self, broker: Broker) -> int:
         """See PartitionRegistry."""

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest as DESCRIBE
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from kfetch import losses
 from kfetch.errors import PartitionGone, TopicRecreated
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
@@ -248,15 +249,25 @@ def test_a_leader_that_keeps_refusing_is_looked_up_with_back_off(
     assert 1 <= len(kafka.asked(api)) - asked <= 2
 
 
-@pytest.mark.parametrize(("version", "warnings"), [(8, 2), (9, 1), (10, 0)])
+@pytest.mark.parametrize(
+    ("message", "version", "warning"),
+    [
+        (MetadataRequest, 9, losses.NO_TOPIC_IDS),
+        (MetadataRequest, 10, None),
+        (FetchRequest, 11, losses.UNCHECKED_EPOCHS),
+        (FetchRequest, 12, None),
+    ],
+)
 def test_old_brokers_have_a_warning(
-    caplog: pytest.LogCaptureFixture, version: int, warnings: int
+    caplog: pytest.LogCaptureFixture, message: Any, version: int, warning: str | None
 ) -> None:
-    """A query says once what its brokers can't show: epochs come with Metadata v9, ids with v10."""
-    with LittleKafka(versions={MetadataRequest: (0, version)}) as kafka:
+    """A query says once what its brokers can't show: topic ids come with Metadata v10, and sessions
+    check leader epochs from Fetch v12 on."""
+    with LittleKafka(versions={message: (0, version)}) as kafka:
         kafka.create("t", 1)[0].append(b"a")
         driver = query(kafka, **ALWAYS)
         end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         driver.next_end(end, None)
 
-    assert warnings == len([text for text in caplog.messages if "does not notice" in text])
+    expected = [f"kfetch: {warning}"] if warning else []
+    assert expected == [text for text in caplog.messages if "notice a" in text]

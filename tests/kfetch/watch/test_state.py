@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.model import (
+    NO_EPOCH,
     NO_TOPIC_ID,
     Broker,
     ClusterView,
@@ -126,6 +127,14 @@ def test_replies_move_the_end(
     assert moved_session == (T0 in state.take_position_changes(ONE)) == bool(moved)
     assert changed == (T0 in state.changed)
     assert partition_reply.log_start_offset == state.log_start(T0)
+
+
+def test_a_session_that_does_not_check_epochs_vouches_for_none(state: WatchState) -> None:
+    """A broker whose session ignores leader epochs (KAFKA-9338) may have another epoch than the
+    known one. So its log ends have none, or a later check would find a truncation."""
+    state.accept_reply(ONE, {T0: reply(12)}, {}, checks_epochs=False)
+
+    assert Position(12, NO_EPOCH) == state.log_end(T0)
 
 
 ERRORS = [NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID]
