@@ -14,7 +14,7 @@ from integration.records import producer
 from integration.streams import drain, finish, kfetch
 from kfetch_jobs.kafka import Cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 _SCHEMA = "id BIGINT, name STRING, tags ARRAY<STRING>, m MAP<STRING, INT>, n STRUCT<a: INT>"
 _GOOD = [b'{"id":%d,"name":"n%d","tags":["a",null],"m":{"k":1},"n":{"a":%d}}' % (i, i, i)

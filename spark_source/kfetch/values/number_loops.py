@@ -64,8 +64,8 @@ def integer(data: Any, at: int) -> Any:
 def number_parts(data: Any, at: int) -> Any:  # noqa: C901
     """Reads a number of the JSON grammar.
 
-    Returns its significant digits as a number, how many they are, the power of ten, whether the
-    sign is minus, whether it is an integer, and the position behind it, or a refusal.
+    Returns six values: its significant digits as a number; how many they are; the power of ten;
+    whether the sign is minus; whether it is an integer; the position behind it, or a refusal.
     """
     negative = data[at] == _MINUS
     at += negative

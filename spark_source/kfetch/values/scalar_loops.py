@@ -181,7 +181,7 @@ def _put_boolean(data: Any, at: int, node: Any, slot: int) -> Any:
 
 @inlined
 def put_string(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
-    """Writes a string, or another value's text, whose opening quotation mark is read."""
+    """Writes a string. ``at``: behind its opening quotation mark."""
     to, size = at_address(node[DATA]), node[SIZE]
     at, size = copy_string(data, at, end, to, size, node[ROOM])
     if at >= 0:
