@@ -84,7 +84,7 @@ def test_a_partition_that_its_leader_refuses_for_ever(
     report name the partition. In the end the query fails; it would look like an idle partition."""
     path = tmp_path / "brokers.json"
     monkeypatch.setattr(watching, "_SILENT_S", 0.02)
-    query = watched(kafka__request__timeout__ms="150")
+    query = watched(kafka__request__timeout__ms="400")
     query.watch.report = BrokerReport(str(path))
     kafka.errors[T0] = [code] * 100_000
     with pytest.raises(BrokerError, match=rf"watching t-0 at broker 1 .*\({code}\)"):
