@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kfetch.agent.budget import Budget
+from kfetch.agent.c_allocator import return_freed_memory
 from kfetch.records import Memory
 
 # While a decoder waits for memory, it checks its worker at this interval.
@@ -52,6 +53,8 @@ class DecodingMemory(Memory):
     def __exit__(self, *_: object) -> None:
         """Return all memory, and let the next decoder run."""
         size, self._size = self._size, 0
+        if self._budget.has_waiters:
+            return_freed_memory()
         self._budget.stop_decoder(self, size)
 
     def _run(self, size: int) -> None:
