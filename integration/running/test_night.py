@@ -263,15 +263,15 @@ def shop_status(shop: Project) -> Any:
 def settle(shop: Project, sent: int) -> None:
     """Until everything has been read: by those that run, and by one more run of those that end."""
     shop.kfetch("stop", "once", "hourly")
+    began = time.time()  # a run may begin long before the command returns
     shop.kfetch("start", "once", "hourly")
-    began = time.time()
     deadline = time.monotonic() + 2 * PATIENCE_S  # a job that fails now and then takes longer
     while True:
         jobs = shop.jobs()
         done = {
             run["job"]
             for run in history(shop)
-            if run["kind"] == "finished" and run["started_s"] >= began - 1
+            if run["kind"] == "finished" and run["started_s"] >= began
         }
         # Lag is as old as the micro-batch that told it; the positions say what has been read.
         read = [
