@@ -7,26 +7,20 @@ that is still in use, and nobody counts it: 10 to 15 MiB of a budget of 64 MiB.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 
 __all__ = ["return_freed_memory"]
 
 _PAUSE_S = 0.1  # a call takes about a millisecond, and the next window pays for fresh pages
-_lock = threading.Lock()
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""None where the C library has no such function (musl)."""
 _next_at = 0.0
 
 
 def return_freed_memory() -> None:
-    """Calls ``malloc_trim`` at most ten times a second. Does nothing where libc has none (musl)."""
+    """Calls ``malloc_trim`` about ten times a second at most, if the C library has it."""
     global _next_at
     now = time.monotonic()
-    if now < _next_at or not _lock.acquire(blocking=False):
-        return
-    try:
+    if _malloc_trim is not None and now >= _next_at:
         _next_at = now + _PAUSE_S
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(ctypes.c_size_t(0))
-    finally:
-        _lock.release()
+        _malloc_trim(ctypes.c_size_t(0))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from types import SimpleNamespace
-
 import pytest
 
 from kfetch.agent import c_allocator
@@ -16,8 +13,7 @@ from kfetch.agent.decoding_memory import DecodingMemory
 def trims(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The calls of malloc_trim."""
     calls: list[int] = []
-    library = SimpleNamespace(malloc_trim=lambda pad: calls.append(pad.value))
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(c_allocator, "_malloc_trim", lambda pad: calls.append(pad.value))
     monkeypatch.setattr(c_allocator, "_next_at", 0.0)
     return calls
 
@@ -31,7 +27,7 @@ def test_calls_have_a_pause(trims: list[int]) -> None:
 
 def test_a_library_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """musl has no malloc_trim: that is no error."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
+    monkeypatch.setattr(c_allocator, "_malloc_trim", None)
     monkeypatch.setattr(c_allocator, "_next_at", 0.0)
     c_allocator.return_freed_memory()
 
