@@ -6,20 +6,28 @@ passes it to the reader in place of the source's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
     DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -35,6 +43,7 @@ from kfetch.options.columns import (
 
 if TYPE_CHECKING:
     from kfetch.options import SourceOptions
+    from kfetch.values.types import ValueType
 
 __all__ = ["schema", "with_schema"]
 
@@ -50,13 +59,34 @@ _TYPES: Mapping[str, DataType] = {
 }
 
 
+_SCALARS: Mapping[str, DataType] = {
+    "BOOLEAN": BooleanType(),
+    "BYTE": ByteType(),
+    "SHORT": ShortType(),
+    "INT": IntegerType(),
+    "LONG": LongType(),
+    "FLOAT": FloatType(),
+    "DOUBLE": DoubleType(),
+    "STRING": StringType(),
+    "BINARY": BinaryType(),
+    "DATE": DateType(),
+    "TIMESTAMP": TimestampType(),
+    "TIMESTAMP_NTZ": TimestampNTZType(),
+}
+
+
 def schema(options: SourceOptions) -> StructType:
     """Return the columns of a query, all nullable.
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
     columns = options.columns or columns_of(options.includes)
-    return StructType([StructField(column.name, _TYPES[column.type]) for column in columns])
+    value = _struct_of_values(options)
+    types = {column.name: _TYPES[column.type] for column in columns}
+    if value is not None:
+        _check_value(columns)
+        types["value"] = value
+    return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
@@ -67,14 +97,63 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
-    named = [Column(field.name, _type_of(field)) for field in given]
+    named = [Column(field.name, _type_of(field, options)) for field in given]
     columns = checked(named, options.includes, "the schema")
+    if options.json_values is not None:
+        _check_value(columns)
     check_same(options.columns, columns)
     return replace(options, columns=columns)
 
 
-def _type_of(field: StructField) -> str:
-    """Return the name of a field's type. Types that differ have different names."""
+def _struct_of_values(options: SourceOptions) -> StructType | None:
+    """Return the type of values that are decoded, None for bytes. Raises OptionError."""
+    if options.json_values is None:
+        return None
+    # Imported here, because they need Arrow.
+    from kfetch.values.ddl import parse_schema
+    from kfetch.values.json_options import check_zone
+
+    parsed = parse_schema(options.json_values.schema)
+    check_zone(parsed, options.json_values.time_zone)
+    struct: StructType = _spark_type(parsed)
+    return struct
+
+
+def _check_value(columns: Iterable[Column]) -> None:
+    value = next((column for column in columns if column.name == "value"), None)
+    if value is not None and not value.is_decoded:
+        return
+    raise OptionError(
+        f"valueFormat=json decodes the value, and the query reads {value or 'no value'}",
+        action="read value without a type, or remove valueFormat",
+        option="valueFormat",
+    )
+
+
+def _spark_type(kind: ValueType) -> Any:
+    from kfetch.values.types import Kind
+
+    children = [_spark_type(child) for child in kind.children]
+    match kind.kind:
+        case Kind.STRUCT:
+            fields = zip(kind.names, children, strict=True)
+            return StructType([StructField(name, child) for name, child in fields])
+        case Kind.ARRAY:
+            return ArrayType(children[0])
+        case Kind.MAP:
+            return MapType(*children)
+        case Kind.DECIMAL:
+            return DecimalType(kind.precision, kind.scale)
+    return _SCALARS[kind.kind.name]
+
+
+def _type_of(field: StructField, options: SourceOptions) -> str:
+    """Return the name of a field's type. Types that differ have different names.
+
+    The struct of decoded values counts as the bytes that kfetch reads for it.
+    """
+    if field.name == "value" and field.nullable and field.dataType == _struct_of_values(options):
+        return "binary"
     name = field.dataType.simpleString()
     if not field.nullable:
         return f"{name} not null"

@@ -26,6 +26,8 @@ from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import SourceOptions, parse
 from kfetch.records import Columns
 from kfetch.schema import schema, with_schema
+from kfetch.values.ddl import parse_schema
+from kfetch.values.types import arrow_type
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 ALL = {"includeLeaderEpoch": "true", "includeSerializedSizes": "true"}
@@ -171,3 +173,50 @@ def test_option_and_schema_must_agree(given: StructType) -> None:
     assert refused.value.message.endswith(
         ") differ: give one of them, or both with the same columns, order and types"
     )
+
+
+STRUCT = StructType([StructField("id", IntegerType()), StructField("t", StringType())])
+JSON = {"valueFormat": "json", "valueSchema": "id INT, t STRING"}
+
+
+@pytest.mark.parametrize("columns", [None, "offset,value", "value BINARY"])
+def test_values_in_json_are_structs(columns: str | None) -> None:
+    """The source's schema has the struct. Spark's copy of it changes nothing."""
+    given = options(**JSON, **({"columns": columns} if columns else {}))
+    own = schema(given)
+
+    assert STRUCT == own["value"].dataType
+    assert own == schema(with_schema(given, own))
+
+
+@pytest.mark.parametrize(
+    "text", ["id INT", STRUCT.json(), "STRUCT<a: DECIMAL(3,1), m: MAP<STRING, DATE>>"]
+)
+def test_the_struct_s_type_is_that_of_the_arrow_column(text: str) -> None:
+    """Spark compares the type of the batches with that of its schema."""
+    own = schema(options(valueFormat="json", valueSchema=text))
+    derived = to_arrow_schema(own, timezone="UTC").field("value").type
+
+    assert arrow_type(parse_schema(text)) == derived
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"columns": "offset"}, "the query reads no value"),
+        ({"columns": "value STRING"}, "the query reads value string"),
+        ({"valueSchema": "id FOO"}, "valueSchema is no schema: FOO is no type of Spark"),
+        ({"valueSchema": "t TIMESTAMP"}, "option valueTimeZone must name the zone"),
+    ],
+)
+def test_values_in_json_that_can_t_be_read(more: dict[str, str], words: str) -> None:
+    """Contradictions are one clear error before the query starts."""
+    with pytest.raises(OptionError, match=words):
+        schema(options(**{**JSON, **more}))
+
+
+def test_a_schema_with_another_struct_is_an_error() -> None:
+    """The type of the user's schema must be that of valueSchema."""
+    other = StructType([StructField("value", StructType([StructField("id", LongType())]))])
+    with pytest.raises(OptionError):
+        with_schema(options(**JSON), other)

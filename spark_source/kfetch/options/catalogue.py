@@ -83,6 +83,18 @@ OPTIONS: tuple[Option, ...] = (
             "[docs/columns.md](docs/columns.md)",
         ),
         (
+            "valueFormat",
+            "binary",
+            "`json`: `value` is a struct, decoded in the agent; see [docs/json.md](docs/json.md)",
+        ),
+        ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
+        (
+            "valueMode",
+            "PERMISSIVE",
+            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
+        ),
+        ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
+        (
             "includeHeaders",
             "false",
             "adds the column `headers`, an array; `map`: as a map, with each key's last value",

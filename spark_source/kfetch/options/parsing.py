@@ -34,6 +34,7 @@ from kfetch.options.converters import (
 from kfetch.options.reader import OptionReader
 from kfetch.options.security import security, unused_names
 from kfetch.options.subscription import bootstrap_servers, subscription
+from kfetch.options.typed import json_values
 from kfetch.options.values import (
     DEFAULT_AGENT,
     Bound,
@@ -69,6 +70,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         subscription=topics,
         **bounds,
         **_columns(read),
+        json_values=json_values(read),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),

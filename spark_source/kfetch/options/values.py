@@ -144,6 +144,18 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JsonValues:
+    """How values become structs: valueFormat=json."""
+
+    schema: str
+    """Spark's DDL, or the JSON of a StructType."""
+    mode: str = "permissive"
+    """``permissive`` or ``failfast``, as in Spark's from_json."""
+    time_zone: str = ""
+    """The zone of times without one; empty if the schema needs none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """Every option of a query."""
 
@@ -160,6 +172,8 @@ class SourceOptions:
     include_serialized_sizes: bool = False
     columns: tuple[Column, ...] = ()
     """The columns to deliver, in their order. Empty: all that the include… options say."""
+    json_values: JsonValues | None = None
+    """How the values are decoded; None: they are bytes."""
     skip_corrupt_batches: bool = False
     """Whether to skip, log and count corrupt batches instead of failing."""
     fail_on_data_loss: bool = True

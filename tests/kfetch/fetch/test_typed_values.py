@@ -1,0 +1,67 @@
+"""Readers deliver values as structs, and name the record that does not fit."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kfetch.errors import MalformedValue
+from tests.kfetch.fetch.helpers import T0, T1, part, query
+from tests.kfetch.wire.little import LittleKafka
+
+JSON = {"valueFormat": "json", "valueSchema": "id INT, n STRUCT<x: STRING>"}
+LARGE = {"kafka__max__partition__fetch__bytes": "1048576"}
+
+
+def _logs(kafka: LittleKafka) -> list[Any]:
+    kafka.create("t", 2)
+    kafka.log(T0).append(b'{"id":1}', b'{"id":2,"n":{"x":"y"}}', b"")
+    kafka.log(T1).append(b'{"id":3}', b'{"id":"bad","n":{"x":"kept"}}', b'{"id":4}')
+    return [part(kafka, T0, 0, 3), part(kafka, T1, 0, 3)]
+
+
+def _row(number: int | None, text: str | None = None) -> dict[str, Any]:
+    return {"id": number, "n": None if text is None else {"x": text}}
+
+
+def _values(batches: Any) -> dict[tuple[int, int], Any]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return {(row["partition"], row["offset"]): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("more", [{}, LARGE])
+def test_values_are_structs(more: dict[str, str]) -> None:
+    """The column has the type of the schema. Empty values are null, and misfits are partial."""
+    with LittleKafka(1) as kafka:
+        ranges = _logs(kafka)
+        batches = list(query(kafka, **JSON, **more).read(ranges))
+
+        kind = pa.struct([("id", pa.int32()), ("n", pa.struct([("x", pa.string())]))])
+        assert {kind} == {batch.schema.field("value").type for batch in batches}
+        assert {
+            (0, 0): _row(1),
+            (0, 1): _row(2, "y"),
+            (0, 2): None,
+            (1, 0): _row(3),
+            (1, 1): _row(None, "kept"),
+            (1, 2): _row(4),
+        } == _values(batches)
+
+
+@pytest.mark.parametrize("columns", ["value", "offset,value,partition"])
+@pytest.mark.parametrize("more", [{}, LARGE])
+def test_failfast_names_the_record(more: dict[str, str], columns: str) -> None:
+    """The error has the topic, the partition and the offset, although no column has them."""
+    with LittleKafka(1) as kafka:
+        ranges = _logs(kafka)
+        reader = query(kafka, **JSON, **more, columns=columns, valueMode="FAILFAST")
+        with pytest.raises(MalformedValue) as failure:
+            list(reader.read(ranges))
+
+    error = pickle.loads(pickle.dumps(failure.value))
+    assert ("t", 1, 1) == (error.topic, error.partition, error.offset)
+    assert "the record at offset 1 of t-1 does not fit valueSchema" in error.message
+    assert "field id is no INT, at byte 10" in error.message
