@@ -111,13 +111,24 @@ class Plan:
 
     def _shares(self, number: int) -> Iterator[_Share]:
         kind, in_list = self.types[number].kind, self._is_in_list(number)
-        yield _Share(number, layout.VALID, 1, in_list, False)
+        if not self.is_key(number):
+            yield _Share(number, layout.VALID, 1, in_list, False)
         if kind in _TEXTS or kind in _LISTS:
             yield _Share(number, layout.ENDS, 32, in_list, False)
         if kind in _TEXTS:
             yield _Share(number, layout.DATA, 0, in_list, True)
         elif kind in _WIDTHS:
             yield _Share(number, layout.DATA, _WIDTHS[kind], in_list, False)
+
+    def is_key(self, number: int) -> bool:
+        """Returns whether a node is the key of a map. Keys are never null and have no bits for it.
+
+        Arrow aborts the process for a map whose keys have nulls. Before version 26, it aborts for
+        all keys with a validity bitmap whose nulls are not counted yet.
+        """
+        parent = self.parents[number]
+        is_map = number > 0 and self.types[parent].kind is Kind.MAP
+        return is_map and number == self._first_children[parent]
 
     def _is_in_list(self, number: int) -> bool:
         while number > 0:
@@ -202,7 +213,9 @@ class StructColumn:
         row = self.table[number]
         count, size = int(row[layout.COUNT]), int(row[layout.SIZE])
         kind, arrow_kind = self._plan.types[number].kind, self._plan.arrow_types[number]
-        parts: list[pa.Buffer | None] = [self._buffer(number, layout.VALID, (count + 7) // 8)]
+        parts: list[pa.Buffer | None] = [None]
+        if not self._plan.is_key(number):
+            parts = [self._buffer(number, layout.VALID, (count + 7) // 8)]
         if kind in _TEXTS or kind in _LISTS:
             parts.append(self._buffer(number, layout.ENDS, 4 * count + 4))
         if kind in _TEXTS:

@@ -208,8 +208,7 @@ def _read_document(  # noqa: C901, PLR0915
                 if at == NO_ROOM:
                     state[STUCK_NODE] = container[FIRST_CHILD]
                 if at >= 0:
-                    set_valid(key, key[COUNT], 1)
-                    key[COUNT] += 1
+                    key[COUNT] += 1  # keys are never null
             if at < 0:
                 return at
             if data[at] != COLON:
