@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kfetch.records.arrow import BATCH_BYTES_MAX, check_bytes
 from kfetch.records.memory import Memory
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
@@ -154,6 +155,7 @@ class StructColumn:
         self.table = plan.table.copy()
         slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
         room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
+        room = min(room, BATCH_BYTES_MAX)
         # One allocation for all: each one costs time. Unwritten pages cost only address space.
         sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
         sizes = (sizes + 63) & ~63
@@ -171,15 +173,25 @@ class StructColumn:
             whole[at : at + 4] = 0
 
     def grow(self, stuck: int) -> None:
-        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``."""
+        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
+
+        Raises KfetchError for more text than a column can hold.
+        """
         if stuck >= 0:
-            room = int(self.table[stuck, layout.ROOM])
-            self._resize(stuck, layout.DATA, room, _GROWTH * room)
-            self.table[stuck, layout.ROOM] = _GROWTH * room
+            self._grow_text(stuck)
             return
         for sibling in self._plan.children(self._plan.parents[~stuck]):
             for inner in self._plan.flat(sibling):
                 self._grow_slots(inner)
+
+    def _grow_text(self, number: int) -> None:
+        """Makes room for text. Raises KfetchError for more than int32 offsets can address."""
+        room = int(self.table[number, layout.ROOM])
+        if room >= BATCH_BYTES_MAX:
+            check_bytes(_GROWTH * room)
+        larger = min(_GROWTH * room, BATCH_BYTES_MAX)
+        self._resize(number, layout.DATA, room, larger)
+        self.table[number, layout.ROOM] = larger
 
     def _grow_slots(self, number: int) -> None:
         slots = int(self.table[number, layout.CAPACITY])

@@ -218,8 +218,6 @@ def _read_document(  # noqa: C901, PLR0915
             at += 1
             if data[at] <= 32:
                 at = skip_space(data, at, end)
-            if at >= end:
-                return UNSURE
             if target == _NO_FIELD:
                 at = skip_value(data, at, end)
                 if at < 0:
@@ -229,6 +227,8 @@ def _read_document(  # noqa: C901, PLR0915
                 continue
 
         # The value.
+        if at >= end:  # what stands there continues nothing
+            return UNSURE
         node = row_of(nodes, target, NODE_WIDTH)
         value_kind, value_slot = node[KIND], node[COUNT]
         if kind == STRUCT:
