@@ -82,7 +82,8 @@ def schema(options: SourceOptions) -> StructType:
     structs = _structs(options)
     _check_formats(options, options.delivered)
     types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
-    return StructType([StructField(name, kind) for name, kind in types.items()])
+    nested = [StructField(name, kind) for name, kind in types.items()]
+    return StructType([field for column in nested for field in _flattened(column, options)])
 
 
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
@@ -94,7 +95,8 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
     structs = _structs(options)
-    named = [Column(field.name, _type_of(field, structs)) for field in given]
+    nested = _nested(list(given), options, structs)
+    named = [Column(field.name, _type_of(field, structs)) for field in nested]
     columns = checked(named, options.includes, "the schema", options.string_columns)
     _check_formats(options, columns)
     check_same(options.columns, columns)
@@ -111,10 +113,48 @@ def _struct_of(typed: JsonColumn) -> StructType:
     from kfetch.values.ddl import parse_schema
     from kfetch.values.json_options import check_zone
 
-    parsed = parse_schema(typed.schema, option=f"{typed.column}Schema")
+    name = f"{typed.column}Schema"
+    parsed = parse_schema(typed.schema, option=name)
+    if typed.flat and not parsed.names:
+        raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     check_zone(parsed, typed.time_zone, column=typed.column)
     struct: StructType = _spark_type(parsed)
     return struct
+
+
+def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
+    """Return the fields of a column whose struct is flat; of another one, the column itself."""
+    if column.name in _flat_columns(options) and isinstance(column.dataType, StructType):
+        return list(column.dataType)
+    return [column]
+
+
+def _flat_columns(options: SourceOptions) -> list[str]:
+    return [typed.column for typed in options.typed_columns if typed.flat]
+
+
+def _nested(
+    fields: list[StructField], options: SourceOptions, structs: Mapping[str, StructType]
+) -> list[StructField]:
+    """Return the columns of a schema with the structs in place of their fields."""
+    for name in _flat_columns(options):
+        own = structs[name].fields
+        start = next((i for i, field in enumerate(fields) if field.name == own[0].name), 0)
+        end = start + len(own)
+        if list(map(_shape, fields[start:end])) != list(map(_shape, own)):
+            raise OptionError(
+                f"the schema has not the fields of {name}Schema one behind the other: "
+                f"{structs[name].simpleString()}",
+                action=f"give them so, all nullable, or remove {name}Fields=flat",
+                option=f"{name}Fields",
+            )
+        fields = [*fields[:start], StructField(name, structs[name]), *fields[end:]]
+    return fields
+
+
+def _shape(field: StructField) -> tuple[str, DataType, bool]:
+    """Return what matters of a field. Its comment does not."""
+    return field.name, field.dataType, field.nullable
 
 
 def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
@@ -124,9 +164,28 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
         read = by_name.get(typed.column)
         if read is None or read.is_decoded:
             raise _unread(typed.column, "json", "struct", str(read or f"no {typed.column}"))
+        if typed.flat:
+            _check_names(typed.column, _struct_of(typed), by_name)
     for name in options.string_columns:
         if name not in by_name:
             raise _unread(name, "string", "string", f"no {name}")
+
+
+def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:
+    """Raise OptionError for a field with the name of another column. Case does not matter to Spark.
+
+    ``columns``: the columns of the query, of which ``name`` becomes the fields.
+    """
+    others = {column.lower() for column in columns} - {name}
+    for field in struct.names:
+        if field.lower() in others:
+            raise OptionError(
+                f"{name}Fields=flat makes the field {field} a column, and the query has another "
+                "column of this name",
+                action=f"leave that one out with option columns, such as columns={name}, or use "
+                f"{name}Fields=nested",
+                option=f"{name}Fields",
+            )
 
 
 def _unread(name: str, form: str, kind: str, read: str) -> OptionError:

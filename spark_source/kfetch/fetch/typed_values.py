@@ -59,14 +59,28 @@ class TypedValues:
                 row = int(decoded.corrupt[0])
                 raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
             batch = batch.set_column(at, decoder.name, decoded.values)
+            if decoder.flat:
+                batch = _flattened(batch, at)
         return batch
+
+
+def _flattened(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    """Returns a batch with the fields of a struct column in its place, without a copy.
+
+    Fields of a null struct are null already.
+    """
+    struct: Any = batch.column(at)
+    pairs = list(zip(batch.schema, batch.columns, strict=True))
+    pairs[at : at + 1] = [(field, struct.field(i)) for i, field in enumerate(struct.type)]
+    schema = pa.schema([field for field, _ in pairs])
+    return pa.RecordBatch.from_arrays([column for _, column in pairs], schema=schema)
 
 
 class _ColumnDecoder:
     """Decodes one column."""
 
     def __init__(self, column: JsonColumn) -> None:
-        self.name = column.column
+        self.name, self.flat = column.column, column.flat
         zone = column.time_zone or "UTC"
         settings, mode = json_settings(
             {"mode": column.mode}, session_zone=zone, find_zone=find_zone

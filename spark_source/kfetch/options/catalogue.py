@@ -95,6 +95,11 @@ OPTIONS: tuple[Option, ...] = (
             "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
+        (
+            "valueFields",
+            "nested",
+            "`flat`: the fields of `valueSchema` are columns, in place of `value`",
+        ),
         ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
         ("keySchema", "none", "the struct of `keyFormat=json`"),
         ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),

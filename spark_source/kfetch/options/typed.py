@@ -14,7 +14,10 @@ from kfetch.options.values import JsonColumn
 __all__ = ["Formats", "formats"]
 
 _COLUMNS = ("key", "value")
-_NEEDED = ("Schema", "Mode", "TimeZone")
+_NEEDED = {
+    "key": ("Schema", "Mode", "TimeZone"),
+    "value": ("Schema", "Mode", "TimeZone", "Fields"),
+}
 _BUILT = ("binary", "string", "json")
 _NOT_BUILT = ("avro", "protobuf")
 
@@ -36,7 +39,7 @@ def formats(read: OptionReader) -> Formats:
 
 
 def _typed(column: str, read: OptionReader, *, is_json: bool) -> JsonColumn | None:
-    given = {rest: read(column + rest, str, "") for rest in _NEEDED}
+    given = {rest: read(column + rest, str, "") for rest in _NEEDED[column]}
     unused = [column + rest for rest, text in given.items() if text]
     if unused and not is_json:
         raise OptionError(
@@ -53,7 +56,13 @@ def _typed(column: str, read: OptionReader, *, is_json: bool) -> JsonColumn | No
             option=f"{column}Schema",
         )
     mode = _mode(f"{column}Mode", given["Mode"] or "PERMISSIVE")
-    return JsonColumn(column=column, schema=given["Schema"], mode=mode, time_zone=given["TimeZone"])
+    return JsonColumn(
+        column=column,
+        schema=given["Schema"],
+        mode=mode,
+        time_zone=given["TimeZone"],
+        flat=_is_flat(given.get("Fields", "")),
+    )
 
 
 def _format(column: str, read: OptionReader) -> str:
@@ -69,6 +78,14 @@ def _format(column: str, read: OptionReader) -> str:
         )
     raise OptionError(
         f"option {name} is {text!r}, but it must be binary, string or json", option=name
+    )
+
+
+def _is_flat(text: str) -> bool:
+    if text.lower() in ("", "nested", "flat"):
+        return text.lower() == "flat"
+    raise OptionError(
+        f"option valueFields is {text!r}, but it must be nested or flat", option="valueFields"
     )
 
 

@@ -155,6 +155,8 @@ class JsonColumn:
     """``permissive`` or ``failfast``, as in Spark's from_json."""
     time_zone: str = ""
     """The zone of times without one; empty if the schema needs none."""
+    flat: bool = False
+    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,3 +126,29 @@ def test_strings_are_not_checked(columns: dict[str, str]) -> None:
     assert {pa.string()} == {batch.schema.field(name).type for name in ("key", "value")}
     assert [b"x\xff", "ü".encode(), b""] == batch["value"].cast(pa.binary()).to_pylist()
     assert [b"\xc3", None, b"k"] == batch["key"].cast(pa.binary()).to_pylist()
+
+
+@pytest.mark.parametrize("more", [{}, LARGE])
+@pytest.mark.parametrize("columns", ["value", "offset,value,partition", "key,value"])
+def test_flat_values_are_columns(columns: str, more: dict[str, str]) -> None:
+    """The fields stand in place of the value. Those of a null or partial value are null."""
+    fields = {"valueSchema": "id INT, _corrupt_record STRING, offset_ STRING"}
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        values = b'{"id":1,"offset_":"x"}', b"", b'{"id":"bad"}', b'{"id":2}'
+        kafka.log(T0).append(*values, keys=[b'{"k":1}'] * 4)
+        formats = {**JSON, **fields, **(KEYS if "key" in columns else {})}
+        reader = query(kafka, **formats, **more, columns=columns, valueFields="flat")
+        batches = list(reader.read([part(kafka, T0, 0, 4)]))
+
+    names = columns.replace("value", "id,_corrupt_record,offset_").split(",")
+    assert {tuple(names)} == {tuple(batch.schema.names) for batch in batches}
+    table = pa.Table.from_batches(batches)
+    table.validate(full=True)
+    assert [1, None, None, 2] == table["id"].to_pylist()
+    assert [None, None, '{"id":"bad"}', None] == table["_corrupt_record"].to_pylist()
+    assert ["x", None, None, None] == table["offset_"].to_pylist()
+    if "offset" in names:
+        assert [0, 1, 2, 3] == table["offset"].to_pylist()
+    if "key" in names:
+        assert [1, 1, 1, 1] == [key["k"] for key in table["key"].to_pylist()]

@@ -221,6 +221,7 @@ def test_every_built_option_is_tried() -> None:
 
     rests = ("Format", "Schema", "Mode", "TimeZone")  # test_typed tries these
     typed = {column + rest for column in ("key", "value") for rest in rests}
+    typed.add("valueFields")
     assert here - sasl - typed == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",

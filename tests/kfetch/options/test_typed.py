@@ -49,6 +49,39 @@ def test_keys_and_values_have_options_of_their_own() -> None:
     ) == parse({**REQUIRED, **key, **value}).typed_columns
 
 
+@pytest.mark.parametrize(("text", "flat"), [("Flat", True), ("nested", False)])
+def test_fields_of_values(text: str, flat: bool) -> None:
+    """The fields of a value may be columns of their own."""
+    options = _named("value", {**JSON, "Fields": text})
+    (column,) = parse({**REQUIRED, **options}).typed_columns
+    assert flat is column.flat
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"valueFields": "flat"},
+            "option valueFields has no effect without valueFormat=json: set valueFormat=json, or "
+            "remove it",
+        ),
+        (
+            {**_named("value", JSON), "valueFields": "wide"},
+            "option valueFields is 'wide', but it must be nested or flat",
+        ),
+        (
+            {**_named("key", JSON), "keyFields": "flat"},
+            "option keyFields is not known: `kfetch options` lists all options",
+        ),
+    ],
+)
+def test_mistakes_of_fields(options: dict[str, str], sentence: str) -> None:
+    """Only values have them, and only two forms."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, **options})
+    assert sentence == mistake.value.message
+
+
 @BOTH
 def test_strings_are_those_of_columns(column: str) -> None:
     """With the format string, a column has the type that the option columns can give it."""
