@@ -38,6 +38,9 @@ def warm() -> str:
     The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
     names another cache directory.
     """
+    from kfetch import json_loading
     from kfetch.decoder_loading import describe, load_decoder
 
-    return describe(load_decoder())
+    described = describe(load_decoder())
+    json_loading.load()
+    return described

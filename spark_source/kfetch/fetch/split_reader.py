@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -39,6 +40,9 @@ from kfetch.reactions import Api
 from kfetch.records import Columns, Memory, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses, clearer, may_retry
+
+if TYPE_CHECKING:
+    from kfetch.fetch.typed_values import TypedValues
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +113,9 @@ class SplitReader:
         self._columns = Columns(
             **options.includes._asdict(),
             names=tuple(column.name for column in options.columns),
-            strings=tuple(column.name for column in options.columns if column.is_decoded),
+            strings=tuple(column.name for column in options.delivered if column.is_decoded),
         )
+        self._values: TypedValues | None = None
         self._cluster = cluster
         self._leaders = leaders or FreshMetadata(cluster)
         self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
@@ -138,6 +143,9 @@ class SplitReader:
         try:
             self._add(list(self._unfinished.values()))
             decoder_loading.load_decoder()  # while an agent's brokers answer
+            if self._options.typed_columns:
+                typed_values = import_module("kfetch.fetch.typed_values").typed_values
+                self._values = typed_values(self._options.typed_columns)
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._unfinished:
@@ -218,6 +226,8 @@ class SplitReader:
                 on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
                 memory=memory,
             )
+            if batch is not None and self._values is not None:
+                batch = self._values.typed(batch, memory, slices, self._options)
         event = events.Decoded(
             records=batch.num_rows if batch is not None else 0,
             size=_size(slices) - _size(remaining),

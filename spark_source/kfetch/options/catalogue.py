@@ -83,6 +83,28 @@ OPTIONS: tuple[Option, ...] = (
             "[docs/columns.md](docs/columns.md)",
         ),
         (
+            "valueFormat",
+            "binary",
+            "`string`: `value` is text; `json`: it is a struct, decoded in the agent; see "
+            "[docs/json.md](docs/json.md)",
+        ),
+        ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
+        (
+            "valueMode",
+            "PERMISSIVE",
+            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
+        ),
+        ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
+        (
+            "valueFields",
+            "nested",
+            "`flat`: the fields of `valueSchema` are columns, in place of `value`",
+        ),
+        ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
+        ("keySchema", "none", "the struct of `keyFormat=json`"),
+        ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
+        ("keyTimeZone", "none", "the zone of times without one in keys"),
+        (
             "includeHeaders",
             "false",
             "adds the column `headers`, an array; `map`: as a map, with each key's last value",

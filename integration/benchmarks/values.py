@@ -1,0 +1,113 @@
+"""CPU time of decoding JSON values, without Spark and without a broker.
+
+``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
+bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
+installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from kfetch.json_loading import load
+from kfetch.values.ddl import parse_schema
+from kfetch.values.json_decoder import JsonDecoder
+from kfetch.values.types import arrow_type
+
+FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
+FORTY = ", ".join(
+    [f"i{n} BIGINT" for n in range(12)]
+    + [f"s{n} STRING" for n in range(14)]
+    + [f"d{n} DOUBLE" for n in range(6)]
+    + [f"b{n} BOOLEAN" for n in range(4)]
+    + ["t TIMESTAMP", "tags ARRAY<STRING>", "n STRUCT<a: INT, b: STRING>", "m DECIMAL(12,2)"]
+)
+
+
+def five(rng: random.Random, number: int) -> dict[str, object]:
+    """Returns a record of five fields."""
+    return {
+        "id": 10_000_000 + number,
+        "customer": f"customer-{rng.randrange(100_000):06}",
+        "amount": round(rng.random() * 1000, 2),
+        "country": rng.choice(["DE", "FR", "NL", "PL"]),
+        "confirmed": rng.random() < 0.5,
+    }
+
+
+def forty(rng: random.Random, number: int) -> dict[str, object]:
+    """Returns a record of 40 fields."""
+    record: dict[str, object] = {f"i{n}": rng.randrange(10**9) for n in range(12)}
+    record |= {f"s{n}": "".join(rng.choices("abcdefghij ", k=28)) for n in range(14)}
+    record |= {f"d{n}": rng.random() for n in range(6)}
+    record |= {f"b{n}": rng.random() < 0.5 for n in range(4)}
+    at = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
+    record |= {"t": at.strftime("%Y-%m-%dT%H:%M:%SZ"), "tags": ["red", "green"]}
+    return record | {"n": {"a": number % 1000, "b": "inner"}, "m": number % 100_000 + 0.25}
+
+
+def _timed(work: Callable[[], object], records: int, rounds: int) -> float:
+    """Returns the median of the CPU microseconds for a record."""
+    work()
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return statistics.median(times) / records * 1e6
+
+
+def _contestants(schema: str, documents: list[bytes]) -> dict[str, Callable[[], object]]:
+    kind = parse_schema(schema)
+    data = b"".join(documents) + bytes(64)
+    lengths = np.array([len(document) for document in documents], np.int32)
+    positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    lines = b"\n".join(documents) + b"\n"
+    decoder = JsonDecoder(kind, load())
+    arrow_schema = pa.schema(list(arrow_type(kind)))
+    options = pa.json.ParseOptions(explicit_schema=arrow_schema)
+    read = pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+    work: dict[str, Callable[[], object]] = {
+        "kfetch": lambda: decoder.decode(data, positions, lengths),
+        "pyarrow.json": lambda: pa.json.read_json(io.BytesIO(lines), read, options),
+    }
+    try:
+        import arro3.io
+    except ImportError:
+        return work
+    size = len(documents)
+    work["arro3-io"] = lambda: list(
+        arro3.io.read_json(io.BytesIO(lines), arrow_schema, batch_size=size)
+    )
+    return work
+
+
+def main() -> None:
+    """Print a line for each kind of record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    chosen = parser.parse_args()
+    for schema, make in ((FIVE, five), (FORTY, forty)):
+        fields = len(parse_schema(schema).names)
+        rng, count = random.Random(7), chosen.records
+        documents = [json.dumps(make(rng, i), separators=(",", ":")).encode() for i in range(count)]
+        size = sum(map(len, documents)) // count
+        print(f"{fields} fields, {size} bytes:")
+        for name, work in _contestants(schema, documents).items():
+            print(f"  {name:14} {_timed(work, count, chosen.rounds):.3f} µs of CPU a record")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The keys and values of a decoded batch as structs: ``keyFormat=json``, ``valueFormat=json``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import zoneinfo
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from kfetch import json_loading
+from kfetch.decoding import decode_part
+from kfetch.errors import MalformedValue
+from kfetch.model import TopicPartition
+from kfetch.options import JsonColumn, SourceOptions
+from kfetch.records import Columns, Memory, Slice
+from kfetch.values.ddl import parse_schema
+from kfetch.values.json_decoder import DecodedValues, JsonDecoder
+from kfetch.values.json_options import Mode, json_settings
+
+__all__ = ["TypedValues", "typed_values"]
+
+log = logging.getLogger(__name__)
+
+Place = tuple[TopicPartition, int]
+"""A record's partition and offset."""
+
+_SLOW_S = 1.0
+
+
+class TypedValues:
+    """Decodes the keys and values of batches. Several threads may use it."""
+
+    def __init__(self, columns: Sequence[JsonColumn]) -> None:
+        self._decoders = [_ColumnDecoder(column) for column in columns]
+
+    def typed(
+        self,
+        batch: pa.RecordBatch,
+        memory: Memory,
+        slices: Sequence[Slice],
+        options: SourceOptions,
+    ) -> pa.RecordBatch:
+        """Returns a batch with structs in place of the bytes of its keys or values.
+
+        ``slices`` and ``options``: what the batch was decoded from, and how.
+        Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
+        """
+        for decoder in self._decoders:
+            at = batch.schema.get_field_index(decoder.name)
+            column = batch.column(at)
+            decoded = decoder.decoded(column, memory)
+            if decoder.fails and len(decoded.corrupt):
+                row = int(decoded.corrupt[0])
+                raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
+            batch = batch.set_column(at, decoder.name, decoded.values)
+            if decoder.flat:
+                batch = _flattened(batch, at)
+        return batch
+
+
+def _flattened(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    """Returns a batch with the fields of a struct column in its place, without a copy.
+
+    Fields of a null struct are null already.
+    """
+    struct: Any = batch.column(at)
+    pairs = list(zip(batch.schema, batch.columns, strict=True))
+    pairs[at : at + 1] = [(field, struct.field(i)) for i, field in enumerate(struct.type)]
+    schema = pa.schema([field for field, _ in pairs])
+    return pa.RecordBatch.from_arrays([column for _, column in pairs], schema=schema)
+
+
+class _ColumnDecoder:
+    """Decodes one column."""
+
+    def __init__(self, column: JsonColumn) -> None:
+        self.name, self.flat = column.column, column.flat
+        zone = column.time_zone or "UTC"
+        settings, mode = json_settings(
+            {"mode": column.mode}, session_zone=zone, find_zone=find_zone
+        )
+        self.fails = mode is Mode.FAILFAST
+        """Whether a corrupt record is an error."""
+        schema = parse_schema(column.schema, option=f"{self.name}Schema")
+        self._decoder = JsonDecoder(schema, _loops(), settings)
+
+    def decoded(self, column: pa.Array[Any], memory: Memory) -> DecodedValues:
+        return self._decoder.decode_column(column, memory)
+
+    def malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
+        """Returns the error for a corrupt record at a place."""
+        problem, name = self._decoder.problem(value), self.name
+        why = f"{problem.what}, at byte {problem.at}" if problem else "unknown"
+        return MalformedValue(
+            f"the {name} of the record at offset {offset} of {tp} does not fit {name}Schema: {why}",
+            action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+        )
+
+
+def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
+    """Returns the place of a row. The columns of its batch need not say it."""
+    rest = slices
+    while rest:
+        batch, rest = decode_part(
+            rest,
+            columns=Columns(names=("topic", "partition", "offset")),
+            check_crcs=options.fetch.check_crcs,
+            on_corrupt=(lambda _: None) if options.skip_corrupt_batches else None,
+        )
+        if batch is not None and row < batch.num_rows:
+            found = batch.slice(row, 1).to_pylist()[0]
+            return TopicPartition(found["topic"], found["partition"]), found["offset"]
+        row -= batch.num_rows if batch is not None else 0
+    raise RuntimeError("the slices do not have this row")
+
+
+_lock = threading.Lock()
+
+
+def typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+    """Returns the decoder of some columns, which all readers share.
+
+    Another thread that calls this while the code is compiled waits for its end.
+    """
+    with _lock:
+        return _typed_values(columns)
+
+
+@lru_cache(maxsize=32)
+def _typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+    return TypedValues(columns)
+
+
+def find_zone(name: str) -> tzinfo | None:
+    """Returns the time zone of a region, None if there is none."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _loops() -> Callable[..., int]:
+    began = time.monotonic()
+    loops = json_loading.load()
+    seconds = time.monotonic() - began
+    if seconds > _SLOW_S:
+        advice = "`kfetch warm` does that when you build an image"
+        log.warning("the JSON decoder was compiled in %.1f s; %s", seconds, advice)
+    return loops

@@ -1,0 +1,35 @@
+"""The compiled JSON decoder as a function: linked from the code cache, or compiled into it."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from kfetch.compiled import code_cache, machine_code
+from kfetch.compiled.machine_code import Loop
+from kfetch.values import layout
+
+__all__ = ["load"]
+
+_HERE = Path(__file__).parent
+_LOOPS = ("json", "number", "scalar", "skip", "slot", "text", "time")
+SOURCES = (
+    *(_HERE / "compiled" / f"{name}.py" for name in ("cpu", "machine_code", "pointers")),
+    *(_HERE / "values" / f"{name}.py" for name in ("intrinsics", "layout")),
+    *(_HERE / "values" / f"{name}_loops.py" for name in _LOOPS),
+)
+"""The files that decide about the machine code."""
+
+
+@cache
+def load() -> Loop:
+    """Returns ``decode_documents``, loaded once per process."""
+    name = machine_code.name_of("json", SOURCES)
+    cached = code_cache.read(name, os.environ)
+    code = cached[0] if cached else machine_code.object_file("kfetch.values.json_loops",
+                                                             layout.PARAMETERS)  # fmt: skip
+    code_cache.fill_named_directory(name, code, os.environ)
+    if not cached:
+        code_cache.write(name, code, os.environ)
+    return machine_code.link(code, layout.PARAMETERS)["decode_documents"]

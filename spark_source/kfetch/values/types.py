@@ -1,0 +1,112 @@
+"""The types of typed values: a tree of Spark's types, and the same tree as Arrow types.
+
+The Arrow types are those of pyspark's ``to_arrow_type``. Spark compares them exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
+
+
+class Kind(IntEnum):
+    """The kinds of types. The compiled loops know them by these numbers (``json_layout``)."""
+
+    BOOLEAN = 1
+    BYTE = 2
+    SHORT = 3
+    INT = 4
+    LONG = 5
+    FLOAT = 6
+    DOUBLE = 7
+    DECIMAL = 8
+    STRING = 9
+    BINARY = 10
+    DATE = 11
+    TIMESTAMP = 12
+    """Microseconds since 1970 in UTC."""
+    TIMESTAMP_NTZ = 13
+    """Microseconds since 1970 on a clock without a time zone."""
+    STRUCT = 14
+    ARRAY = 15
+    MAP = 16
+    """Its keys are strings, as in Spark's JSON functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """One type, with the types inside. All fields, elements and map values may be null."""
+
+    kind: Kind
+    precision: int = 0
+    """Digits of a decimal, 1 to 38."""
+    scale: int = 0
+    """Digits behind the decimal point, 0 to ``precision``."""
+    names: tuple[str, ...] = ()
+    """Names of a struct's fields."""
+    children: tuple[ValueType, ...] = ()
+    """A struct's fields, an array's element, or a map's key and value."""
+
+    def without(self, name: str) -> ValueType:
+        """Returns a struct without the field of that name."""
+        kept = [(n, c) for n, c in zip(self.names, self.children, strict=True) if n != name]
+        return struct_of(kept)
+
+
+def struct_of(fields: Sequence[tuple[str, ValueType]]) -> ValueType:
+    """Returns a struct of fields: names and types."""
+    names = tuple(name for name, _ in fields)
+    return ValueType(Kind.STRUCT, names=names, children=tuple(kind for _, kind in fields))
+
+
+def list_of(element: ValueType) -> ValueType:
+    """Returns an array type."""
+    return ValueType(Kind.ARRAY, children=(element,))
+
+
+def map_of(value: ValueType) -> ValueType:
+    """Returns a map type from strings to ``value``."""
+    return ValueType(Kind.MAP, children=(ValueType(Kind.STRING), value))
+
+
+_SCALARS: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.BYTE: pa.int8(),
+    Kind.SHORT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: ValueType) -> pa.DataType:
+    """Returns the Arrow type that Spark expects for a type."""
+    children: list[Any] = [arrow_type(child) for child in kind.children]
+    match kind.kind:
+        case Kind.STRUCT:
+            return pa.struct([pa.field(*f) for f in zip(kind.names, children, strict=True)])
+        case Kind.ARRAY:
+            return pa.list_(pa.field("element", children[0]))
+        case Kind.MAP:
+            key: Any = pa.field("key", children[0], nullable=False)
+            return _map_type(key, pa.field("value", children[1]))
+        case Kind.DECIMAL:
+            return pa.decimal128(kind.precision, kind.scale)
+    return _SCALARS[kind.kind]
+
+
+def _map_type(key: Any, value: Any) -> pa.DataType:
+    made: pa.DataType = pa.map_(key, value)
+    return made
