@@ -15,6 +15,7 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "HEADERS_MAP_TYPE",
     "HEADERS_TYPE",
     "SCHEMA",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kfetch.records.arrow import BATCH_BYTES_MAX, check_bytes
 from kfetch.records.memory import Memory
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
@@ -111,13 +112,24 @@ class Plan:
 
     def _shares(self, number: int) -> Iterator[_Share]:
         kind, in_list = self.types[number].kind, self._is_in_list(number)
-        yield _Share(number, layout.VALID, 1, in_list, False)
+        if not self.is_key(number):
+            yield _Share(number, layout.VALID, 1, in_list, False)
         if kind in _TEXTS or kind in _LISTS:
             yield _Share(number, layout.ENDS, 32, in_list, False)
         if kind in _TEXTS:
             yield _Share(number, layout.DATA, 0, in_list, True)
         elif kind in _WIDTHS:
             yield _Share(number, layout.DATA, _WIDTHS[kind], in_list, False)
+
+    def is_key(self, number: int) -> bool:
+        """Returns whether a node is the key of a map. Keys are never null and have no bits for it.
+
+        Arrow aborts the process for a map whose keys have nulls. Before version 26, it aborts for
+        all keys with a validity bitmap whose nulls are not counted yet.
+        """
+        parent = self.parents[number]
+        is_map = number > 0 and self.types[parent].kind is Kind.MAP
+        return is_map and number == self._first_children[parent]
 
     def _is_in_list(self, number: int) -> bool:
         while number > 0:
@@ -143,6 +155,7 @@ class StructColumn:
         self.table = plan.table.copy()
         slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
         room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
+        room = min(room, BATCH_BYTES_MAX)
         # One allocation for all: each one costs time. Unwritten pages cost only address space.
         sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
         sizes = (sizes + 63) & ~63
@@ -160,15 +173,25 @@ class StructColumn:
             whole[at : at + 4] = 0
 
     def grow(self, stuck: int) -> None:
-        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``."""
+        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
+
+        Raises KfetchError for more text than a column can hold.
+        """
         if stuck >= 0:
-            room = int(self.table[stuck, layout.ROOM])
-            self._resize(stuck, layout.DATA, room, _GROWTH * room)
-            self.table[stuck, layout.ROOM] = _GROWTH * room
+            self._grow_text(stuck)
             return
         for sibling in self._plan.children(self._plan.parents[~stuck]):
             for inner in self._plan.flat(sibling):
                 self._grow_slots(inner)
+
+    def _grow_text(self, number: int) -> None:
+        """Makes room for text. Raises KfetchError for more than int32 offsets can address."""
+        room = int(self.table[number, layout.ROOM])
+        if room >= BATCH_BYTES_MAX:
+            check_bytes(_GROWTH * room)
+        larger = min(_GROWTH * room, BATCH_BYTES_MAX)
+        self._resize(number, layout.DATA, room, larger)
+        self.table[number, layout.ROOM] = larger
 
     def _grow_slots(self, number: int) -> None:
         slots = int(self.table[number, layout.CAPACITY])
@@ -202,7 +225,9 @@ class StructColumn:
         row = self.table[number]
         count, size = int(row[layout.COUNT]), int(row[layout.SIZE])
         kind, arrow_kind = self._plan.types[number].kind, self._plan.arrow_types[number]
-        parts: list[pa.Buffer | None] = [self._buffer(number, layout.VALID, (count + 7) // 8)]
+        parts: list[pa.Buffer | None] = [None]
+        if not self._plan.is_key(number):
+            parts = [self._buffer(number, layout.VALID, (count + 7) // 8)]
         if kind in _TEXTS or kind in _LISTS:
             parts.append(self._buffer(number, layout.ENDS, 4 * count + 4))
         if kind in _TEXTS:

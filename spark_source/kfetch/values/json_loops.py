@@ -208,8 +208,7 @@ def _read_document(  # noqa: C901, PLR0915
                 if at == NO_ROOM:
                     state[STUCK_NODE] = container[FIRST_CHILD]
                 if at >= 0:
-                    set_valid(key, key[COUNT], 1)
-                    key[COUNT] += 1
+                    key[COUNT] += 1  # keys are never null
             if at < 0:
                 return at
             if data[at] != COLON:
@@ -219,8 +218,6 @@ def _read_document(  # noqa: C901, PLR0915
             at += 1
             if data[at] <= 32:
                 at = skip_space(data, at, end)
-            if at >= end:
-                return UNSURE
             if target == _NO_FIELD:
                 at = skip_value(data, at, end)
                 if at < 0:
@@ -230,6 +227,8 @@ def _read_document(  # noqa: C901, PLR0915
                 continue
 
         # The value.
+        if at >= end:  # what stands there continues nothing
+            return UNSURE
         node = row_of(nodes, target, NODE_WIDTH)
         value_kind, value_slot = node[KIND], node[COUNT]
         if kind == STRUCT:

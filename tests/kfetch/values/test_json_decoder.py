@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +112,13 @@ def test_buffers_grow() -> None:
     document = f'{{"l":[{items}],"m":{{{pairs}}},"s":"short"}}'.encode()
     using = decoder(schema)
     assert _exact(using, [document] * 3) == _decoded(using, [document, document, document])
+
+
+def test_keys_of_maps_have_no_validity_bitmap() -> None:
+    """Keys are never null. Arrow before version 26 aborts the process for keys with a bitmap."""
+    result = decode(decoder("m MAP<STRING, MAP<STRING, INT>>"), [b'{"m":{"a":{"b":1}}}'])
+    outer: Any = result.values.field("m")
+    assert all(column.keys.buffers()[0] is None for column in (outer, outer.items))
 
 
 def test_a_field_that_does_not_fit_is_null_and_the_rest_stays() -> None:
