@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from kfetch.errors import OptionError
+from kfetch.options import AvroColumn
 from kfetch.options.columns import (
     HEADERS_ARRAY,
     HEADERS_MAP,
@@ -41,7 +42,8 @@ from kfetch.options.columns import (
 )
 
 if TYPE_CHECKING:
-    from kfetch.options import JsonColumn, SourceOptions
+    from kfetch.options import SourceOptions
+    from kfetch.options.values import TypedColumn
     from kfetch.values.types import ValueType
 
 __all__ = ["schema", "with_schema"]
@@ -108,18 +110,25 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
     return {typed.column: _struct_of(typed) for typed in options.typed_columns}
 
 
-def _struct_of(typed: JsonColumn) -> StructType:
+def _struct_of(typed: TypedColumn) -> StructType:
+    struct: StructType = _spark_type(_parsed_type(typed))
+    return struct
+
+
+def _parsed_type(typed: TypedColumn) -> ValueType:
     # Imported here, because they need Arrow.
+    from kfetch.values.avro_decoder import reader_type
     from kfetch.values.ddl import parse_schema
     from kfetch.values.json_options import check_zone
 
+    if isinstance(typed, AvroColumn):
+        return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
     name = f"{typed.column}Schema"
     parsed = parse_schema(typed.schema, option=name)
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     check_zone(parsed, typed.time_zone, column=typed.column)
-    struct: StructType = _spark_type(parsed)
-    return struct
+    return parsed
 
 
 def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
@@ -163,7 +172,7 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
     for typed in options.typed_columns:
         read = by_name.get(typed.column)
         if read is None or read.is_decoded:
-            raise _unread(typed.column, "json", "struct", str(read or f"no {typed.column}"))
+            raise _unread(typed.column, typed.format, "struct", str(read or f"no {typed.column}"))
         if typed.flat:
             _check_names(typed.column, _struct_of(typed), by_name)
     for name in options.string_columns:

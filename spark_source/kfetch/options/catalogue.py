@@ -85,14 +85,25 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueFormat",
             "binary",
-            "`string`: `value` is text; `json`: it is a struct, decoded in the agent; see "
-            "[docs/json.md](docs/json.md)",
+            "`string`: `value` is text; `json`, `avro`: it is a struct, decoded in the agent; "
+            "see [docs/json.md](docs/json.md) and [docs/avro.md](docs/avro.md)",
         ),
-        ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
+        (
+            "valueSchema",
+            "none",
+            "the struct of `valueFormat=json`, as DDL or `StructType.json()`; for `avro`, the "
+            "writer's schema as the JSON of an .avsc file",
+        ),
+        (
+            "valueReaderSchema",
+            "valueSchema",
+            "the schema of the struct in Avro, if it differs from the writer's",
+        ),
         (
             "valueMode",
             "PERMISSIVE",
-            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
+            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query "
+            "and is the default of Avro",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (
@@ -100,8 +111,9 @@ OPTIONS: tuple[Option, ...] = (
             "nested",
             "`flat`: the fields of `valueSchema` are columns, in place of `value`",
         ),
-        ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
-        ("keySchema", "none", "the struct of `keyFormat=json`"),
+        ("keyFormat", "binary", "the same for `key`: `string`, `json` or `avro`"),
+        ("keySchema", "none", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
+        ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
         ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
         ("keyTimeZone", "none", "the zone of times without one in keys"),
         (
@@ -216,6 +228,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_rows(
         Treatment.PLANNED,
+        ("valueRegistry", "none", "the schema registry with the writers' schemas"),
+        ("keyRegistry", "none", "the same for keys"),
         *sasl_rows.PLANNED,
     ),
     *_rows(

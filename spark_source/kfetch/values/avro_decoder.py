@@ -1,7 +1,7 @@
 """Decodes the Avro values of many records into one column, with the meaning of ``from_avro``.
 
-The schemas are compiled to programs first (``avro_program``). The positions of the records point into
-the memory of the caller, which is not copied.
+The schemas are compiled to programs first (``avro_program``). The positions of the records point
+into the memory of the caller, which is not copied.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from kfetch.values.avro_program import Program, compile_program
 from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
 from kfetch.values.columns import Plan, StructColumn
+from kfetch.values.types import ValueType
 
-__all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs"]
+__all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
@@ -71,9 +72,7 @@ class Programs:
             rows = program.rows.copy()
             targets = np.isin(rows[:, ops.OP], (ops.JUMP,))
             rows[targets, ops.A] += start
-            lists = np.isin(
-                rows[:, ops.OP], (ops.LIST, ops.NEXT, ops.SKIP_LIST, ops.SKIP_NEXT)
-            )
+            lists = np.isin(rows[:, ops.OP], (ops.LIST, ops.NEXT, ops.SKIP_LIST, ops.SKIP_NEXT))
             rows[lists, ops.B] += start
             tables.append(rows)
             self.starts.append(start)
@@ -94,6 +93,36 @@ class Programs:
         return Problem(f"{where}{what}", state[ops.AT] + shift)
 
 
+def _parsed(writer: str, reader: str, source: str) -> tuple[AvroType, AvroType, str]:
+    """Returns both schemas, and the option of the reader's."""
+    written = parse_avro(writer, source=source)
+    if not reader:
+        return written, written, source
+    option = source.replace("Schema", "ReaderSchema")
+    return written, parse_avro(reader, source=option), option
+
+
+def reader_type(writer: str, *, reader: str = "", source: str = "valueSchema") -> ValueType:
+    """Returns the type of the column. The arguments and errors are those of ``AvroDecoder``."""
+    written, read, option = _parsed(writer, reader, source)
+    kind = column_type(read, source=option)
+    _program(written, read, Plan(kind), source)
+    return kind
+
+
+def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Program:
+    """Returns the program for a writer's schema. Raises OptionError if no record can be read."""
+    try:
+        made = compile_program(renamed(writer, reader), reader, plan)
+    except OptionError:
+        raise
+    except KfetchError as cause:
+        raise _does_not_fit(source, cause.message) from None
+    if made.unconditional:
+        raise _does_not_fit(source, made.unconditional)
+    return made
+
+
 class AvroDecoder:
     """Decodes records of one reader's schema, in any number of threads."""
 
@@ -106,26 +135,10 @@ class AvroDecoder:
         writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
         and NotBuilt.
         """
-        written = parse_avro(writer, source=source)
-        reader_source = source.replace("Schema", "ReaderSchema") if reader else source
-        self._reader = parse_avro(reader, source=reader_source) if reader else written
-        self.type = column_type(self._reader, source=reader_source)
-        """The type of the column."""
-        self._plan = Plan(self.type)
+        written, self._reader, reader_source = _parsed(writer, reader, source)
+        self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
-        self._own = Programs([self.program(written, source)])
-
-    def program(self, writer: AvroType, source: str) -> Program:
-        """Returns the program for a writer's schema. Raises OptionError if none can be read."""
-        try:
-            made = compile_program(renamed(writer, self._reader), self._reader, self._plan)
-        except OptionError:
-            raise
-        except KfetchError as cause:
-            raise _does_not_fit(source, cause.message) from None
-        if made.unconditional:
-            raise _does_not_fit(source, made.unconditional)
-        return made
+        self._own = Programs([_program(written, self._reader, self._plan, source)])
 
     def decode(
         self,
@@ -222,14 +235,14 @@ class _Run:
         """Decodes all records. Returns the numbers of those that do not fit."""
         state_address = self.state.buffer_info()[0]
         decoder, column = self._decoder, self.column
-        tables = self._programs.rows, column.table, decoder.plan.flat_nodes
+        tables: list[Array] = [self._programs.rows, column.table, decoder.plan.flat_nodes]
         while True:
             result = decoder.loops(
                 self._view.address,
                 self._view.size,
-                *map(address_of, self._numbers),
+                *(address_of(numbers) for numbers in self._numbers),
                 len(self._numbers[0]),
-                *map(address_of, tables),
+                *(address_of(table) for table in tables),
                 state_address,
                 address_of(self._corrupt),
                 address_of(self._counts),

@@ -1,4 +1,4 @@
-"""The default of a reader's field as the bytes of a record that has it, as Java's library writes it."""
+"""The default of a reader's field in the bytes of a record, as Java's library writes it."""
 
 from __future__ import annotations
 

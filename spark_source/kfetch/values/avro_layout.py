@@ -21,6 +21,7 @@ OP, NODE, A, B, C, WIDTH = range(6)
     DOUBLE8,
     CONVERT,  # to FLOAT or DOUBLE; A: INT_FROM, LONG_FROM or FLOAT_FROM; B: 1 by way of float
     TEXT,  # string or bytes
+    KEY,  # of a map: text that has no bits for nulls
     FIXED,  # A: bytes
     DECIMAL,  # A: bytes, or -1 for bytes with a length; B, C: upper and lower half of 10**precision
     ENUM,  # A: symbols; B: address of pairs (address, size); a size below 0 is no symbol
@@ -36,7 +37,7 @@ OP, NODE, A, B, C, WIDTH = range(6)
     SKIP_TEXT,
     SKIP_LIST,  # B: row behind it; C: least bytes of an element
     SKIP_NEXT,  # B: row of the element; C: least bytes of an element
-) = range(29)
+) = range(30)
 
 INT_FROM, LONG_FROM, FLOAT_FROM = range(3)
 

@@ -1,7 +1,7 @@
 """The compiled Avro decoder: one loop over records that interprets programs (``avro_program``).
 
-The loop is the same for all schemas. A record that does not fit gets the row that ``from_avro`` gives
-it: a struct of nulls, or null for other types. Every position is checked before the loop reads there.
+The loop is the same for all schemas. A record that does not fit gets the row that ``from_avro``
+gives it: a struct of nulls. Every position is checked before the loop reads there.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from kfetch.values.slot_loops import null_slots, rewind
 
 __all__ = ["compiled", "decode_records"]
 
+
 @called
-def _read_record(  # noqa: C901, PLR0912, PLR0915
+def _read_record(  # noqa: C901, PLR0915
     whole: Any,
     at: int,
     end: int,
@@ -49,9 +50,13 @@ def _read_record(  # noqa: C901, PLR0912, PLR0915
     counts: Any,
 ) -> Any:
     """Writes one row. Returns 0 or a reason, and the position and the instruction of it."""
-    data = whole
-    outer_at = outer_end = outer_size = np.int64(0)
+    data: Any = whole
+    outer_at: Any = np.int64(0)
+    outer_end: Any = np.int64(0)
+    outer_size: Any = np.int64(0)
     depth, empty = np.int64(-1), np.int64(0)
+    value: Any
+    length: Any
     while True:
         step = row_of(program, row, WIDTH)
         op = step[ops.OP]
@@ -65,7 +70,7 @@ def _read_record(  # noqa: C901, PLR0912, PLR0915
             if at >= 0:
                 int64s(node[DATA])[slot] = value
                 complete(node)
-        elif op == ops.TEXT:
+        elif op == ops.TEXT or op == ops.KEY:
             length, at = text_size(data, at, end)
             if at >= 0:
                 failed = put_bytes(data, at, length, size, node, slot)
@@ -73,7 +78,10 @@ def _read_record(  # noqa: C901, PLR0912, PLR0915
                     state[ops.STUCK_NODE] = step[ops.NODE]
                     return failed, before, row - 1
                 at += length
-                complete(node)
+                if op == ops.TEXT:
+                    complete(node)
+                else:
+                    node[COUNT] = slot + 1
         elif op == ops.DOUBLE8:
             if end - at < 8:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
@@ -148,7 +156,7 @@ def _read_record(  # noqa: C901, PLR0912, PLR0915
             if length < 0:
                 length, at = text_size(data, at, end)
             elif length > end - at:
-                at = np.int64(ops.ENDS_EARLY)
+                return np.int64(ops.ENDS_EARLY), before, row - 1
             if at >= 0:
                 failed = put_decimal(data, at, length, step[ops.B], step[ops.C], node, slot)
                 if failed < 0:
@@ -190,7 +198,8 @@ def _read_record(  # noqa: C901, PLR0912, PLR0915
             null_others(nodes, flat_nodes, node, step[ops.A])
         elif op == ops.DEFAULT:
             outer_at, outer_end, outer_size = at, end, size
-            data, at, end = at_address(step[ops.A]), np.int64(0), step[ops.B]
+            data, end = at_address(step[ops.A]), step[ops.B]
+            at = before - before
             size = end + ops.SLACK
         elif op == ops.RESTORE:
             data, at, end, size = whole, outer_at, outer_end, outer_size

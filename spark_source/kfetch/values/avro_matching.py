@@ -1,7 +1,7 @@
 """Which branch of a reader's union a writer's type takes, as Java's Avro library decides.
 
-Java's ``Resolver`` (Avro 1.12) is looser than the specification: records match by their fields, too.
-Spark uses it, so its choices are the right ones here.
+Spark uses Java's ``Resolver`` (Avro 1.12). It is looser than the specification: records match by
+their fields, too.
 """
 
 from __future__ import annotations

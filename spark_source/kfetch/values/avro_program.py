@@ -179,7 +179,7 @@ class _Compiler:
             case "map":
                 least = 1 + _least(writer.inside[0])
                 with self._list(ops.LIST, ops.NEXT, node, least) as key:
-                    self.add(ops.TEXT, key)
+                    self.add(ops.KEY, key)
                     self.value(writer.inside[0], reader.inside[0], key + 1)
             case "enum":
                 self._enum(writer, reader, node)

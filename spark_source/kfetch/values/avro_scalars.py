@@ -1,7 +1,7 @@
 """Values of Avro for the compiled loops: numbers, text and decimals, into a column's slot.
 
-Each function checks the end of the record before it reads, and the buffer's room before it writes. It
-returns the position behind the value, or a reason below 0 (``avro_layout``).
+Each function checks the end of the record before it reads, and the buffer's room before it writes.
+It returns the position behind the value, or a reason below 0 (``avro_layout``).
 """
 
 from __future__ import annotations

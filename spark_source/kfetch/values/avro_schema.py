@@ -127,8 +127,9 @@ class _Parser:
             return self.type(kind, namespace, depth + 1)
         if not isinstance(kind, str):
             raise self._wrong(f"{json.dumps(tree)[:50]} has no type")
-        if kind == "error":
-            kind = "record"
+        return self._object("record" if kind == "error" else kind, tree, namespace, depth)
+
+    def _object(self, kind: str, tree: dict[str, Any], namespace: str, depth: int) -> AvroType:
         if kind in NAMED:
             return self._named(kind, tree, namespace, depth)
         if kind in ("array", "map"):

@@ -1,6 +1,6 @@
 """Steps of the compiled Avro decoder: blocks of lists, rows of nulls, symbols, other number types.
 
-Each function that reads returns the position behind its value, or a reason below 0 (``avro_layout``).
+Functions that read return the position behind the value, or a reason below 0 (``avro_layout``).
 """
 
 from __future__ import annotations

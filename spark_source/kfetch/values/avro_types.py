@@ -48,10 +48,10 @@ def column_type(schema: AvroType, *, source: str = "valueSchema") -> ValueType:
 
     Raises NotBuilt, and OptionError for a decimal of more than 38 digits.
     """
-    if schema.kind == "union":
+    if schema.kind != "record":
         raise NotBuilt(
-            f"{source} is a union, and kfetch decodes no unions as whole values",
-            action="use a schema of one record",
+            f"{source} is of type {schema.kind}, and kfetch decodes only records",
+            action="use a schema of a record, or decode the value in Spark with from_avro",
             option=source,
         )
     return _type(schema, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import JsonColumn, parse
+from kfetch.options import AvroColumn, JsonColumn, parse
 from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -82,6 +82,46 @@ def test_mistakes_of_fields(options: dict[str, str], sentence: str) -> None:
     assert sentence == mistake.value.message
 
 
+AVRO = {"Format": "avro", "Schema": "{}"}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (AVRO, {}),
+        ({**AVRO, "Mode": "Permissive"}, {"mode": "permissive"}),
+        ({**AVRO, "ReaderSchema": "[]"}, {"reader_schema": "[]"}),
+    ],
+)
+def test_meanings_for_avro(column: str, options: dict[str, str], expected: dict[str, str]) -> None:
+    """The default mode is that of from_avro: a value that does not fit fails the query."""
+    parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
+    assert (AvroColumn(column=column, schema="{}", **expected),) == parsed
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"Format": "avro"}, "%Format=avro needs option %Schema"),
+        ({"ReaderSchema": "{}"}, "option %ReaderSchema has no effect without %Format=avro"),
+        (
+            {**JSON, "ReaderSchema": "{}"},
+            "option %ReaderSchema has no effect without %Format=avro",
+        ),
+        ({**AVRO, "TimeZone": "UTC"}, "option %TimeZone has no effect without %Format=json"),
+        ({**AVRO, "Mode": "DROPMALFORMED"}, "but it must be PERMISSIVE or FAILFAST"),
+    ],
+)
+def test_mistakes_in_avro(column: str, options: dict[str, str], sentence: str) -> None:
+    """The sentence names the option and the format that it belongs to."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, **_named(column, options)})
+    assert sentence.replace("%", column) in mistake.value.message
+    assert not isinstance(mistake.value, NotBuilt)
+
+
 @BOTH
 def test_strings_are_those_of_columns(column: str) -> None:
     """With the format string, a column has the type that the option columns can give it."""
@@ -99,7 +139,7 @@ def test_strings_are_those_of_columns(column: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string or json"),
+        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string, json or avro"),
         ({"Format": "json"}, "%Format=json needs option %Schema"),
         ({"Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
         ({"Mode": "FAILFAST"}, "option %Mode has no effect without %Format=json"),
@@ -135,7 +175,12 @@ def test_a_string_is_no_binary(column: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    "options", [{"Format": "avro"}, {"Format": "Protobuf"}, {**JSON, "Mode": "DROPMALFORMED"}]
+    "options",
+    [
+        {"Format": "Protobuf"},
+        {**JSON, "Mode": "DROPMALFORMED"},
+        {"Format": "avro", "Schema": "{}", "Registry": "http://localhost:8081"},
+    ],
 )
 def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
     """Known formats and modes that are not there yet raise NotBuilt."""

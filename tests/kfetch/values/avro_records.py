@@ -129,7 +129,7 @@ class _Names2:
         self.prefix = f"n{rng.randint(0, 9)}_"
 
 
-def _evolve(rng: Random, kind: Any, made: _Names2) -> Any:  # noqa: C901, PLR0911
+def _evolve(rng: Random, kind: Any, made: _Names2) -> Any:  # noqa: C901
     if isinstance(kind, str):
         if rng.random() < 0.15 and kind in _PROMOTED:
             return rng.choice(_PROMOTED[kind])
@@ -333,6 +333,8 @@ def written(items: list[bytes | None]) -> tuple[bytes, list[int], list[int]]:
     for item in items:
         positions.append(at)
         at += len(item or b"")
-    return b"".join(item or b"" for item in items), positions, [
-        -1 if item is None else len(item) for item in items
-    ]
+    return (
+        b"".join(item or b"" for item in items),
+        positions,
+        [-1 if item is None else len(item) for item in items],
+    )
