@@ -1,8 +1,9 @@
-"""CPU time of decoding JSON values, without Spark and without a broker.
+"""CPU time of decoding JSON and Avro values, without Spark and without a broker.
 
 ``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
 bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
-installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning.
+installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning. Avro values
+have the same records, and fastavro reads them into Python's objects.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from integration.benchmarks.avro_values import avro_contestants, avro_documents
 from kfetch.json_loading import load
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import JsonDecoder
@@ -105,8 +107,16 @@ def main() -> None:
         documents = [json.dumps(make(rng, i), separators=(",", ":")).encode() for i in range(count)]
         size = sum(map(len, documents)) // count
         print(f"{fields} fields, {size} bytes:")
-        for name, work in _contestants(schema, documents).items():
-            print(f"  {name:14} {_timed(work, count, chosen.rounds):.3f} µs of CPU a record")
+        _print(_contestants(schema, documents), count, chosen.rounds)
+        records = [make(rng, i) for i in range(count)]
+        avro_schema, items = avro_documents(parse_schema(schema), records)
+        print(f"{fields} fields in Avro, {sum(map(len, items)) // count} bytes:")
+        _print(avro_contestants(avro_schema, items), count, chosen.rounds)
+
+
+def _print(contestants: dict[str, Callable[[], object]], count: int, rounds: int) -> None:
+    for name, work in contestants.items():
+        print(f"  {name:14} {_timed(work, count, rounds):.3f} µs of CPU a record")
 
 
 if __name__ == "__main__":
