@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kfetch_jobs.jvm.maven import jars
 
-__all__ = ["avro_answers", "prepare"]
+__all__ = ["avro_answers", "from_avro_sql", "prepare"]
 
 _SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 
@@ -44,9 +44,7 @@ def avro_answers(
 
     ``reader`` may be None. The mode is PERMISSIVE if ``options`` have no other.
     """
-    given = {"mode": "PERMISSIVE"} | ({} if reader is None else {"avroSchema": json.dumps(reader)})
-    pairs = ", ".join(f"{_text(k)}, {_text(v)}" for k, v in (given | dict(options or {})).items())
-    call = f"from_avro(value, {_text(json.dumps(writer))}, map({pairs}))"
+    call = from_avro_sql(writer, reader, options)
     table = pa.table({"i": pa.array(range(len(documents)), pa.int32()),
                       "value": pa.array(documents, pa.binary())})  # fmt: skip
     result: Any = spark.createDataFrame(table).selectExpr("i", f"{call} AS v").toArrow()
@@ -55,6 +53,13 @@ def avro_answers(
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0)
     return values.take(pa.array(order))
+
+
+def from_avro_sql(writer: Any, reader: Any, options: Mapping[str, str] | None = None) -> str:
+    """Returns the call in SQL for the column ``value``. See ``avro_answers``."""
+    given = {"mode": "PERMISSIVE"} | ({} if reader is None else {"avroSchema": json.dumps(reader)})
+    pairs = ", ".join(f"{_text(k)}, {_text(v)}" for k, v in (given | dict(options or {})).items())
+    return f"from_avro(value, {_text(json.dumps(writer))}, map({pairs}))"
 
 
 def _text(value: str) -> str:
