@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 _RECORDS = 100  # of each pair of schemas
 _PAIRS = 20  # in each test
+_ALLOWED = ("its length is negative", "elements without bytes")
+"""Problems of damaged records to which from_avro gives a row: see the table."""
 _TESTS = int(os.environ.get("KFETCH_AVRO_DOCUMENTS", "20000")) // (_RECORDS * _PAIRS)
 
 
@@ -58,6 +60,5 @@ def _check(writer: Any, reader: Any, items: list[bytes], expected: list[Any]) ->
     for item, spark_row, row in zip(items, expected, actual, strict=True):
         if comparable(spark_row, java_text=java_text) != comparable(row, java_text=java_text):
             problem = using.problem(item)
-            left_out = reader is not None and problem is not None
-            if not left_out or "its length is negative" not in problem.what:
+            if problem is None or not problem.what.endswith(_ALLOWED):
                 assert (spark_row, item, json.dumps([writer, reader])) == (row, item, problem)

@@ -16,7 +16,7 @@ from integration.streams import drain, finish, kfetch
 from integration.values.avro_oracle import from_avro_sql, prepare
 from kfetch_jobs.kafka import Cluster
 from tests.kfetch.values.avro_cases import comparable
-from tests.kfetch.values.avro_records import damaged, record
+from tests.kfetch.values.avro_records import record
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -27,7 +27,7 @@ _WRITER = {
         {"name": "id", "type": "long"},
         {"name": "gone", "type": {"type": "array", "items": "string"}},
         {"name": "state", "type": {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "either", "type": ["null", "int", "string"]},
         {"name": "m", "type": {"type": "map", "values": ["null", "double"]}},
     ],
@@ -41,7 +41,7 @@ _READER = {
             "name": "state",
             "type": {"type": "enum", "name": "E", "symbols": ["C", "A"], "default": "C"},
         },
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "either", "type": ["null", "string", "int"]},
         {"name": "m", "type": {"type": "map", "values": ["null", "double"]}},
         {"name": "new", "type": ["null", "string"], "default": None},
@@ -70,11 +70,11 @@ def _plain(value: Any) -> Any:
 def test_the_rows_are_those_of_from_avro(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, place: str
 ) -> None:
-    """Whole, damaged, empty and null values give the same structs, in the agent and inline."""
+    """Whole, cut, empty and null values give the same structs, in the agent and inline."""
     prepare(spark)
     rng, name = Random(5), topic()
     items: list[bytes | None] = [record(rng, _WRITER) for _ in range(500)]
-    items += [damaged(rng, item) for item in items[:100] if item] + [b"", None]
+    items += [item[: rng.randrange(len(item))] for item in items[:100] if item] + [b"", None]
     _send(kafka, name, items)
     shared = {"subscribe": name, "startingOffsets": "earliest", "kfetch.agent": place}
     ours = kfetch(
@@ -104,5 +104,5 @@ def test_failfast_names_the_record(
     with pytest.raises(Exception, match="MALFORMED_VALUE") as failure:
         finish(query)
 
-    sentence = f"the record at offset 50 of {name}-0 does not fit valueReaderSchema: field id: the"
+    sentence = f"the record at offset 50 of {name}-0 does not fit valueReaderSchema: field number: the"
     assert sentence in str(failure.value)

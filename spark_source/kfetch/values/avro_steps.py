@@ -151,10 +151,12 @@ def block(data: Any, at: int, end: int, least: int, skips: int) -> Any:
 def has_room(nodes: Any, child: int, state: Any) -> Any:
     """Returns 0 if a list's element has a slot, or a reason."""
     node = row_of(nodes, child, NODE_WIDTH)
+    if node[COUNT] >= TEXT_MAX:
+        return np.int64(NO_OFFSETS)
     if node[COUNT] < node[CAPACITY]:
         return np.int64(0)
     state[STUCK_NODE] = ~child
-    return np.int64(NO_OFFSETS) if node[COUNT] >= TEXT_MAX else np.int64(NO_ROOM)
+    return np.int64(NO_ROOM)
 
 
 @called
