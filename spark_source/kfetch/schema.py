@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -60,6 +61,7 @@ _TYPES: Mapping[str, DataType] = {
 
 
 _SCALARS: Mapping[str, DataType] = {
+    "INTERVAL": DayTimeIntervalType(),
     "BOOLEAN": BooleanType(),
     "BYTE": ByteType(),
     "SHORT": ShortType(),
@@ -136,12 +138,12 @@ def _spark_type(kind: ValueType) -> Any:
     children = [_spark_type(child) for child in kind.children]
     match kind.kind:
         case Kind.STRUCT:
-            fields = zip(kind.names, children, strict=True)
-            return StructType([StructField(name, child) for name, child in fields])
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return StructType([StructField(name, t, child.nullable) for name, t, child in fields])
         case Kind.ARRAY:
-            return ArrayType(children[0])
+            return ArrayType(children[0], kind.children[0].nullable)
         case Kind.MAP:
-            return MapType(*children)
+            return MapType(*children, kind.children[1].nullable)
         case Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]
