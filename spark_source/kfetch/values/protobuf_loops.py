@@ -156,7 +156,7 @@ def _read_message(  # noqa: C901, PLR0915
     start = at
     current, limit, depth = np.int64(0), end, np.int64(0)
     message = row_of(fields, current, FIELD_WIDTH)
-    guess, problem = message[FIRST], np.int64(0)
+    guess, problem, bad_at = message[FIRST], np.int64(0), np.int64(0)
     while True:
         if at >= limit:
             if depth == 0:
@@ -196,7 +196,7 @@ def _read_message(  # noqa: C901, PLR0915
                 return at
             # Spark looks for known numbers among the unknown fields of the whole value alone.
             if unknown != 0 and depth == 0:
-                problem = unknown
+                problem, bad_at = unknown, state[AT]
             continue
         if kind == MESSAGE_TYPE:
             size, at = length(data, at, limit)
@@ -217,7 +217,7 @@ def _read_message(  # noqa: C901, PLR0915
             return at
         if kind == ENUM_TYPE and _is_unknown(field, enums, value):
             if depth == 0:
-                problem = np.int64(MISMATCH)
+                problem, bad_at = np.int64(MISMATCH), state[AT]
             continue
         if _is_bad_text(field, value, size):
             return np.int64(-NOT_UTF8)
@@ -229,7 +229,10 @@ def _read_message(  # noqa: C901, PLR0915
     result = emit(fields, flat, nodes, enums, state, np.int64(0))
     if result == NO_ROOM:
         return result
-    return -problem if problem != 0 else -result
+    if problem != 0:
+        state[AT] = bad_at
+        return -problem
+    return -result
 
 
 def decode_messages(
