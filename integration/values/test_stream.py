@@ -1,4 +1,4 @@
-"""``valueFormat=json`` in a real Spark: the agent decodes, and the rows are those of from_json."""
+"""Typed keys and values in a real Spark: the agent decodes, and the rows are those of from_json."""
 
 from __future__ import annotations
 
@@ -95,3 +95,72 @@ def test_failfast_names_the_record(
 
     sentence = f"the record at offset 500 of {name}-0 does not fit valueSchema: field a is no INT"
     assert sentence in str(failure.value)
+
+
+_KEYS = "k INT, at TIMESTAMP, _corrupt_record STRING"
+_ODD_KEYS = [b'{"k":7,"at":"2024-07-01T01:02:03"}', None, b"", b'{"k":"x"}', b"\xff", b'{"k":1']
+_TEXTS = [b"plain", b"x\xffy", "größe 😀".encode(), b"", None, b"\xc3"]
+
+
+def _both(
+    spark: SparkSession, cluster: Cluster, name: str, form: str, **options: str
+) -> tuple[DataFrame, DataFrame]:
+    """What kfetch delivers with the options, and without: in a stream or in a batch read."""
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    shared = {"subscribe": name, "startingOffsets": "earliest", "includeHeaders": "map"}
+    reader = (spark.readStream if form == "stream" else spark.read).format("kfetch")
+    raw = reader.options(**servers, **shared).load()
+    reader = (spark.readStream if form == "stream" else spark.read).format("kfetch")
+    return reader.options(**servers, **shared, **options).load(), raw
+
+
+def _all_rows(frame: DataFrame, form: str, checkpoint: Path) -> list[Any]:
+    rows = drain(frame, checkpoint).rows if form == "stream" else frame.collect()
+    return [row.asDict(True) for row in sorted(rows, key=_offset)]
+
+
+@pytest.mark.parametrize("form", ["stream", "batch"])
+def test_keys_are_those_of_from_json_and_strings_those_of_cast(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, form: str
+) -> None:
+    """Null, empty, odd and damaged keys are Spark's structs. Text of any bytes is Spark's cast."""
+    name = topic()
+    with producer(kafka, linger_ms=5) as sender:
+        for key, value in zip(_ODD_KEYS, _TEXTS, strict=True):
+            sender.send(name, value, key=key, partition=0, headers=[("h", b"1")])
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    given = {"keyFormat": "json", "keySchema": _KEYS, "keyTimeZone": str(zone)}
+    ours, raw = _both(spark, kafka, name, form, **given, valueFormat="string")
+    key = F.from_json(F.col("key").cast("string"), _KEYS).alias("key")
+    expected = raw.withColumn("key", key).withColumn("value", F.col("value").cast("string"))
+
+    assert expected.schema.simpleString() == ours.schema.simpleString()
+    # Python would replace bytes that are not UTF-8.
+    kept = [F.col("*"), F.hex("value").alias("value_bytes")]
+    kept += [F.hex("key._corrupt_record").alias("key_bytes")]
+    rows = [
+        _all_rows(frame.select(*kept), form, tmp_path / str(i))
+        for i, frame in enumerate((expected, ours))
+    ]
+    assert len(_TEXTS) == len(rows[0])
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("form", ["stream", "batch"])
+def test_flat_values_are_those_of_from_json(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, form: str
+) -> None:
+    """The columns are those of ``SELECT value.*, partition, offset``, for every kind of value."""
+    name, schema = topic(), f"{_SCHEMA}, _corrupt_record STRING"
+    _send(kafka, name, _GOOD + _ODD + _GOOD)
+    ours, raw = _both(
+        spark, kafka, name, form, columns="value,partition,offset", valueFormat="json",
+        valueSchema=schema, valueFields="flat",
+    )  # fmt: skip
+    parsed = F.from_json(F.col("value").cast("string"), schema).alias("value")
+    expected = raw.select(parsed, "partition", "offset").select("value.*", "partition", "offset")
+
+    assert expected.schema.simpleString() == ours.schema.simpleString()
+    rows = _all_rows(expected, form, tmp_path / "spark")
+    assert 2 * len(_GOOD) + len(_ODD) == len(rows)
+    assert rows == _all_rows(ours, form, tmp_path / "kfetch")

@@ -100,8 +100,13 @@ class NarrowingReader(KfetchReader):
     """
 
     def pushFilters(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
-        """Note the filters, and return them all: Spark applies each of them to the rows."""
-        self._conditions = tuple(conditions(filters))
+        """Note the filters, and return them all: Spark applies each of them to the rows.
+
+        A field of the values may have the name of a column that the query does not read.
+        """
+        delivered = {column.name for column in self._options.delivered}
+        found = conditions(filters)
+        self._conditions = tuple(item for item in found if item.column in delivered)
         return list(filters)
 
 

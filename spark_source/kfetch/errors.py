@@ -20,7 +20,7 @@
     │   ├── UnsupportedVersion the broker and kfetch have no common version of an API
     │   └── CorruptBatch       a record batch that fails its checks
     ├── MalformedTimestamp     a record's time does not fit into Spark's type
-    ├── MalformedValue         a record's value does not fit valueSchema, with valueMode=FAILFAST
+    ├── MalformedValue         a value does not fit valueSchema, or a key keySchema, with FAILFAST
     ├── ConnectionLost         a connection died; carries the first cause
     │   ├── WrongListener      what listens there does not fit the options, or is no Kafka broker
     │   ├── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
@@ -278,9 +278,9 @@ class MalformedTimestamp(KfetchError):
 
 
 class MalformedValue(KfetchError):
-    """A record's value does not fit `valueSchema`, and `valueMode` is `FAILFAST`.
+    """A value does not fit `valueSchema` in the mode `FAILFAST`, or a key does not fit `keySchema`.
 
-    Correct the producer or the schema, or use `valueMode=PERMISSIVE`.
+    Correct the producer or the schema, or use `valueMode=PERMISSIVE` or `keyMode=PERMISSIVE`.
     """
 
     condition = "MALFORMED_VALUE"

@@ -39,11 +39,10 @@ from kfetch.options.columns import (
     Column,
     check_same,
     checked,
-    columns_of,
 )
 
 if TYPE_CHECKING:
-    from kfetch.options import SourceOptions
+    from kfetch.options import JsonColumn, SourceOptions
     from kfetch.values.types import ValueType
 
 __all__ = ["schema", "with_schema"]
@@ -82,53 +81,120 @@ def schema(options: SourceOptions) -> StructType:
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
-    columns = options.columns or columns_of(options.includes)
-    value = _struct_of_values(options)
-    types = {column.name: _TYPES[column.type] for column in columns}
-    if value is not None:
-        _check_value(columns)
-        types["value"] = value
-    return StructType([StructField(name, kind) for name, kind in types.items()])
+    structs = _structs(options)
+    _check_formats(options, options.delivered)
+    types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
+    nested = [StructField(name, kind) for name, kind in types.items()]
+    return StructType([field for column in nested for field in _flattened(column, options)])
 
 
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """Return the options with the columns of the schema that Spark passes to a reader.
 
-    It is the source's own, or the user's. Raises OptionError or NotBuilt if the source has no such
-    columns, or if the option ``columns`` says something else.
+    It is the source's own, or the user's. Raises OptionError if the source has no such columns, or
+    if the option ``columns`` says something else.
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
-    named = [Column(field.name, _type_of(field, options)) for field in given]
-    columns = checked(named, options.includes, "the schema")
-    if options.json_values is not None:
-        _check_value(columns)
+    structs = _structs(options)
+    nested = _nested(list(given), options, structs)
+    named = [Column(field.name, _type_of(field, structs)) for field in nested]
+    columns = checked(named, options.includes, "the schema", options.string_columns)
+    _check_formats(options, columns)
     check_same(options.columns, columns)
     return replace(options, columns=columns)
 
 
-def _struct_of_values(options: SourceOptions) -> StructType | None:
-    """Return the type of values that are decoded, None for bytes. Raises OptionError."""
-    if options.json_values is None:
-        return None
+def _structs(options: SourceOptions) -> dict[str, StructType]:
+    """Return the types of the columns that are decoded. Raises OptionError."""
+    return {typed.column: _struct_of(typed) for typed in options.typed_columns}
+
+
+def _struct_of(typed: JsonColumn) -> StructType:
     # Imported here, because they need Arrow.
     from kfetch.values.ddl import parse_schema
     from kfetch.values.json_options import check_zone
 
-    parsed = parse_schema(options.json_values.schema)
-    check_zone(parsed, options.json_values.time_zone)
+    name = f"{typed.column}Schema"
+    parsed = parse_schema(typed.schema, option=name)
+    if typed.flat and not parsed.names:
+        raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
+    check_zone(parsed, typed.time_zone, column=typed.column)
     struct: StructType = _spark_type(parsed)
     return struct
 
 
-def _check_value(columns: Iterable[Column]) -> None:
-    value = next((column for column in columns if column.name == "value"), None)
-    if value is not None and not value.is_decoded:
-        return
-    raise OptionError(
-        f"valueFormat=json decodes the value, and the query reads {value or 'no value'}",
-        action="read value without a type, or remove valueFormat",
-        option="valueFormat",
+def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
+    """Return the fields of a column whose struct is flat; of another one, the column itself."""
+    if column.name in _flat_columns(options) and isinstance(column.dataType, StructType):
+        return list(column.dataType)
+    return [column]
+
+
+def _flat_columns(options: SourceOptions) -> list[str]:
+    return [typed.column for typed in options.typed_columns if typed.flat]
+
+
+def _nested(
+    fields: list[StructField], options: SourceOptions, structs: Mapping[str, StructType]
+) -> list[StructField]:
+    """Return the columns of a schema with the structs in place of their fields."""
+    for name in _flat_columns(options):
+        own = structs[name].fields
+        start = next((i for i, field in enumerate(fields) if field.name == own[0].name), 0)
+        end = start + len(own)
+        if list(map(_shape, fields[start:end])) != list(map(_shape, own)):
+            raise OptionError(
+                f"the schema has not the fields of {name}Schema one behind the other: "
+                f"{structs[name].simpleString()}",
+                action=f"give them so, all nullable, or remove {name}Fields=flat",
+                option=f"{name}Fields",
+            )
+        fields = [*fields[:start], StructField(name, structs[name]), *fields[end:]]
+    return fields
+
+
+def _shape(field: StructField) -> tuple[str, DataType, bool]:
+    """Return what matters of a field. Its comment does not."""
+    return field.name, field.dataType, field.nullable
+
+
+def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
+    """Raise OptionError unless the query reads the columns that have a format."""
+    by_name = {column.name: column for column in columns}
+    for typed in options.typed_columns:
+        read = by_name.get(typed.column)
+        if read is None or read.is_decoded:
+            raise _unread(typed.column, "json", "struct", str(read or f"no {typed.column}"))
+        if typed.flat:
+            _check_names(typed.column, _struct_of(typed), by_name)
+    for name in options.string_columns:
+        if name not in by_name:
+            raise _unread(name, "string", "string", f"no {name}")
+
+
+def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:
+    """Raise OptionError for a field with the name of another column. Case does not matter to Spark.
+
+    ``columns``: the columns of the query, of which ``name`` becomes the fields.
+    """
+    others = {column.lower() for column in columns} - {name}
+    for field in struct.names:
+        if field.lower() in others:
+            raise OptionError(
+                f"{name}Fields=flat makes the field {field} a column, and the query has another "
+                "column of this name",
+                action=f"leave that one out with option columns, such as columns={name}, or use "
+                f"{name}Fields=nested",
+                option=f"{name}Fields",
+            )
+
+
+def _unread(name: str, form: str, kind: str, read: str) -> OptionError:
+    return OptionError(
+        f"{name}Format={form} makes the {name} a {kind}, and the query reads {read}",
+        action=f"read {name} without a type, or remove {name}Format",
+        option=f"{name}Format",
     )
 
 
@@ -149,14 +215,22 @@ def _spark_type(kind: ValueType) -> Any:
     return _SCALARS[kind.kind.name]
 
 
-def _type_of(field: StructField, options: SourceOptions) -> str:
+def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
     """Return the name of a field's type. Types that differ have different names.
 
-    The struct of decoded values counts as the bytes that kfetch reads for it.
+    The struct of a decoded column counts as the bytes that kfetch reads for it.
     """
-    if field.name == "value" and field.nullable and field.dataType == _struct_of_values(options):
-        return "binary"
+    own = structs.get(field.name)
     name = field.dataType.simpleString()
+    if own is not None and field.nullable and isinstance(field.dataType, StructType):
+        if field.dataType == own:
+            return "binary"
+        raise OptionError(
+            f"the schema has {field.name} {name}, and {field.name}Schema means "
+            f"{own.simpleString()}, all of it nullable",
+            action="give the same fields in both",
+            option=f"{field.name}Schema",
+        )
     if not field.nullable:
         return f"{name} not null"
     # The name doesn't say whether the elements of an array may be null.

@@ -195,6 +195,16 @@ def test_filters_narrow_a_read_of_few_columns(kafka: LittleKafka, pushdown: None
     assert ["b", "c"] == values(made)
 
 
+def test_a_filter_on_a_field_of_values_narrows_nothing(kafka: LittleKafka, pushdown: None) -> None:
+    """A field may be called offset while the query does not read Kafka's offset."""
+    flat = {"valueFormat": "json", "valueSchema": "offset INT", "valueFields": "flat"}
+    made = reader(kafka, kfetch__pushFilters="true", columns="value", **flat)
+
+    made.pushFilters([spark.GreaterThan(("offset",), 1)])
+    batches = [batch for split in made.partitions() for batch in made.read(split)]
+    assert [None] * 3 == [row["offset"] for batch in batches for row in batch.to_pylist()]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -49,7 +49,7 @@ def arrow_columns(of: SourceOptions) -> Columns:
     return Columns(
         **of.includes._asdict(),
         names=tuple(column.name for column in of.columns),
-        strings=tuple(column.name for column in of.columns if column.is_decoded),
+        strings=tuple(column.name for column in of.delivered if column.is_decoded),
     )
 
 
@@ -141,15 +141,14 @@ def test_headers_whose_elements_are_never_null() -> None:
             with_schema(options(includeHeaders=form), struct(headers=kind))
 
 
-def test_a_value_with_fields_is_not_built() -> None:
-    """A struct as value is an error of its own class."""
-    given = struct(value=struct(id=LongType()), offset=LongType())
-    with pytest.raises(NotBuilt) as refused:
-        with_schema(options(), given)
+def test_a_value_with_fields_needs_a_format() -> None:
+    """A struct as value without valueFormat=json is an error that says so."""
+    with pytest.raises(OptionError) as refused:
+        with_schema(options(), struct(value=struct(id=LongType()), offset=LongType()))
 
     assert refused.value.message == (
-        "the schema has value struct<id:bigint>, and kfetch does not decode a value into fields "
-        "yet: read value as STRING, and use from_json in the DataFrame"
+        "the schema has value struct<id:bigint>, but only valueFormat=json with valueSchema gives "
+        "it fields: set them, or read value as STRING"
     )
 
 
@@ -176,47 +175,170 @@ def test_option_and_schema_must_agree(given: StructType) -> None:
 
 
 STRUCT = StructType([StructField("id", IntegerType()), StructField("t", StringType())])
-JSON = {"valueFormat": "json", "valueSchema": "id INT, t STRING"}
+BOTH = pytest.mark.parametrize("name", ["key", "value"])
 
 
-@pytest.mark.parametrize("columns", [None, "offset,value", "value BINARY"])
-def test_values_in_json_are_structs(columns: str | None) -> None:
+def typed(name: str, **more: str) -> dict[str, str]:
+    """The options of a column in JSON. ``more``: the last words of others."""
+    given = {"Format": "json", "Schema": "id INT, t STRING", **more}
+    return {name + rest: text for rest, text in given.items()}
+
+
+@BOTH
+@pytest.mark.parametrize("columns", [None, "offset,%", "% BINARY", "headers,%"])
+def test_columns_in_json_are_structs(name: str, columns: str | None) -> None:
     """The source's schema has the struct. Spark's copy of it changes nothing."""
-    given = options(**JSON, **({"columns": columns} if columns else {}))
+    chosen = {"columns": columns.replace("%", name)} if columns else {}
+    given = options(**typed(name), **chosen, includeHeaders="true")
     own = schema(given)
 
-    assert STRUCT == own["value"].dataType
+    assert STRUCT == own[name].dataType
     assert own == schema(with_schema(given, own))
 
 
+@BOTH
+def test_a_user_s_schema_may_have_the_struct(name: str) -> None:
+    """A user's schema chooses columns beside a struct, and the other column keeps its bytes."""
+    other = "value" if name == "key" else "key"
+    given = StructType([StructField(other, BinaryType()), StructField(name, STRUCT)])
+
+    assert given == schema(with_schema(options(**typed(name)), given))
+
+
+@BOTH
 @pytest.mark.parametrize(
     "text", ["id INT", STRUCT.json(), "STRUCT<a: DECIMAL(3,1), m: MAP<STRING, DATE>>"]
 )
-def test_the_struct_s_type_is_that_of_the_arrow_column(text: str) -> None:
+def test_the_struct_s_type_is_that_of_the_arrow_column(name: str, text: str) -> None:
     """Spark compares the type of the batches with that of its schema."""
-    own = schema(options(valueFormat="json", valueSchema=text))
-    derived = to_arrow_schema(own, timezone="UTC").field("value").type
+    own = schema(options(**typed(name, Schema=text)))
+    derived = to_arrow_schema(own, timezone="UTC").field(name).type
 
     assert arrow_type(parse_schema(text)) == derived
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"columns": "offset"}, "the query reads no value"),
-        ({"columns": "value STRING"}, "the query reads value string"),
-        ({"valueSchema": "id FOO"}, "valueSchema is no schema: FOO is no type of Spark"),
-        ({"valueSchema": "t TIMESTAMP"}, "option valueTimeZone must name the zone"),
+        ({"columns": "offset"}, "the query reads no %: read % without a type, or remove %Format"),
+        ({"columns": "% STRING"}, "the query reads % string"),
+        ({"%Schema": "id FOO"}, "%Schema is no schema: FOO is no type of Spark"),
+        ({"%Schema": "t TIMESTAMP"}, "option %TimeZone must name the zone"),
     ],
 )
-def test_values_in_json_that_can_t_be_read(more: dict[str, str], words: str) -> None:
+def test_columns_in_json_that_can_t_be_read(name: str, more: dict[str, str], words: str) -> None:
     """Contradictions are one clear error before the query starts."""
-    with pytest.raises(OptionError, match=words):
-        schema(options(**{**JSON, **more}))
+    given = {key.replace("%", name): text.replace("%", name) for key, text in more.items()}
+    with pytest.raises(OptionError, match=words.replace("%", name)):
+        schema(options(**{**typed(name), **given}))
 
 
-def test_a_schema_with_another_struct_is_an_error() -> None:
-    """The type of the user's schema must be that of valueSchema."""
-    other = StructType([StructField("value", StructType([StructField("id", LongType())]))])
-    with pytest.raises(OptionError):
-        with_schema(options(**JSON), other)
+@BOTH
+def test_a_schema_with_another_struct_is_an_error(name: str) -> None:
+    """The type of the user's schema must be that of keySchema or valueSchema."""
+    other = StructType([StructField(name, StructType([StructField("id", LongType())]))])
+    with pytest.raises(OptionError) as refused:
+        with_schema(options(**typed(name)), other)
+    assert (
+        f"the schema has {name} struct<id:bigint>, and {name}Schema means struct<id:int,t:string>, "
+        "all of it nullable: give the same fields in both"
+    ) == refused.value.message
+
+
+@BOTH
+@pytest.mark.parametrize("columns", [None, "offset,%", "% STRING"])
+def test_strings_by_format(name: str, columns: str | None) -> None:
+    """The format string gives the schema of the column's type STRING, with any other options."""
+    chosen = {"columns": columns.replace("%", name)} if columns else {}
+    given = options(**{f"{name}Format": "string"}, **chosen, includeHeaders="map")
+    own = schema(given)
+
+    assert TEXT == own[name].dataType
+    assert own == schema(with_schema(given, own))
+    assert (name,) == tuple(column.name for column in given.delivered if column.is_decoded)
+
+
+@BOTH
+def test_strings_that_can_t_be_read(name: str) -> None:
+    """A schema without the column, or with its bytes, contradicts the format."""
+    given = options(**{f"{name}Format": "string"})
+    with pytest.raises(OptionError, match=f"makes the {name} a string, and the query reads no"):
+        with_schema(given, struct(offset=LongType()))
+    with pytest.raises(OptionError, match=f"{name} binary, but {name}Format=string makes it a"):
+        with_schema(given, StructType([StructField(name, BinaryType())]))
+
+
+FLAT = {**typed("value"), "valueFields": "flat"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (None, "key id t topic partition offset timestamp timestampType headers"),
+        ("value", "id t"),
+        ("offset,value,partition", "offset id t partition"),
+    ],
+)
+def test_flat_values_are_columns(columns: str | None, names: str) -> None:
+    """The fields stand where value stood. Spark's copy of the schema changes nothing."""
+    given = options(**FLAT, **({"columns": columns} if columns else {}), includeHeaders="true")
+    own = schema(given)
+
+    assert names.split() == own.names
+    assert [StructField("id", IntegerType()), StructField("t", TEXT)] == [own["id"], own["t"]]
+    read = with_schema(given, own)
+    assert own == schema(read)
+    assert given.delivered == read.delivered
+
+
+@pytest.mark.parametrize("reads_all", [True, False])
+def test_a_user_s_schema_has_the_fields(reads_all: bool) -> None:
+    """A user's schema names all fields of the value, in their order and one behind the other."""
+    right = struct(offset=LongType(), id=IntegerType(), t=TEXT)
+    wrong = struct(id=IntegerType(), offset=LongType(), t=TEXT) if reads_all else struct(t=TEXT)
+
+    assert right == schema(with_schema(options(**FLAT), right))
+    with pytest.raises(OptionError) as refused:
+        with_schema(options(**FLAT), wrong)
+    assert (
+        "the schema has not the fields of valueSchema one behind the other: struct<id:int,t:string>"
+        ": give them so, all nullable, or remove valueFields=flat"
+    ) == refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "name"),
+    [
+        ("id INT, offset BIGINT", None, "offset"),
+        ("Key STRING", None, "Key"),
+        ("headers STRING", "value,headers", "headers"),
+        ("leaderepoch INT", "value,leaderEpoch", "leaderepoch"),
+    ],
+)
+def test_fields_with_the_name_of_a_column(fields: str, columns: str | None, name: str) -> None:
+    """They are an error while the query reads that column, whatever the case of the names."""
+    given = {**FLAT, **ALL, "valueSchema": fields, "includeHeaders": "true"}
+    with pytest.raises(OptionError) as refused:
+        schema(options(**given, **({"columns": columns} if columns else {})))
+    assert (
+        f"valueFields=flat makes the field {name} a column, and the query has another column of "
+        "this name: leave that one out with option columns, such as columns=value, or use "
+        "valueFields=nested"
+    ) == refused.value.message
+    assert 1 <= len(schema(options(**given, columns="value")))
+
+
+def test_fields_with_the_name_of_value() -> None:
+    """No column has the name value any more, so a field may have it."""
+    given = options(**{**FLAT, "valueSchema": "value INT, x INT"}, columns="value,offset")
+    assert ["value", "x", "offset"] == schema(given).names
+    assert given == with_schema(given, schema(given))
+
+
+def test_flat_values_need_fields() -> None:
+    """A struct without fields would leave no column."""
+    given = options(**{**FLAT, "valueSchema": "STRUCT<>"})
+    for asked in (lambda: schema(given), lambda: with_schema(given, struct(offset=LongType()))):
+        with pytest.raises(OptionError, match="needs fields, and valueSchema has none"):
+            asked()

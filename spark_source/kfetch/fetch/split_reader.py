@@ -113,7 +113,7 @@ class SplitReader:
         self._columns = Columns(
             **options.includes._asdict(),
             names=tuple(column.name for column in options.columns),
-            strings=tuple(column.name for column in options.columns if column.is_decoded),
+            strings=tuple(column.name for column in options.delivered if column.is_decoded),
         )
         self._values: TypedValues | None = None
         self._cluster = cluster
@@ -143,9 +143,9 @@ class SplitReader:
         try:
             self._add(list(self._unfinished.values()))
             decoder_loading.load_decoder()  # while an agent's brokers answer
-            if self._options.json_values is not None:
+            if self._options.typed_columns:
                 typed_values = import_module("kfetch.fetch.typed_values").typed_values
-                self._values = typed_values(self._options.json_values)
+                self._values = typed_values(self._options.typed_columns)
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._unfinished:

@@ -1,4 +1,4 @@
-"""The values of a decoded batch as a struct column: ``valueFormat=json``."""
+"""The keys and values of a decoded batch as structs: ``keyFormat=json``, ``valueFormat=json``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,10 +17,10 @@ from kfetch import json_loading
 from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
 from kfetch.model import TopicPartition
-from kfetch.options import JsonValues, SourceOptions
+from kfetch.options import JsonColumn, SourceOptions
 from kfetch.records import Columns, Memory, Slice
 from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import JsonDecoder
+from kfetch.values.json_decoder import DecodedValues, JsonDecoder
 from kfetch.values.json_options import Mode, json_settings
 
 __all__ = ["TypedValues", "typed_values"]
@@ -33,13 +34,10 @@ _SLOW_S = 1.0
 
 
 class TypedValues:
-    """Decodes the values of batches. Several threads may use it."""
+    """Decodes the keys and values of batches. Several threads may use it."""
 
-    def __init__(self, values: JsonValues) -> None:
-        options = {"mode": values.mode}
-        zone = values.time_zone or "UTC"
-        settings, self._mode = json_settings(options, session_zone=zone, find_zone=find_zone)
-        self._decoder = JsonDecoder(parse_schema(values.schema), _loops(), settings)
+    def __init__(self, columns: Sequence[JsonColumn]) -> None:
+        self._decoders = [_ColumnDecoder(column) for column in columns]
 
     def typed(
         self,
@@ -48,25 +46,60 @@ class TypedValues:
         slices: Sequence[Slice],
         options: SourceOptions,
     ) -> pa.RecordBatch:
-        """Returns a batch with structs in place of the bytes of its values.
+        """Returns a batch with structs in place of the bytes of its keys or values.
 
         ``slices`` and ``options``: what the batch was decoded from, and how.
-        Raises MalformedValue for the first corrupt value, if the mode is FAILFAST.
+        Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
         """
-        at = batch.schema.get_field_index("value")
-        column = batch.column(at)
-        decoded = self._decoder.decode_column(column, memory)
-        if self._mode is Mode.FAILFAST and len(decoded.corrupt):
-            row = int(decoded.corrupt[0])
-            raise self._malformed(column[row].as_py(), *_place(slices, row, options))
-        return batch.set_column(at, "value", decoded.values)
+        for decoder in self._decoders:
+            at = batch.schema.get_field_index(decoder.name)
+            column = batch.column(at)
+            decoded = decoder.decoded(column, memory)
+            if decoder.fails and len(decoded.corrupt):
+                row = int(decoded.corrupt[0])
+                raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
+            batch = batch.set_column(at, decoder.name, decoded.values)
+            if decoder.flat:
+                batch = _flattened(batch, at)
+        return batch
 
-    def _malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
-        problem = self._decoder.problem(value)
+
+def _flattened(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    """Returns a batch with the fields of a struct column in its place, without a copy.
+
+    Fields of a null struct are null already.
+    """
+    struct: Any = batch.column(at)
+    pairs = list(zip(batch.schema, batch.columns, strict=True))
+    pairs[at : at + 1] = [(field, struct.field(i)) for i, field in enumerate(struct.type)]
+    schema = pa.schema([field for field, _ in pairs])
+    return pa.RecordBatch.from_arrays([column for _, column in pairs], schema=schema)
+
+
+class _ColumnDecoder:
+    """Decodes one column."""
+
+    def __init__(self, column: JsonColumn) -> None:
+        self.name, self.flat = column.column, column.flat
+        zone = column.time_zone or "UTC"
+        settings, mode = json_settings(
+            {"mode": column.mode}, session_zone=zone, find_zone=find_zone
+        )
+        self.fails = mode is Mode.FAILFAST
+        """Whether a corrupt record is an error."""
+        schema = parse_schema(column.schema, option=f"{self.name}Schema")
+        self._decoder = JsonDecoder(schema, _loops(), settings)
+
+    def decoded(self, column: pa.Array[Any], memory: Memory) -> DecodedValues:
+        return self._decoder.decode_column(column, memory)
+
+    def malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
+        """Returns the error for a corrupt record at a place."""
+        problem, name = self._decoder.problem(value), self.name
         why = f"{problem.what}, at byte {problem.at}" if problem else "unknown"
         return MalformedValue(
-            f"the value of the record at offset {offset} of {tp} does not fit valueSchema: {why}",
-            action="correct the producer or the schema, or set valueMode=PERMISSIVE",
+            f"the {name} of the record at offset {offset} of {tp} does not fit {name}Schema: {why}",
+            action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
             topic=tp.topic,
             partition=tp.partition,
             offset=offset,
@@ -93,18 +126,18 @@ def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
 _lock = threading.Lock()
 
 
-def typed_values(values: JsonValues) -> TypedValues:
-    """Returns the decoder for some options, which all readers share.
+def typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+    """Returns the decoder of some columns, which all readers share.
 
     Another thread that calls this while the code is compiled waits for its end.
     """
     with _lock:
-        return _typed_values(values)
+        return _typed_values(columns)
 
 
 @lru_cache(maxsize=32)
-def _typed_values(values: JsonValues) -> TypedValues:
-    return TypedValues(values)
+def _typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+    return TypedValues(columns)
 
 
 def find_zone(name: str) -> tzinfo | None:

@@ -85,7 +85,8 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueFormat",
             "binary",
-            "`json`: `value` is a struct, decoded in the agent; see [docs/json.md](docs/json.md)",
+            "`string`: `value` is text; `json`: it is a struct, decoded in the agent; see "
+            "[docs/json.md](docs/json.md)",
         ),
         ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
         (
@@ -94,6 +95,15 @@ OPTIONS: tuple[Option, ...] = (
             "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
+        (
+            "valueFields",
+            "nested",
+            "`flat`: the fields of `valueSchema` are columns, in place of `value`",
+        ),
+        ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
+        ("keySchema", "none", "the struct of `keyFormat=json`"),
+        ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
+        ("keyTimeZone", "none", "the zone of times without one in keys"),
         (
             "includeHeaders",
             "false",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kfetch.errors import NotBuilt, OptionError
+from kfetch.errors import OptionError
 
 __all__ = [
     "HEADERS_ARRAY",
@@ -78,8 +78,11 @@ _NESTED = ("struct", "array", "map", "variant")
 _SYNONYMS = {"integer": "int", "long": "bigint"}
 
 
-def columns_of(includes: Includes) -> tuple[Column, ...]:
-    """Return all columns of a query without the option ``columns``, in their order."""
+def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Column, ...]:
+    """Return all columns of a query without the option ``columns``, in their order.
+
+    ``strings``: those of ``key`` and ``value`` that are strings by their format.
+    """
     optional = []
     if includes.headers:
         optional.append(
@@ -89,13 +92,16 @@ def columns_of(includes: Includes) -> tuple[Column, ...]:
         optional.append(Column("leaderEpoch", "int"))
     if includes.serialized_sizes:
         optional += [Column("serializedKeySize", "int"), Column("serializedValueSize", "int")]
-    return (*_SEVEN, *optional)
+    seven = (Column(item.name, STRING) if item.name in strings else item for item in _SEVEN)
+    return (*seven, *optional)
 
 
-def parsed(text: str | None, includes: Includes) -> tuple[Column, ...]:
+def parsed(
+    text: str | None, includes: Includes, strings: Collection[str] = ()
+) -> tuple[Column, ...]:
     """Return the columns of the option ``columns``; none if the option is not set.
 
-    Each entry is a name, or a name and a type. Raises OptionError or NotBuilt.
+    Each entry is a name, or a name and a type. Raises OptionError.
     """
     if text is None:
         return ()
@@ -106,15 +112,17 @@ def parsed(text: str | None, includes: Includes) -> tuple[Column, ...]:
             option="columns",
         )
     named = [Column(name, _normal(*of_type)) for name, *of_type in entries]
-    return checked(named, includes, "option columns")
+    return checked(named, includes, "option columns", strings)
 
 
-def checked(columns: Iterable[Column], includes: Includes, where: str) -> tuple[Column, ...]:
+def checked(
+    columns: Iterable[Column], includes: Includes, where: str, strings: Collection[str] = ()
+) -> tuple[Column, ...]:
     """Return columns that a query can deliver, each with its type.
 
-    ``where``: what names them, for errors. Raises OptionError, or NotBuilt for a nested value.
+    ``where``: what names them, for errors. ``strings``: as for ``columns_of``. Raises OptionError.
     """
-    available = {column.name: column for column in columns_of(includes)}
+    available = {column.name: column for column in columns_of(includes, strings)}
     selected: dict[str, Column] = {}
     for column in columns:
         if column.name not in available:
@@ -140,12 +148,18 @@ def _typed(column: Column, own: Column, where: str) -> Column:
     if column.type == own.type or (column.type == STRING and own.name in _BYTES):
         return column
     if own.name in _BYTES and column.type.startswith(_NESTED):
-        raise NotBuilt(
-            f"{where} has {column}, and kfetch does not decode a {own.name} into fields yet",
-            action=f"read {own.name} as STRING, and use from_json in the DataFrame",
-            option="columns",
+        untyped = " and name it without a type" if where.startswith("option") else ""
+        raise _problem(
+            f"{where} has {column}, but only {own.name}Format=json with {own.name}Schema gives it "
+            "fields",
+            f"set them{untyped}, or read {own.name} as STRING",
         )
-    types = f"{own.type} or string" if own.name in _BYTES else own.type
+    if own.name in _BYTES and own.type == STRING and column.type == "binary":
+        raise _problem(
+            f"{where} has {column}, but {own.name}Format=string makes it a string",
+            f"remove one of them, or read {own.name} STRING",
+        )
+    types = "binary or string" if own.name in _BYTES else own.type
     advice = "read it with this type, and cast it in the DataFrame"
     if own.type in (HEADERS_ARRAY, HEADERS_MAP):
         advice = "includeHeaders=true gives an array, and includeHeaders=map gives a map"

@@ -34,7 +34,7 @@ from kfetch.options.converters import (
 from kfetch.options.reader import OptionReader
 from kfetch.options.security import security, unused_names
 from kfetch.options.subscription import bootstrap_servers, subscription
-from kfetch.options.typed import json_values
+from kfetch.options.typed import formats
 from kfetch.options.values import (
     DEFAULT_AGENT,
     Bound,
@@ -70,7 +70,6 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         subscription=topics,
         **bounds,
         **_columns(read),
-        json_values=json_values(read),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
@@ -124,12 +123,15 @@ def _columns(read: OptionReader) -> dict[str, Any]:
         leader_epoch=read("includeLeaderEpoch", boolean, False),
         serialized_sizes=read("includeSerializedSizes", boolean, False),
     )
+    chosen = formats(read)
     return {
         "include_headers": includes.headers,
         "headers_as_map": includes.headers_as_map,
         "include_leader_epoch": includes.leader_epoch,
         "include_serialized_sizes": includes.serialized_sizes,
-        "columns": columns.parsed(read("columns", str, None), includes),
+        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings),
+        "typed_columns": chosen.typed,
+        "string_columns": chosen.strings,
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from kfetch.options.columns import Column, Includes
+from kfetch.options.columns import Column, Includes, columns_of
 from kfetch.options.security import SecurityOptions
 
 EARLIEST = -2
@@ -144,15 +144,19 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonValues:
-    """How values become structs: valueFormat=json."""
+class JsonColumn:
+    """How keys or values become structs: keyFormat=json, valueFormat=json."""
 
+    column: str
+    """``key`` or ``value``."""
     schema: str
     """Spark's DDL, or the JSON of a StructType."""
     mode: str = "permissive"
     """``permissive`` or ``failfast``, as in Spark's from_json."""
     time_zone: str = ""
     """The zone of times without one; empty if the schema needs none."""
+    flat: bool = False
+    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +176,10 @@ class SourceOptions:
     include_serialized_sizes: bool = False
     columns: tuple[Column, ...] = ()
     """The columns to deliver, in their order. Empty: all that the include… options say."""
-    json_values: JsonValues | None = None
-    """How the values are decoded; None: they are bytes."""
+    typed_columns: tuple[JsonColumn, ...] = ()
+    """Which of ``key`` and ``value`` are decoded into structs, and how."""
+    string_columns: tuple[str, ...] = ()
+    """Which of ``key`` and ``value`` are strings by their format."""
     skip_corrupt_batches: bool = False
     """Whether to skip, log and count corrupt batches instead of failing."""
     fail_on_data_loss: bool = True
@@ -222,3 +228,8 @@ class SourceOptions:
             leader_epoch=self.include_leader_epoch,
             serialized_sizes=self.include_serialized_sizes,
         )
+
+    @property
+    def delivered(self) -> tuple[Column, ...]:
+        """The columns of the query, in their order. Those of a typed column are its bytes."""
+        return self.columns or columns_of(self.includes, self.string_columns)

@@ -81,17 +81,17 @@ _KNOWN = ("timezone", "allowsinglequotes", "allownonnumericnumbers", "columnname
           "mode", *_WITHOUT_EFFECT)  # fmt: skip
 
 
-def check_zone(schema: ValueType, zone: str) -> None:
-    """Raises OptionError if a schema has times that need a zone, and none is named.
+def check_zone(schema: ValueType, zone: str, *, column: str = "value") -> None:
+    """Raises OptionError if the schema of a column has times that need a zone, and none is named.
 
     Spark takes the session's zone, which a source in Python can't see.
     """
     if not zone and _has_timestamp(schema):
         raise OptionError(
-            "valueSchema has a TIMESTAMP, so option valueTimeZone must name the zone of times "
-            "without one",
+            f"{column}Schema has a TIMESTAMP, so option {column}TimeZone must name the zone of "
+            "times without one",
             action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
-            option="valueTimeZone",
+            option=f"{column}TimeZone",
         )
 
 

@@ -1,8 +1,9 @@
-"""Readers deliver values as structs, and name the record that does not fit."""
+"""Readers deliver keys and values as structs or strings, and name the record that does not fit."""
 
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -65,3 +66,89 @@ def test_failfast_names_the_record(more: dict[str, str], columns: str) -> None:
     assert ("t", 1, 1) == (error.topic, error.partition, error.offset)
     assert "the record at offset 1 of t-1 does not fit valueSchema" in error.message
     assert "field id is no INT, at byte 10" in error.message
+
+
+KEYS = {"keyFormat": "json", "keySchema": "k INT, t TIMESTAMP", "keyTimeZone": "+01:00"}
+
+
+def _log_with_keys(kafka: LittleKafka) -> list[Any]:
+    kafka.create("t", 1)
+    times = b'{"t":"1970-01-01T01:00:01"}', b'{"k":7}', None, b"", b"{", b'{"k":8}'
+    kafka.log(T0).append(*(b'{"id":%d}' % i for i in range(6)), keys=times)
+    return [part(kafka, T0, 0, 6)]
+
+
+@pytest.mark.parametrize("values", [{}, JSON, {"valueFormat": "string"}])
+@pytest.mark.parametrize("more", [{}, LARGE, {"columns": "offset,key,value"}])
+def test_keys_are_structs(more: dict[str, str], values: dict[str, str]) -> None:
+    """They have a format of their own. Null and empty keys are null, as values are."""
+    with LittleKafka(1) as kafka:
+        batches = list(query(kafka, **KEYS, **values, **more).read(_log_with_keys(kafka)))
+
+    second = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [
+        {"k": None, "t": second},
+        {"k": 7, "t": None},
+        None,
+        None,
+        {"k": None, "t": None},
+        {"k": 8, "t": None},
+    ] == [row["key"] for row in rows]
+    kinds = {"json": lambda i: _row(i), "string": '{{"id":{}}}'.format}
+    made = kinds.get(values.get("valueFormat", ""), lambda i: b'{"id":%d}' % i)
+    assert [made(i) for i in range(6)] == [row["value"] for row in rows]
+
+
+def test_failfast_of_keys_names_the_key() -> None:
+    """The error says that the key is wrong, and names the options of keys."""
+    with LittleKafka(1) as kafka:
+        ranges = _log_with_keys(kafka)
+        reader = query(kafka, **JSON, **KEYS, columns="value,key", keyMode="FAILFAST")
+        with pytest.raises(MalformedValue) as failure:
+            list(reader.read(ranges))
+
+    assert (
+        "the key of the record at offset 4 of t-0 does not fit keySchema: the document ends inside "
+        "an object, at byte 1: correct the producer or the schema, or set keyMode=PERMISSIVE"
+    ) == failure.value.message
+
+
+@pytest.mark.parametrize("columns", [{}, {"columns": "value,key"}])
+def test_strings_are_not_checked(columns: dict[str, str]) -> None:
+    """The format string takes the bytes as they are, like Spark's cast."""
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        kafka.log(T0).append(b"x\xff", "ü".encode(), b"", keys=[b"\xc3", None, b"k"])
+        formats = {"valueFormat": "string", "keyFormat": "string"}
+        (batch,) = query(kafka, **formats, **columns).read([part(kafka, T0, 0, 3)])
+
+    assert {pa.string()} == {batch.schema.field(name).type for name in ("key", "value")}
+    assert [b"x\xff", "ü".encode(), b""] == batch["value"].cast(pa.binary()).to_pylist()
+    assert [b"\xc3", None, b"k"] == batch["key"].cast(pa.binary()).to_pylist()
+
+
+@pytest.mark.parametrize("more", [{}, LARGE])
+@pytest.mark.parametrize("columns", ["value", "offset,value,partition", "key,value"])
+def test_flat_values_are_columns(columns: str, more: dict[str, str]) -> None:
+    """The fields stand in place of the value. Those of a null or partial value are null."""
+    fields = {"valueSchema": "id INT, _corrupt_record STRING, offset_ STRING"}
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        values = b'{"id":1,"offset_":"x"}', b"", b'{"id":"bad"}', b'{"id":2}'
+        kafka.log(T0).append(*values, keys=[b'{"k":1}'] * 4)
+        formats = {**JSON, **fields, **(KEYS if "key" in columns else {})}
+        reader = query(kafka, **formats, **more, columns=columns, valueFields="flat")
+        batches = list(reader.read([part(kafka, T0, 0, 4)]))
+
+    names = columns.replace("value", "id,_corrupt_record,offset_").split(",")
+    assert {tuple(names)} == {tuple(batch.schema.names) for batch in batches}
+    table = pa.Table.from_batches(batches)
+    table.validate(full=True)
+    assert [1, None, None, 2] == table["id"].to_pylist()
+    assert [None, None, '{"id":"bad"}', None] == table["_corrupt_record"].to_pylist()
+    assert ["x", None, None, None] == table["offset_"].to_pylist()
+    if "offset" in names:
+        assert [0, 1, 2, 3] == table["offset"].to_pylist()
+    if "key" in names:
+        assert [1, 1, 1, 1] == [key["k"] for key in table["key"].to_pylist()]

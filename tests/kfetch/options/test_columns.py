@@ -160,15 +160,15 @@ def test_the_other_form_of_headers() -> None:
 
 
 @pytest.mark.parametrize("text", ["value STRUCT<id: BIGINT, at: STRING>", "key MAP<STRING, INT>"])
-def test_a_value_with_fields_is_not_built(text: str) -> None:
-    """kfetch decodes no values into fields, and says what to do instead."""
+def test_fields_need_a_format(text: str) -> None:
+    """The option columns gives no types of fields, and the error says what does."""
     name = text.split()[0]
-    with pytest.raises(NotBuilt) as refused:
+    with pytest.raises(OptionError) as refused:
         parse({**REQUIRED, "columns": f"offset, {text}"})
 
     assert refused.value.message.endswith(
-        f", and kfetch does not decode a {name} into fields yet: read {name} as STRING, and use "
-        "from_json in the DataFrame"
+        f", but only {name}Format=json with {name}Schema gives it fields: set them and name it "
+        f"without a type, or read {name} as STRING"
     )
 
 

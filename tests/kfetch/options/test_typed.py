@@ -1,64 +1,143 @@
-"""The options that say how values become structs."""
+"""The options that say how keys and values become structs or strings."""
 
 from __future__ import annotations
 
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import JsonValues, parse
+from kfetch.options import JsonColumn, parse
+from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
-JSON = {"valueFormat": "json", "valueSchema": "id BIGINT"}
+JSON = {"Format": "json", "Schema": "id BIGINT"}
+BOTH = pytest.mark.parametrize("column", ["key", "value"])
 
 
+def _named(column: str, options: dict[str, str]) -> dict[str, str]:
+    return {column + rest: text for rest, text in options.items()}
+
+
+@BOTH
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({}, None),
-        ({"valueFormat": "Binary"}, None),
-        (JSON, JsonValues(schema="id BIGINT")),
-        ({**JSON, "VALUEFORMAT": "JSON"}, JsonValues(schema="id BIGINT")),
-        ({**JSON, "valueMode": "Permissive"}, JsonValues(schema="id BIGINT")),
-        ({**JSON, "valueMode": "FAILFAST"}, JsonValues(schema="id BIGINT", mode="failfast")),
-        (
-            {**JSON, "valueTimeZone": "Europe/Paris"},
-            JsonValues(schema="id BIGINT", time_zone="Europe/Paris"),
-        ),
+        ({"Format": "Binary"}, None),
+        (JSON, {}),
+        ({**JSON, "FORMAT": "JSON"}, {}),
+        ({**JSON, "Mode": "Permissive"}, {}),
+        ({**JSON, "Mode": "FAILFAST"}, {"mode": "failfast"}),
+        ({**JSON, "TimeZone": "Europe/Paris"}, {"time_zone": "Europe/Paris"}),
     ],
 )
-def test_meanings(options: dict[str, str], expected: JsonValues | None) -> None:
-    """Without valueFormat=json values are bytes."""
-    assert expected == parse({**REQUIRED, **options}).json_values
+def test_meanings(column: str, options: dict[str, str], expected: dict[str, str] | None) -> None:
+    """Without keyFormat or valueFormat, keys and values are bytes."""
+    parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
+    made = () if expected is None else (JsonColumn(column=column, schema="id BIGINT", **expected),)
+    assert made == parsed
+
+
+def test_keys_and_values_have_options_of_their_own() -> None:
+    """Each column has its own format, schema and mode."""
+    key, value = (
+        _named("key", {**JSON, "Mode": "failfast"}),
+        _named("value", {"Format": "json", "Schema": "t DATE"}),
+    )
+    assert (
+        JsonColumn(column="key", schema="id BIGINT", mode="failfast"),
+        JsonColumn(column="value", schema="t DATE"),
+    ) == parse({**REQUIRED, **key, **value}).typed_columns
+
+
+@pytest.mark.parametrize(("text", "flat"), [("Flat", True), ("nested", False)])
+def test_fields_of_values(text: str, flat: bool) -> None:
+    """The fields of a value may be columns of their own."""
+    options = _named("value", {**JSON, "Fields": text})
+    (column,) = parse({**REQUIRED, **options}).typed_columns
+    assert flat is column.flat
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"valueFormat": "xml"}, "option valueFormat is 'xml', but it must be binary or json"),
-        ({"valueFormat": "string"}, 'for text, set columns to "value STRING"'),
-        ({"valueFormat": "json"}, "valueFormat=json needs option valueSchema"),
-        ({"valueSchema": "id INT"}, "option valueSchema has no effect without valueFormat=json"),
-        ({"valueMode": "FAILFAST"}, "option valueMode has no effect without valueFormat=json"),
         (
-            {"valueTimeZone": "UTC", "valueFormat": "binary"},
-            "option valueTimeZone has no effect without valueFormat=json",
+            {"valueFields": "flat"},
+            "option valueFields has no effect without valueFormat=json: set valueFormat=json, or "
+            "remove it",
         ),
-        ({**JSON, "valueMode": "strict"}, "option valueMode is 'strict', but it must be"),
+        (
+            {**_named("value", JSON), "valueFields": "wide"},
+            "option valueFields is 'wide', but it must be nested or flat",
+        ),
+        (
+            {**_named("key", JSON), "keyFields": "flat"},
+            "option keyFields is not known: `kfetch options` lists all options",
+        ),
     ],
 )
-def test_mistakes(options: dict[str, str], sentence: str) -> None:
-    """The sentence names the option and what to do."""
+def test_mistakes_of_fields(options: dict[str, str], sentence: str) -> None:
+    """Only values have them, and only two forms."""
     with pytest.raises(OptionError) as mistake:
         parse({**REQUIRED, **options})
-    assert sentence in mistake.value.message
+    assert sentence == mistake.value.message
+
+
+@BOTH
+def test_strings_are_those_of_columns(column: str) -> None:
+    """With the format string, a column has the type that the option columns can give it."""
+    given = {**REQUIRED, f"{column}Format": "String"}
+    text = Column(column, "string")
+
+    assert text in parse(given).delivered
+    for columns in (column, f"{column} STRING"):
+        by_format = parse({**given, "columns": f"{columns},offset"})
+        by_columns = parse({**REQUIRED, "columns": f"{column} STRING,offset"})
+        assert by_format.delivered == by_columns.delivered
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string or json"),
+        ({"Format": "json"}, "%Format=json needs option %Schema"),
+        ({"Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
+        ({"Mode": "FAILFAST"}, "option %Mode has no effect without %Format=json"),
+        (
+            {"TimeZone": "UTC", "Format": "binary"},
+            "option %TimeZone has no effect without %Format=json",
+        ),
+        (
+            {"Schema": "id INT", "Format": "string"},
+            "option %Schema has no effect without %Format=json",
+        ),
+        ({**JSON, "Mode": "strict"}, "option %Mode is 'strict', but it must be"),
+    ],
+)
+def test_mistakes(column: str, options: dict[str, str], sentence: str) -> None:
+    """The sentence names the option and what to do."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, **_named(column, options)})
+    assert sentence.replace("%", column) in mistake.value.message
     assert not isinstance(mistake.value, NotBuilt)
 
 
+@BOTH
+def test_a_string_is_no_binary(column: str) -> None:
+    """The format and the type in columns must agree."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, f"{column}Format": "string", "columns": f"{column} BINARY"})
+    assert (
+        f"option columns has {column} binary, but {column}Format=string makes it a string: "
+        f"remove one of them, or read {column} STRING"
+    ) == mistake.value.message
+
+
+@BOTH
 @pytest.mark.parametrize(
-    "options",
-    [{"valueFormat": "avro"}, {"valueFormat": "Protobuf"}, {**JSON, "valueMode": "DROPMALFORMED"}],
+    "options", [{"Format": "avro"}, {"Format": "Protobuf"}, {**JSON, "Mode": "DROPMALFORMED"}]
 )
-def test_what_is_not_built_says_so(options: dict[str, str]) -> None:
+def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
     """Known formats and modes that are not there yet raise NotBuilt."""
     with pytest.raises(NotBuilt, match="is not built yet"):
-        parse({**REQUIRED, **options})
+        parse({**REQUIRED, **_named(column, options)})

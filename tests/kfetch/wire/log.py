@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 T0 = 1_700_000_000_000
 
 
-def batch(base: int, values: list[bytes], epoch: int = 0) -> bytes:
+def batch(
+    base: int, values: list[bytes], epoch: int = 0, keys: Sequence[bytes | None] = ()
+) -> bytes:
     """One record batch of kafka-python's, its leader epoch written as a broker does."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -20,8 +24,8 @@ def batch(base: int, values: list[bytes], epoch: int = 0) -> bytes:
         base_sequence=-1,
         batch_size=1 << 20,
     )
-    for delta, value in enumerate(values):
-        builder.append(delta, timestamp=T0 + delta, key=None, value=value, headers=[])
+    for delta, (value, key) in enumerate(zip_longest(values, keys)):
+        builder.append(delta, timestamp=T0 + delta, key=key, value=value, headers=[])
     data = bytearray(builder.build())
     data[0:8] = base.to_bytes(8, "big")
     data[12:16] = epoch.to_bytes(4, "big", signed=True)
@@ -45,10 +49,10 @@ class Log:
     def end(self) -> int:
         return self.batches[-1][1] if self.batches else self.start
 
-    def append(self, *values: bytes) -> None:
+    def append(self, *values: bytes, keys: Sequence[bytes | None] = ()) -> None:
         base = self.end
         self.values.update(enumerate(values, base))
-        data = batch(base, list(values), self.epoch)
+        data = batch(base, list(values), self.epoch, keys)
         self.batches.append((base, base + len(values), self.epoch, data))
 
     def truncate(self, end: int) -> None:
