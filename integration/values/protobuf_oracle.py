@@ -15,11 +15,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.spark import delta_jars, session
 
-__all__ = ["answers", "protobuf_session"]
+__all__ = ["answers", "arrow_type", "protobuf_session"]
 
 PACKAGE = "org.apache.spark:spark-protobuf_2.13:4.2.0"
 JARS = "KFETCH_SPARK_PROTOBUF"
@@ -52,7 +54,10 @@ def answers(
     """Returns the structs that ``from_protobuf`` makes of values, in their order."""
     table = pa.table({"i": pa.array(range(len(values)), pa.int32()),
                       "value": pa.array(values, pa.binary())})  # fmt: skip
-    result: Any = frame(spark, spark.createDataFrame(table), descriptors, message, mode).toArrow()
+    decoded = frame(spark.createDataFrame(table), descriptors, message, mode)
+    # toArrow refuses a null row around a field that is never null.
+    nullable = _nullable(decoded.schema["v"].dataType)
+    result: Any = decoded.select("i", F.col("v").cast(nullable).alias("v")).toArrow()
     order = result.column("i").combine_chunks().to_numpy().argsort()
     structs = result.column("v").combine_chunks()
     if isinstance(structs, pa.ChunkedArray):
@@ -60,7 +65,24 @@ def answers(
     return structs.take(pa.array(order))
 
 
-def frame(spark: SparkSession, values: Any, descriptors: bytes, message: str, mode: str) -> Any:
+def arrow_type(spark: SparkSession, descriptors: bytes, message: str) -> pa.DataType:
+    """Returns the type of Spark's column as pyspark converts it for Python sources."""
+    values = spark.createDataFrame([], "i INT, value BINARY")
+    return to_arrow_type(frame(values, descriptors, message).schema["v"].dataType, timezone="UTC")
+
+
+def _nullable(kind: Any) -> Any:
+    match kind:
+        case StructType():
+            return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind])
+        case ArrayType():
+            return ArrayType(_nullable(kind.elementType))
+        case MapType():
+            return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
+
+
+def frame(values: Any, descriptors: bytes, message: str, mode: str = "PERMISSIVE") -> Any:
     """Returns the frame of columns i and v, from columns i and value."""
     options = F.create_map(F.lit("mode"), F.lit(mode))
     arguments = F.col("value"), F.lit(message), F.lit(bytearray(descriptors)), options

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from integration.values.protobuf_oracle import answers, protobuf_session
+from integration.values.protobuf_oracle import answers, arrow_type, protobuf_session
 from kfetch.protobuf_loading import load
 from kfetch.values.protobuf_decoder import ProtobufDecoder
 from kfetch.values.protobuf_descriptors import read_descriptors
@@ -73,7 +73,7 @@ def test_random_values_mean_what_spark_says(spark: SparkSession, seed: int) -> N
     expected = answers(spark, descriptors, "t.M", values)
     actual = ProtobufDecoder(descriptors, "t.M", load()).decode_column(pa.array(values, pa.binary()))
 
-    assert expected.type == actual.values.type
+    assert arrow_type(spark, descriptors, "t.M") == actual.values.type
     actual.values.validate(full=True)
     _assert_same(values, plain(expected), plain(actual.values))
 

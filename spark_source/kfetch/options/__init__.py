@@ -18,6 +18,7 @@ from kfetch.options.values import (
     JsonColumn,
     NetworkOptions,
     Place,
+    ProtobufColumn,
     SourceOptions,
     Subscription,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "JsonColumn",
     "NetworkOptions",
     "Place",
+    "ProtobufColumn",
     "SourceOptions",
     "Subscription",
     "parse",

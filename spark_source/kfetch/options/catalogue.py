@@ -85,9 +85,16 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueFormat",
             "binary",
-            "`string`: `value` is text; `json`: it is a struct, decoded in the agent; see "
-            "[docs/json.md](docs/json.md)",
+            "`string`: `value` is text; `json`, `protobuf`: it is a struct, decoded in the agent; "
+            "see [docs/json.md](docs/json.md), [docs/protobuf.md](docs/protobuf.md)",
         ),
+        (
+            "valueDescriptor",
+            "none",
+            "the types of `valueFormat=protobuf`: a file of `protoc --descriptor_set_out` on the "
+            "driver",
+        ),
+        ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
         ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
         (
             "valueMode",
@@ -100,7 +107,9 @@ OPTIONS: tuple[Option, ...] = (
             "nested",
             "`flat`: the fields of `valueSchema` are columns, in place of `value`",
         ),
-        ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
+        ("keyFormat", "binary", "the same for `key`: `string`, `json` or `protobuf`"),
+        ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
+        ("keyMessage", "none", "the full name of the message of keys"),
         ("keySchema", "none", "the struct of `keyFormat=json`"),
         ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
         ("keyTimeZone", "none", "the zone of times without one in keys"),

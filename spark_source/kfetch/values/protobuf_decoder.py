@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from kfetch.values import protobuf_layout as layout
 from kfetch.values.columns import StructColumn
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_plan import MessagePlan
-from kfetch.values.protobuf_schema import message_tree
+from kfetch.values.protobuf_schema import Item, message_tree
 from kfetch.values.types import ValueType
 
 __all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
@@ -52,28 +53,33 @@ class Problem(NamedTuple):
     """The byte in the value where the field starts that can't be decoded."""
 
 
-def message_type(descriptors: bytes, name: str) -> ValueType:
-    """Returns the struct of a message. ``descriptors``: a FileDescriptorSet.
+def message_type(descriptors: bytes, name: str, *, nullable: bool = False) -> ValueType:
+    """Returns the struct of a message. The arguments and errors are those of ``ProtobufDecoder``."""
+    return MessagePlan(_tree(descriptors, name, nullable=nullable)).nodes.schema
 
-    Raises OptionError or NotBuilt, as ``ProtobufDecoder`` does.
-    """
-    kind = message_tree(read_descriptors(descriptors), name).type
-    if kind is None:
-        raise ValueError("the message has no columns")
-    return kind
+
+def _tree(descriptors: bytes, name: str, *, nullable: bool) -> Item:
+    root = message_tree(read_descriptors(descriptors), name)
+    if nullable and root.type is not None:
+        children = (replace(child, nullable=True) for child in root.type.children)
+        root.type = replace(root.type, children=tuple(children))
+    return root
 
 
 class ProtobufDecoder:
     """Decodes messages of one type, in any number of threads."""
 
-    def __init__(self, descriptors: bytes, name: str, loops: Loops) -> None:
+    def __init__(
+        self, descriptors: bytes, name: str, loops: Loops, *, nullable: bool = False
+    ) -> None:
         """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
 
-        ``loops``: the compiled code (``protobuf_loading.load``). Raises OptionError if the bytes
+        ``loops``: the compiled code (``protobuf_loading.load``). ``nullable``: whether required
+        fields may be null, for columns without the struct. Raises OptionError if the bytes
         are no FileDescriptorSet or have no such message, or if the message contains itself. Raises
         NotBuilt for a message with groups, and for editions.
         """
-        self.plan = MessagePlan(message_tree(read_descriptors(descriptors), name))
+        self.plan = MessagePlan(_tree(descriptors, name, nullable=nullable))
         self.loops = loops
 
     def decode(

@@ -36,7 +36,7 @@ This module imports nothing, so a process with compiled code in its cache does n
     PRESENT,
     VALUE,  # bits, or the address of text
     SIZE,  # bytes of text
-    EFFECTIVE,  # bit 0: its row is not null; bit 1: it was in the value
+    EFFECTIVE,  # 1 if the row of a message is not null
     BAD,  # a reason, if an element can't be decoded
     FIELD_WIDTH,
 ) = range(32)

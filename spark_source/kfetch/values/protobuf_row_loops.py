@@ -60,6 +60,7 @@ from kfetch.values.slot_loops import set_valid
 
 __all__ = ["append", "clear_oneof", "emit", "forget"]
 
+_THOUSAND = np.uint64(1000)
 _MILLIS_MAX = 9_223_372_036_854_775  # as microseconds, this fits into 64 bits
 
 
@@ -204,13 +205,15 @@ def _put_time(fields: Any, field: Any, node: Any) -> Any:
 
     The product of Spark wraps around at milliseconds. It fails at microseconds.
     """
-    millis = _number(_field(fields, field[SECONDS])) * 1000
+    # Unsigned numbers wrap around. LLVM assumes that signed ones never do.
+    millis = np.int64(np.uint64(_number(_field(fields, field[SECONDS]))) * _THOUSAND)
     nanos = _number(_field(fields, field[NANOS]))
     if millis > _MILLIS_MAX or millis < -_MILLIS_MAX:
         return np.int64(OUT_OF_RANGE)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
     slot = node[COUNT]
-    int64s(node[DATA])[slot] = millis * 1000 + micros
+    total = np.uint64(millis) * _THOUSAND + np.uint64(micros)
+    int64s(node[DATA])[slot] = np.int64(total)
     _mark(node, slot, 1)
     node[COUNT] = slot + 1
     return np.int64(0)
@@ -278,12 +281,11 @@ def emit(fields: Any, flat: Any, nodes: Any, enums: Any, state: Any, top: int) -
         if probe[COUNT] >= probe[CAPACITY]:
             state[STUCK_NODE] = ~message[PROBE]
             return np.int64(NO_ROOM)
-    message[EFFECTIVE] = 3
+    message[EFFECTIVE] = 1
     problem = _put_message(fields, nodes, message, 1)
     for i in range(message[FLAT], message[FLAT] + message[FLAT_COUNT]):
         field = _field(fields, flat[i])
-        outer = _field(fields, field[PARENT])[EFFECTIVE]
-        there, real = outer & 1, outer >> 1
+        there = inside = _field(fields, field[PARENT])[EFFECTIVE]
         result = np.int64(0)
         if field[REPEATED] != 0:
             _put_list(nodes, field, there)
@@ -292,13 +294,12 @@ def emit(fields: Any, flat: Any, nodes: Any, enums: Any, state: Any, top: int) -
         elif field[SHAPE] == SCALAR:
             result = _put_scalar(nodes, enums, field, there, state)
         else:
-            present = field[PRESENT]
-            there &= present | field[DEFAULTED]
-            field[EFFECTIVE] = there | (real & present) << 1
+            there &= field[PRESENT] | field[DEFAULTED]
+            field[EFFECTIVE] = there
             result = _put_message(fields, nodes, field, there)
         if result == NO_ROOM:
             return result
-        if field[REQUIRED] != 0 and real != 0 and field[PRESENT] == 0:
+        if field[REQUIRED] != 0 and inside != 0 and field[PRESENT] == 0:
             result = np.int64(MISSING)
         if result != 0:
             problem = result
