@@ -71,7 +71,9 @@ def test_random_values_mean_what_spark_says(spark: SparkSession, seed: int) -> N
     values[: count // 4] = _by_package(rng, descriptors, values[: count // 4])
 
     expected = answers(spark, descriptors, "t.M", values)
-    actual = ProtobufDecoder(descriptors, "t.M", load()).decode_column(pa.array(values, pa.binary()))
+    actual = ProtobufDecoder(descriptors, "t.M", load()).decode_column(
+        pa.array(values, pa.binary())
+    )
 
     assert arrow_type(spark, descriptors, "t.M") == actual.values.type
     actual.values.validate(full=True)

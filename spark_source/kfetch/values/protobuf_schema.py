@@ -96,19 +96,19 @@ class _Builder:
         self._count += len(message.fields)
         if self._count > FIELDS_MAX:
             raise _refused(f"the message {path[0]} has more than {FIELDS_MAX} fields inside")
-        return [self._item(each, path) for each in message.fields]
+        return [self._item(each, message.full_name, path) for each in message.fields]
 
-    def _item(self, each: Field, path: tuple[str, ...]) -> Item:
+    def _item(self, each: Field, owner: str, path: tuple[str, ...]) -> Item:
         if each.type == layout.GROUP_TYPE:
             raise NotBuilt(
-                f"the field {path[-1]}.{each.name} is a group, which is not built",
+                f"the field {owner}.{each.name} is a group, which is not built",
                 action="decode the value in the DataFrame, or use a message without groups",
                 option="valueMessage",
             )
         if each.type == layout.MESSAGE_TYPE:
-            return self._message(each, path)
+            return self._message(each, owner, path)
         if each.type not in _KINDS:
-            raise _refused(f"the field {path[-1]}.{each.name} has the unknown type {each.type}")
+            raise _refused(f"the field {owner}.{each.name} has the unknown type {each.type}")
         item = Item(each, layout.SCALAR, _placed(ValueType(_KINDS[each.type]), each))
         if each.type == layout.ENUM_TYPE:
             item.enum = self._enum(each)
@@ -120,7 +120,7 @@ class _Builder:
             raise _missing(each.type_name)
         return self._descriptors.enums[each.type_name]
 
-    def _message(self, each: Field, path: tuple[str, ...]) -> Item:
+    def _message(self, each: Field, owner: str, path: tuple[str, ...]) -> Item:
         message = self._descriptors.messages.get(each.type_name)
         if message is None:
             raise _missing(each.type_name)
@@ -133,7 +133,7 @@ class _Builder:
         if message.full_name in path:
             raise _refused(
                 f"the message {message.full_name} contains itself, in the field "
-                f"{path[-1]}.{each.name}"
+                f"{owner}.{each.name}"
             )
         inner = path if is_entry else (*path, message.full_name)
         item = Item(each, layout.STRUCT_SHAPE, None, self.children(message, inner))

@@ -114,7 +114,9 @@ def _field(rng: Random, types: Descriptors, each: Field, damage: float, depth: i
     count = rng.choice([0, 1, 1, 2, 5]) if each.is_repeated else 1
     packable = each.type not in (layout.STRING_TYPE, layout.BYTES_TYPE, layout.MESSAGE_TYPE)
     if each.is_repeated and packable and rng.random() < 0.6:
-        return sized(each.number, b"".join(_payload(rng, types, each, damage) for _ in range(count)))
+        return sized(
+            each.number, b"".join(_payload(rng, types, each, damage) for _ in range(count))
+        )
     if each.type == layout.MESSAGE_TYPE:
         message = types.messages[each.type_name]
         return b"".join(

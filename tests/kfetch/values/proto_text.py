@@ -109,7 +109,9 @@ class _File:
                     oneofs.append(self._next())
                     self._next()
                     while (kind := self._next()) != "}":
-                        body += sized(2, self._field(kind, 1, full_name) + number(9, len(oneofs) - 1))
+                        body += sized(
+                            2, self._field(kind, 1, full_name) + number(9, len(oneofs) - 1)
+                        )
                 case "map":
                     entry, field = self._map(full_name)
                     body += sized(3, entry) + sized(2, field)
@@ -124,7 +126,9 @@ class _File:
         for i, field in enumerate(synthetic):
             body += sized(2, field + number(9, len(oneofs) + i) + number(17, 1))
         named = [*oneofs, *(f"_synthetic{i}" for i in range(len(synthetic)))]
-        return sized(1, name.encode()) + body + b"".join(sized(8, sized(1, o.encode())) for o in named)
+        return (
+            sized(1, name.encode()) + body + b"".join(sized(8, sized(1, o.encode())) for o in named)
+        )
 
     def _field(self, kind: str, label: int, outer: str) -> bytes:
         name, _, field_number, *more = self._until(";")
