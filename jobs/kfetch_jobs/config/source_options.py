@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
 from kfetch_jobs.config.job import Job, option_name
-from kfetch_jobs.config.models import JobFile
+from kfetch_jobs.config.models import JobFile, Source
 from kfetch_jobs.config.values import Options
 
 __all__ = ["option_mistakes", "option_warnings", "source_location"]
@@ -34,6 +34,21 @@ def option_mistakes(job: Job) -> Iterator[str]:
         for error in _option_errors(options):
             option = str(error.where.get("option", ""))
             yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
+        formats = {name.lower(): text.lower() for name, text in options.items()}
+        for option, reader, column in _readers_of_bytes(job, source):
+            if formats.get(option.lower()) == "json":
+                yield (
+                    f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
+                    f"option {option}=json makes a struct of them: remove one of the two"
+                )
+
+
+def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
+    """Yield options that must not be json, the key of the job that forbids it, and the column."""
+    if source.decode:
+        yield "valueFormat", "decode", "value"
+    if job.file.sink.deadLetters:
+        yield "keyFormat", "sink.deadLetters", "key"
 
 
 def _option_errors(options: Options) -> Iterator[OptionError]:

@@ -172,6 +172,11 @@ IN_JOB = [
         "stopWithin: 1 fortnight\ntrigger:",
         "12: stopWithin is '1 fortnight': must be a n",
     ),
+    (
+        "  options:",
+        "  decode: {fields: a INT}\n  options:\n    valueSchema: a INT\n    valueformat: JSON",
+        "7: decode needs the value's bytes, and option valueFormat=json makes a struct of them: ",
+    ),
     ("startingOffsets", "startingOfsets", "5: option starting"),
     ("earliest", "soonest", "5: option startingOffsets: Expected e.g. "),
     ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true, fals"),
@@ -230,6 +235,20 @@ def test_mistakes(project: Path, file: str, old: str, new: str, sentence: str) -
 
     assert f"{mistakes[0]}{more}"[: len(expected)] == expected
     assert "\n" not in mistakes[0]
+
+
+def test_dead_letters_keep_the_bytes_of_keys(project: Path) -> None:
+    """Their table has the key as bytes, so the key must not be decoded."""
+    text = JOB.replace(
+        "  options:",
+        "  decode: {fields: a INT}\n  options:\n    keyFormat: json\n    keySchema: k INT",
+    ).replace("sink:\n", "sink:\n  deadLetters: {path: dead}\n")
+    (mistake,) = _mistakes(project, "jobs/clicks.yml", JOB, text)
+
+    assert (
+        "conf/jobs/clicks.yml:6: sink.deadLetters needs the key's bytes, and option keyFormat=json "
+        "makes a struct of them: remove one of the two"
+    ) == mistake
 
 
 _THREE = """\
