@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.spark import delta_jars, session
 
-__all__ = ["answers", "arrow_type", "protobuf_session"]
+__all__ = ["answers", "arrow_type", "decoded", "protobuf_session"]
 
 PACKAGE = "org.apache.spark:spark-protobuf_2.13:4.2.0"
 JARS = "KFETCH_SPARK_PROTOBUF"
@@ -54,21 +54,22 @@ def answers(
     """Returns the structs that ``from_protobuf`` makes of values, in their order."""
     table = pa.table({"i": pa.array(range(len(values)), pa.int32()),
                       "value": pa.array(values, pa.binary())})  # fmt: skip
-    decoded = frame(spark.createDataFrame(table), descriptors, message, mode)
+    structs = spark.createDataFrame(table).select("i", decoded(descriptors, message, mode))
     # toArrow refuses a null row around a field that is never null.
-    nullable = _nullable(decoded.schema["v"].dataType)
-    result: Any = decoded.select("i", F.col("v").cast(nullable).alias("v")).toArrow()
+    nullable = _nullable(structs.schema["value"].dataType)
+    result: Any = structs.select("i", F.col("value").cast(nullable).alias("v")).toArrow()
     order = result.column("i").combine_chunks().to_numpy().argsort()
-    structs = result.column("v").combine_chunks()
-    if isinstance(structs, pa.ChunkedArray):
-        structs = structs.chunk(0)
-    return structs.take(pa.array(order))
+    column = result.column("v").combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0)
+    return column.take(pa.array(order))
 
 
 def arrow_type(spark: SparkSession, descriptors: bytes, message: str) -> pa.DataType:
     """Returns the type of Spark's column as pyspark converts it for Python sources."""
     values = spark.createDataFrame([], "i INT, value BINARY")
-    return to_arrow_type(frame(values, descriptors, message).schema["v"].dataType, timezone="UTC")
+    kind = values.select(decoded(descriptors, message)).schema["value"].dataType
+    return to_arrow_type(kind, timezone="UTC")
 
 
 def _nullable(kind: Any) -> Any:
@@ -82,8 +83,8 @@ def _nullable(kind: Any) -> Any:
     return kind
 
 
-def frame(values: Any, descriptors: bytes, message: str, mode: str = "PERMISSIVE") -> Any:
-    """Returns the frame of columns i and v, from columns i and value."""
+def decoded(descriptors: bytes, message: str, mode: str = "PERMISSIVE") -> Any:
+    """Returns the struct of the column ``value``."""
     options = F.create_map(F.lit("mode"), F.lit(mode))
     arguments = F.col("value"), F.lit(message), F.lit(bytearray(descriptors)), options
-    return values.select("i", F.call_function("from_protobuf", *arguments).alias("v"))
+    return F.call_function("from_protobuf", *arguments).alias("value")

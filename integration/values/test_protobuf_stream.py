@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from integration.conftest import TopicFactory
 from integration.records import producer
 from integration.streams import drain, finish, kfetch
-from integration.values.protobuf_oracle import frame, protobuf_session
+from integration.values.protobuf_oracle import decoded, protobuf_session
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.kafka import Cluster
 from tests.kfetch.values.proto_text import descriptor_set
@@ -32,7 +31,15 @@ _LINE = sized(2, sized(1, b"pen"))
 _TIMES = sized(4, number(1, 1_700_000_000)) + sized(5, number(1, 7) + number(2, 5000))
 _GOOD = [number(1, i) + _LINE * (i % 3) + sized(3, sized(1, b"k") + number(2, i)) + _TIMES
          for i in range(500)]  # fmt: skip
-_ODD = [b"", None, b"\xff", number(1, 7) + b"\x12", _LINE, sized(1, b"x"), number(1, 9) + sized(2, b"")]
+_ODD = [
+    b"",
+    None,
+    b"\xff",
+    number(1, 7) + b"\x12",
+    _LINE,
+    sized(1, b"x"),
+    number(1, 9) + sized(2, b""),
+]
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +66,12 @@ def _send(cluster: Cluster, topic: str, values: list[Any]) -> None:
             sender.send(topic, value, key=b"k", partition=0)
 
 
-def _plain(decoded: DataFrame, checkpoint: Path) -> list[Any]:
-    rows = [(row.i, row.v and row.v.asDict(True)) for row in drain(decoded, checkpoint).rows]
-    return sorted(rows, key=lambda row: int(row[0]))
+def _plain(frame: DataFrame, checkpoint: Path) -> list[Any]:
+    rows = drain(frame, checkpoint).rows
+    return sorted(
+        ((row.offset, row.value and row.value.asDict(True)) for row in rows),
+        key=lambda pair: int(pair[0]),
+    )
 
 
 @pytest.mark.parametrize("place", ["process", "inline"])
@@ -73,12 +83,11 @@ def test_the_rows_are_those_of_from_protobuf(
     name = topic()
     _send(kafka, name, _GOOD + _ODD + _GOOD)
     shared = {"subscribe": name, "startingOffsets": "earliest", "kfetch.agent": place}
-    ours = kfetch(spark, kafka, **shared, **orders).selectExpr("partition", "offset i", "value v")
-    raw = kfetch(spark, kafka, **shared).selectExpr("partition", "offset i", "value")
-    theirs = frame(raw, _TYPES, "shop.Order")
-    theirs = theirs.withColumn("partition", F.lit(0))
+    ours = kfetch(spark, kafka, **shared, **orders).select("partition", "offset", "value")
+    struct = decoded(_TYPES, "shop.Order")
+    theirs = kfetch(spark, kafka, **shared).select("partition", "offset", struct)
 
-    assert theirs.schema["v"].dataType == ours.schema["v"].dataType
+    assert theirs.schema["value"].dataType == ours.schema["value"].dataType
     assert _plain(theirs, tmp_path / "spark") == _plain(ours, tmp_path / "kfetch")
 
 

@@ -99,7 +99,8 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueMode",
             "PERMISSIVE",
-            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
+            "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
+            "`FAILFAST` fails the query",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (

@@ -132,8 +132,7 @@ class _Builder:
         is_entry = message.is_map_entry and each.is_repeated
         if message.full_name in path:
             raise _refused(
-                f"the message {message.full_name} contains itself, in the field "
-                f"{owner}.{each.name}"
+                f"the message {message.full_name} contains itself, in the field {owner}.{each.name}"
             )
         inner = path if is_entry else (*path, message.full_name)
         item = Item(each, layout.STRUCT_SHAPE, None, self.children(message, inner))

@@ -46,7 +46,9 @@ def test_meanings(column: str, options: dict[str, str], expected: dict[str, str]
         ({**PROTOBUF, "FORMAT": "Protobuf", "Mode": "FAILFAST"}, {"mode": "failfast"}),
     ],
 )
-def test_meanings_of_protobuf(column: str, options: dict[str, str], expected: dict[str, str]) -> None:
+def test_meanings_of_protobuf(
+    column: str, options: dict[str, str], expected: dict[str, str]
+) -> None:
     """The options name the file and the message. Parsing them reads no file."""
     parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
     own = {"path": "/types.desc", "message": "shop.Order"}
@@ -158,9 +160,7 @@ def test_a_string_is_no_binary(column: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    "options", [{"Format": "avro"}, {**JSON, "Mode": "DROPMALFORMED"}]
-)
+@pytest.mark.parametrize("options", [{"Format": "avro"}, {**JSON, "Mode": "DROPMALFORMED"}])
 def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
     """Known formats and modes that are not there yet raise NotBuilt."""
     with pytest.raises(NotBuilt, match="is not built yet"):
