@@ -3,8 +3,8 @@
 ``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
 bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
 installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning. The same five
-fields as Protobuf are decoded by kfetch and, if it is installed, by the package protobuf (upb), which
-makes a Python object for each record.
+fields as Protobuf are decoded by kfetch and, if it is installed, by the package protobuf
+(upb). That makes a Python object for each record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tests.kfetch.values.wire import fixed64, number, sized
 FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
 FIVE_FILE = """
 syntax = "proto3"; package t;
-message Five { int64 id = 1; string customer = 2; double amount = 3; string country = 4; bool confirmed = 5; }
+message Five { int64 id = 1; string customer = 2; double amount = 3; string country = 4;
+               bool confirmed = 5; }
 """
 FORTY = ", ".join(
     [f"i{n} BIGINT" for n in range(12)]

@@ -1,6 +1,6 @@
-"""Records Spark's answers about ``protobuf_doubts``: ``python -m integration.values.protobuf_record``.
+"""Records Spark's answers about ``protobuf_doubts`` for the unit tests, in tests/vectors/protobuf.
 
-The unit tests read them from tests/vectors/protobuf.
+``python -m integration.values.protobuf_record``
 """
 
 from __future__ import annotations

@@ -221,7 +221,8 @@ def _spark_type(kind: ValueType) -> Any:
         case Kind.ARRAY:
             return ArrayType(children[0], kind.children[0].nullable)
         case Kind.MAP:
-            return MapType(*children, kind.children[1].nullable)
+            key, value = children
+            return MapType(key, value, kind.children[1].nullable)
         case Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]

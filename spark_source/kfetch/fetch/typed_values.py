@@ -1,4 +1,4 @@
-"""The keys and values of a decoded batch as structs: ``keyFormat=json``, ``valueFormat=protobuf``."""
+"""The keys and values of a decoded batch as structs: those whose format is json or protobuf."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Problem(NamedTuple):
 
 
 def message_type(descriptors: bytes, name: str, *, nullable: bool = False) -> ValueType:
-    """Returns the struct of a message. The arguments and errors are those of ``ProtobufDecoder``."""
+    """Returns the struct of a message. Arguments and errors are those of ``ProtobufDecoder``."""
     return MessagePlan(_tree(descriptors, name, nullable=nullable)).nodes.schema
 
 

@@ -81,9 +81,9 @@ def _search(fields: Any, message: Any, number: Any) -> Any:
 @inlined
 def _find(fields: Any, message: Any, number: int, guess: int) -> Any:
     """``guess``: the field that comes next if the fields are in the order of their numbers."""
-    if guess < message[FIRST] + message[COUNT]:
-        if row_of(fields, guess, FIELD_WIDTH)[NUMBER] == number:
-            return guess
+    end = message[FIRST] + message[COUNT]
+    if guess < end and row_of(fields, guess, FIELD_WIDTH)[NUMBER] == number:
+        return guess
     return _search(fields, message, number)
 
 

@@ -7,7 +7,8 @@ may be damaged, and they may end another field of their oneof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
@@ -52,7 +53,7 @@ class Item:
     """What its values become (``protobuf_layout``)."""
     type: ValueType | None
     """The type of its column, None if Spark drops it. For a repeated field, that of the list."""
-    children: list[Item] = field(default_factory=list)
+    children: list[Item] = dataclasses.field(default_factory=list)
     """The fields of its message, in their order in the file."""
     enum: EnumType | None = None
     is_closed: bool = False

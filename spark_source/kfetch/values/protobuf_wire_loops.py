@@ -119,20 +119,20 @@ def _fixed(data: Any, at: Any, end: Any, size: int) -> Any:
 def scalar(data: Any, at: Any, end: Any, kind: int) -> Any:
     """Returns a value of a type as bits, or the address and the size of text."""
     size = np.int64(0)
-    if kind == STRING_TYPE or kind == BYTES_TYPE:
+    if kind in (STRING_TYPE, BYTES_TYPE):
         size, at = length(data, at, end)
         value = address_of(data) + at
         if at >= 0:
             at += size
         return value, size, at
-    if kind == DOUBLE_TYPE or kind == FIXED64_TYPE or kind == SFIXED64_TYPE:
+    if kind in (DOUBLE_TYPE, FIXED64_TYPE, SFIXED64_TYPE):
         value, at = _fixed(data, at, end, 8)
         return value, size, at
-    if kind == FLOAT_TYPE or kind == FIXED32_TYPE or kind == SFIXED32_TYPE:
+    if kind in (FLOAT_TYPE, FIXED32_TYPE, SFIXED32_TYPE):
         value, at = _fixed(data, at, end, 4)
         return value, size, at
     value, at = varint(data, at, end)
-    if kind == INT32_TYPE or kind == UINT32_TYPE or kind == ENUM_TYPE:
+    if kind in (INT32_TYPE, UINT32_TYPE, ENUM_TYPE):
         value = _signed32(value)
     elif kind == BOOL_TYPE:
         value = np.int64(value != 0)
@@ -145,7 +145,9 @@ def scalar(data: Any, at: Any, end: Any, kind: int) -> Any:
 
 
 @called
-def skip_field(data: Any, at: Any, end: Any, tag_value: int, depth: int, groups: Any) -> Any:
+def skip_field(  # noqa: C901
+    data: Any, at: Any, end: Any, tag_value: int, depth: int, groups: Any
+) -> Any:
     """Returns the position behind an unknown field. ``at``: behind its tag.
 
     ``groups``: room for the numbers of DEPTH_MAX groups inside each other.

@@ -22,7 +22,8 @@ from tests.kfetch.wire.little import LittleKafka
 
 _FILE = """
 syntax = "proto2"; package t;
-message M { required int32 id = 1; repeated string tags = 2; optional google.protobuf.Duration d = 3; }
+message M { required int32 id = 1; repeated string tags = 2;
+            optional google.protobuf.Duration d = 3; }
 """
 _GOOD = [number(1, i) + sized(2, b"a") for i in range(3)]
 

@@ -136,7 +136,7 @@ def fenced() -> mmap.mmap:
 @given(st.integers(0, 5000), st.sampled_from([0.0, 0.3]))
 @settings(max_examples=25, deadline=None)
 def test_nothing_behind_a_value_is_read(fenced: mmap.mmap, seed: int, damage: float) -> None:
-    """Each cut of a value may end at a page that can't be read. Reading it would end the process."""
+    """Each cut of a value may end at a page that can't be read. A read would end the process."""
     rng = Random(seed)
     file = file_text(rng)
     types = read_descriptors(descriptor_set(file))
@@ -163,7 +163,8 @@ def test_a_position_outside_the_data_is_refused(position: int) -> None:
 def test_names_of_enums_may_be_longer_than_the_values() -> None:
     """The column of names grows, although the values have one byte each."""
     name = "N" * 300
-    file = f'syntax = "proto3"; package t; enum E {{ Z = 0; {name} = 1; }} message M {{ repeated E e = 1; }}'
+    types = f"enum E {{ Z = 0; {name} = 1; }} message M {{ repeated E e = 1; }}"
+    file = f'syntax = "proto3"; package t; {types}'
     assert [{"e": [name] * 1000}] * 3 == rows([sized(1, b"\x01" * 1000)] * 3, file)
 
 
