@@ -104,5 +104,7 @@ def test_failfast_names_the_record(
     with pytest.raises(Exception, match="MALFORMED_VALUE") as failure:
         finish(query)
 
-    sentence = f"the record at offset 50 of {name}-0 does not fit valueReaderSchema: field number: the"
+    sentence = (
+        f"the record at offset 50 of {name}-0 does not fit valueReaderSchema: field number: the"
+    )
     assert sentence in str(failure.value)

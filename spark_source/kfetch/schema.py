@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -31,8 +32,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
-from kfetch.options import AvroColumn
+from kfetch.options import AvroColumn, ProtobufColumn
 from kfetch.options.columns import (
     HEADERS_ARRAY,
     HEADERS_MAP,
@@ -61,6 +63,7 @@ _TYPES: Mapping[str, DataType] = {
 
 
 _SCALARS: Mapping[str, DataType] = {
+    "INTERVAL": DayTimeIntervalType(),
     "BOOLEAN": BooleanType(),
     "BYTE": ByteType(),
     "SHORT": ShortType(),
@@ -81,6 +84,7 @@ def schema(options: SourceOptions) -> StructType:
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
+    options = with_descriptors(options)
     structs = _structs(options)
     _check_formats(options, options.delivered)
     types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
@@ -96,6 +100,7 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
+    options = with_descriptors(options)
     structs = _structs(options)
     nested = _nested(list(given), options, structs)
     named = [Column(field.name, _type_of(field, structs)) for field in nested]
@@ -111,7 +116,10 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
 
 
 def _struct_of(typed: TypedColumn) -> StructType:
-    struct: StructType = _spark_type(_parsed_type(typed))
+    parsed, name = _parsed_type(typed), typed.type_option
+    if typed.flat and not parsed.names:
+        raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
+    struct: StructType = _spark_type(parsed)
     return struct
 
 
@@ -120,13 +128,13 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     from kfetch.values.avro_decoder import reader_type
     from kfetch.values.ddl import parse_schema
     from kfetch.values.json_options import check_zone
+    from kfetch.values.protobuf_decoder import message_type
 
     if isinstance(typed, AvroColumn):
         return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
-    name = f"{typed.column}Schema"
-    parsed = parse_schema(typed.schema, option=name)
-    if typed.flat and not parsed.names:
-        raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
+    if isinstance(typed, ProtobufColumn):
+        return message_type(typed.descriptors, typed.message, nullable=typed.flat)
+    parsed = parse_schema(typed.schema, option=typed.type_option)
     check_zone(parsed, typed.time_zone, column=typed.column)
     return parsed
 
@@ -211,12 +219,13 @@ def _spark_type(kind: ValueType) -> Any:
     children = [_spark_type(child) for child in kind.children]
     match kind.kind:
         case Kind.STRUCT:
-            fields = zip(kind.names, children, strict=True)
-            return StructType([StructField(name, child) for name, child in fields])
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return StructType([StructField(name, t, child.nullable) for name, t, child in fields])
         case Kind.ARRAY:
-            return ArrayType(children[0])
+            return ArrayType(children[0], kind.children[0].nullable)
         case Kind.MAP:
-            return MapType(*children)
+            key, value = children
+            return MapType(key, value, kind.children[1].nullable)
         case Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]

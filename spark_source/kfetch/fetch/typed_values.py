@@ -1,4 +1,4 @@
-"""The keys and values of a decoded batch as structs: ``valueFormat=json``, ``valueFormat=avro``."""
+"""The keys and values of a decoded batch as structs: those in JSON, Avro or Protobuf."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfetch import avro_loading, json_loading
+from kfetch import avro_loading, json_loading, protobuf_loading
 from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
 from kfetch.model import TopicPartition
-from kfetch.options import AvroColumn, JsonColumn, SourceOptions
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.values import TypedColumn
 from kfetch.records import Columns, Memory, Slice
 from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder
 from kfetch.values.json_options import json_settings
+from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 
 __all__ = ["TypedValues", "typed_values"]
 
@@ -88,7 +89,9 @@ class _ColumnDecoder:
         self._type_option = column.type_option
         self._decoder = _decoder_of(column)
 
-    def decoded(self, column: pa.Array[Any], memory: Memory) -> DecodedValues | DecodedAvro:
+    def decoded(
+        self, column: pa.Array[Any], memory: Memory
+    ) -> DecodedValues | DecodedAvro | DecodedMessages:
         return self._decoder.decode_column(column, memory)
 
     def malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
@@ -105,11 +108,14 @@ class _ColumnDecoder:
         )
 
 
-def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder:
+def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
     if isinstance(column, AvroColumn):
         loops = _compiled("Avro", avro_loading.load)
         source = f"{column.column}Schema"
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
+    if isinstance(column, ProtobufColumn):
+        loops = _compiled("Protobuf", protobuf_loading.load)
+        return ProtobufDecoder(column.descriptors, column.message, loops, nullable=column.flat)
     return _json_decoder(column)
 
 

@@ -19,6 +19,7 @@ from kfetch.options.values import (
     JsonColumn,
     NetworkOptions,
     Place,
+    ProtobufColumn,
     SourceOptions,
     Subscription,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "JsonColumn",
     "NetworkOptions",
     "Place",
+    "ProtobufColumn",
     "SourceOptions",
     "Subscription",
     "parse",

@@ -85,8 +85,9 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueFormat",
             "binary",
-            "`string`: `value` is text; `json`, `avro`: it is a struct, decoded in the agent; "
-            "see [docs/json.md](docs/json.md) and [docs/avro.md](docs/avro.md)",
+            "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
+            "agent; see [docs/json.md](docs/json.md), [docs/avro.md](docs/avro.md), "
+            "[docs/protobuf.md](docs/protobuf.md)",
         ),
         (
             "valueSchema",
@@ -100,10 +101,17 @@ OPTIONS: tuple[Option, ...] = (
             "the schema of the struct in Avro, if it differs from the writer's",
         ),
         (
+            "valueDescriptor",
+            "none",
+            "the types of `valueFormat=protobuf`: a file of `protoc --descriptor_set_out` on the "
+            "driver",
+        ),
+        ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
+        (
             "valueMode",
             "PERMISSIVE",
-            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query "
-            "and is the default of Avro",
+            "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
+            "`FAILFAST` fails the query, and is the default of Avro",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (
@@ -111,9 +119,11 @@ OPTIONS: tuple[Option, ...] = (
             "nested",
             "`flat`: the fields of `valueSchema` are columns, in place of `value`",
         ),
-        ("keyFormat", "binary", "the same for `key`: `string`, `json` or `avro`"),
+        ("keyFormat", "binary", "the same for `key`: `string`, `json`, `avro` or `protobuf`"),
         ("keySchema", "none", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
         ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
+        ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
+        ("keyMessage", "none", "the full name of the message of keys"),
         ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
         ("keyTimeZone", "none", "the zone of times without one in keys"),
         (

@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.reader import OptionReader
-from kfetch.options.values import AvroColumn, JsonColumn, TypedColumn
+from kfetch.options.values import AvroColumn, JsonColumn, ProtobufColumn, TypedColumn
 
 __all__ = ["Formats", "formats"]
 
 _COLUMNS = ("key", "value")
 _NEEDED = {
-    "key": ("Schema", "Mode", "TimeZone", "ReaderSchema"),
-    "value": ("Schema", "Mode", "TimeZone", "Fields", "ReaderSchema"),
+    "key": ("Schema", "Mode", "TimeZone", "ReaderSchema", "Descriptor", "Message"),
+    "value": ("Schema", "Mode", "TimeZone", "Fields", "ReaderSchema", "Descriptor", "Message"),
 }
 _EFFECTIVE = {
     "json": ("Schema", "Mode", "TimeZone", "Fields"),
     "avro": ("Schema", "ReaderSchema", "Mode", "Fields"),
+    "protobuf": ("Descriptor", "Message", "Mode", "Fields"),
 }
 """The options that a format reads."""
-_BUILT = ("binary", "string", "json", "avro")
-_NOT_BUILT = ("protobuf",)
+_BUILT = ("binary", "string", "json", "avro", "protobuf")
 
 
 class Formats(NamedTuple):
@@ -48,7 +48,9 @@ def _typed(column: str, read: OptionReader, chosen: str) -> TypedColumn | None:
     _check_used(column, given, chosen)
     if chosen == "json":
         return _json(column, given)
-    return _avro(column, given) if chosen == "avro" else None
+    if chosen == "avro":
+        return _avro(column, given)
+    return _protobuf(column, given) if chosen == "protobuf" else None
 
 
 def _check_used(column: str, given: dict[str, str], chosen: str) -> None:
@@ -80,6 +82,23 @@ def _avro(column: str, given: dict[str, str]) -> AvroColumn:
     )
 
 
+def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
+    for rest, example in (("Descriptor", "a file of protoc"), ("Message", "a full name")):
+        if not given[rest]:
+            raise OptionError(
+                f"{column}Format=protobuf needs option {column}{rest}",
+                action=f"set it to {example}; docs/protobuf.md has an example",
+                option=f"{column}{rest}",
+            )
+    return ProtobufColumn(
+        column=column,
+        path=given["Descriptor"],
+        message=given["Message"],
+        mode=_mode(f"{column}Mode", given["Mode"] or "PERMISSIVE"),
+        flat=_is_flat(given.get("Fields", "")),
+    )
+
+
 def _json(column: str, given: dict[str, str]) -> JsonColumn:
     if not given["Schema"]:
         raise OptionError(
@@ -102,14 +121,9 @@ def _format(column: str, read: OptionReader) -> str:
     text: str = read(name, str.lower, "binary")
     if text in _BUILT:
         return text
-    if text in _NOT_BUILT:
-        raise NotBuilt(
-            f"{name}={text} is not built yet",
-            action=f"leave it out, and decode the {column} in the DataFrame",
-            option=name,
-        )
     raise OptionError(
-        f"option {name} is {text!r}, but it must be binary, string, json or avro", option=name
+        f"option {name} is {text!r}, but it must be binary, string, json, avro or protobuf",
+        option=name,
     )
 
 

@@ -195,7 +195,35 @@ class AvroColumn:
         return f"{self.column}{'ReaderSchema' if self.reader_schema else 'Schema'}"
 
 
-TypedColumn = JsonColumn | AvroColumn
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtobufColumn:
+    """How keys or values become structs: keyFormat=protobuf, valueFormat=protobuf."""
+
+    column: str
+    """``key`` or ``value``."""
+    path: str
+    """The file with the FileDescriptorSet, on the driver's machine."""
+    message: str
+    """The message's full name."""
+    mode: str = "permissive"
+    """``permissive`` or ``failfast``, as in Spark's from_protobuf."""
+    flat: bool = False
+    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+    descriptors: bytes = field(default=b"", repr=False)
+    """The file's bytes, which the driver reads and sends to the tasks."""
+
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return "protobuf"
+
+    @property
+    def type_option(self) -> str:
+        """The option that names the type."""
+        return f"{self.column}Message"
+
+
+TypedColumn = JsonColumn | AvroColumn | ProtobufColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

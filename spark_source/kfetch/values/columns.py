@@ -22,6 +22,7 @@ __all__ = ["Plan", "StructColumn"]
 Array = np.ndarray[Any, Any]
 
 _WIDTHS = {
+    Kind.INTERVAL: 64,
     Kind.BOOLEAN: 1,
     Kind.BYTE: 8,
     Kind.SHORT: 16,
@@ -104,7 +105,7 @@ class Plan:
             row[layout.FIRST_CHILD] = self._first_children[number]
             row[layout.CHILDREN] = len(kind.children)
             row[layout.PRECISION], row[layout.SCALE] = kind.precision, kind.scale
-            row[layout.NAME], row[layout.NAME_SIZE] = at, len(name)
+            row[layout.NAME], row[layout.NAME_SIZE] = at, _readable_size(name)
             row[layout.FLAT], row[layout.FLAT_COUNT] = len(flat), len(inside)
             at += len(name) + layout.SLACK
             flat += inside
@@ -143,6 +144,12 @@ def _encoded_names(kind: ValueType) -> list[bytes]:
     if kind.kind is Kind.STRUCT:
         return [name.encode() for name in kind.names]
     return [b""] * len(kind.children)
+
+
+def _readable_size(name: bytes) -> int:
+    """Returns a name's size, if its bytes in JSON are the name itself."""
+    is_escaped = any(byte < 32 or byte in b'"\\' for byte in name)
+    return layout.UNREADABLE if is_escaped else len(name)
 
 
 class StructColumn:

@@ -245,10 +245,18 @@ def _decimal(precision: int, scale: int, option: str) -> ValueType:
 
 def _from_json(text: str, option: str) -> ValueType:
     try:
-        return _json_struct(json.loads(text), option)
+        schema = _json_struct(json.loads(text), option)
+        if _depth(schema) > _DEPTH_MAX:
+            what = f"types lie inside each other more than {_DEPTH_MAX} deep"
+            raise _error(option, what, "flatten it, or take an inner field as STRING")
+        return schema
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         action = "use the text of df.schema.json()"
         raise _error(option, f"the JSON is no StructType ({cause!r})", action) from cause
+
+
+def _depth(kind: ValueType) -> int:
+    return max((1 + _depth(child) for child in kind.children), default=0)
 
 
 def _json_struct(tree: Any, option: str) -> ValueType:

@@ -27,6 +27,7 @@ The numbers of kinds are those of ``types.Kind``; a test compares them.
 ) = range(17)
 
 # Kinds of types.
+INTERVAL = 0
 BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, DECIMAL, STRING, BINARY = range(1, 11)
 DATE, TIMESTAMP, TIMESTAMP_NTZ, STRUCT, ARRAY, MAP = range(11, 17)
 
@@ -46,6 +47,7 @@ DONE, DOUBTFUL, FULL = 0, 1, 2
 
 SLACK = 64  # the loops read and write up to so many bytes behind the end
 DEPTH_MAX = 64  # of containers inside each other that the loops read
+UNREADABLE = 1 << 40  # size of a name that JSON has to escape: the loops find it in no document
 
 # The table of powers: first those of ten as bits of float64, then those of five in 128 bits.
 POWERS_OF_TEN = 23

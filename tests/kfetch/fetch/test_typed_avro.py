@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from kfetch.errors import MalformedValue
+from kfetch.errors import MalformedValue, OptionError
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.test_schema import options
@@ -106,3 +106,10 @@ def test_the_source_s_schema_has_the_reader_s_struct() -> None:
     )
     assert expected == own["value"].dataType
     assert own == schema(with_schema(given, own))
+
+
+def test_flat_values_need_fields() -> None:
+    """A record without fields has no columns."""
+    empty = json.dumps({"type": "record", "name": "R", "fields": []})
+    with pytest.raises(OptionError, match="valueFields=flat needs fields, and valueSchema has"):
+        schema(options(valueFormat="avro", valueSchema=empty, valueFields="flat"))

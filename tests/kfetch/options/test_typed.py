@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import AvroColumn, JsonColumn, parse
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, parse
 from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 JSON = {"Format": "json", "Schema": "id BIGINT"}
+PROTOBUF = {"Format": "protobuf", "Descriptor": "/types.desc", "Message": "shop.Order"}
 BOTH = pytest.mark.parametrize("column", ["key", "value"])
 
 
@@ -35,6 +36,23 @@ def test_meanings(column: str, options: dict[str, str], expected: dict[str, str]
     parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
     made = () if expected is None else (JsonColumn(column=column, schema="id BIGINT", **expected),)
     assert made == parsed
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (PROTOBUF, {}),
+        ({**PROTOBUF, "FORMAT": "Protobuf", "Mode": "FAILFAST"}, {"mode": "failfast"}),
+    ],
+)
+def test_meanings_of_protobuf(
+    column: str, options: dict[str, str], expected: dict[str, str]
+) -> None:
+    """The options name the file and the message. Parsing them reads no file."""
+    parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
+    own = {"path": "/types.desc", "message": "shop.Order"}
+    assert (ProtobufColumn(column=column, **own, **expected),) == parsed
 
 
 def test_keys_and_values_have_options_of_their_own() -> None:
@@ -139,7 +157,15 @@ def test_strings_are_those_of_columns(column: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string, json or avro"),
+        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string, json,"),
+        ({"Format": "protobuf"}, "%Format=protobuf needs option %Descriptor"),
+        (
+            {"Format": "protobuf", "Descriptor": "/types.desc"},
+            "%Format=protobuf needs option %Message",
+        ),
+        ({**PROTOBUF, "Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
+        ({**JSON, "Message": "t.M"}, "option %Message has no effect without %Format=protobuf"),
+        ({**PROTOBUF, "Mode": "strict"}, "option %Mode is 'strict', but it must be"),
         ({"Format": "json"}, "%Format=json needs option %Schema"),
         ({"Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
         ({"Mode": "FAILFAST"}, "option %Mode has no effect without %Format=json"),
@@ -177,7 +203,6 @@ def test_a_string_is_no_binary(column: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"Format": "Protobuf"},
         {**JSON, "Mode": "DROPMALFORMED"},
         {"Format": "avro", "Schema": "{}", "Registry": "http://localhost:8081"},
     ],

@@ -75,6 +75,11 @@ def test_names_of_fields(text: str, names: list[str]) -> None:
     assert names == list(parse_schema(text).names)
 
 
+def _arrays_in_json(depth: int) -> str:
+    kind = '{"type":"array","containsNull":true,"elementType":' * depth + '"string"' + "}" * depth
+    return f'{{"type":"struct","fields":[{{"name":"a","type":{kind},"nullable":true}}]}}'
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -95,6 +100,8 @@ def test_names_of_fields(text: str, names: list[str]) -> None:
         ("{}", "the JSON is no StructType"),
         ('{"type": "array"}', "its type is array"),
         ("a " + "ARRAY<" * 40 + "INT" + ">" * 40, "more than 32 deep"),
+        (_arrays_in_json(40), "more than 32 deep"),
+        (_arrays_in_json(5000), "the JSON is no StructType"),
     ],
 )
 def test_mistakes_are_named(text: str, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -63,8 +64,6 @@ def test_floats_are_the_nearest(value: float, form: str) -> None:
 @given(st.text(), st.booleans())
 def test_text_comes_back(text: str, ascii_only: bool) -> None:
     """A string arrives as it was written, escaped or not, at the end of the data too."""
-    import json
-
     document = json.dumps({"name": text}, ensure_ascii=ascii_only)
     if any("\ud800" <= c <= "\udfff" for c in text):
         return
@@ -112,6 +111,22 @@ def test_buffers_grow() -> None:
     document = f'{{"l":[{items}],"m":{{{pairs}}},"s":"short"}}'.encode()
     using = decoder(schema)
     assert _exact(using, [document] * 3) == _decoded(using, [document, document, document])
+
+
+@pytest.mark.parametrize(
+    ("name", "items"),
+    [
+        ('a"b', [b'{"a"b":1}', b'{"a\\"b":1}', b'{"x":2,"a"b":1}']),
+        ("a\\nb", [b'{"a\\nb":1}', b'{"a\\\\nb":1}', b'{"a\\u005cnb":1}']),
+        ("a\nb", [b'{"a\nb":1}', b'{"a\\nb":1}']),
+        ("", [b'{"":1}', b'{"x":1,"":2}', b'{"":1,"":2}']),
+    ],
+)
+def test_names_that_json_escapes(name: str, items: list[bytes]) -> None:
+    """A field whose name has a quote, a backslash or a control is found by its escaped form."""
+    field = {"name": name, "type": "integer", "nullable": True, "metadata": {}}
+    using = decoder(json.dumps({"type": "struct", "fields": [field]}))
+    assert _exact(using, items) == _decoded(using, list(items))
 
 
 def test_keys_of_maps_have_no_validity_bitmap() -> None:
