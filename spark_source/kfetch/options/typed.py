@@ -76,7 +76,11 @@ def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
         column=column,
         path=given["Descriptor"],
         message=given["Message"],
-        mode=_mode(f"{column}Mode", given["Mode"] or "PERMISSIVE"),
+        mode=_mode(
+            f"{column}Mode",
+            given["Mode"] or "PERMISSIVE",
+            f"use PERMISSIVE, and keep the rows where {column} is not null",
+        ),
         flat=_is_flat(given.get("Fields", "")),
     )
 
@@ -122,14 +126,18 @@ def _is_flat(text: str) -> bool:
     )
 
 
-def _mode(name: str, text: str) -> str:
+_CORRUPT_FIELD = "use PERMISSIVE with a field _corrupt_record STRING, and filter by it"
+
+
+def _mode(name: str, text: str, instead: str = _CORRUPT_FIELD) -> str:
+    """Return the mode. ``instead``: what to do without DROPMALFORMED."""
     mode = text.lower()
     if mode in ("permissive", "failfast"):
         return mode
     if mode == "dropmalformed":
         raise NotBuilt(
             f"{name}={text} is not built yet",
-            action="use PERMISSIVE with a field _corrupt_record STRING, and filter by it",
+            action=instead,
             option=name,
         )
     raise OptionError(

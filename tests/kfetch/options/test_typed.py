@@ -160,7 +160,10 @@ def test_a_string_is_no_binary(column: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("options", [{"Format": "avro"}, {**JSON, "Mode": "DROPMALFORMED"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"Format": "avro"}, *({**each, "Mode": "DROPMALFORMED"} for each in (JSON, PROTOBUF))],
+)
 def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
     """Known formats and modes that are not there yet raise NotBuilt."""
     with pytest.raises(NotBuilt, match="is not built yet"):
