@@ -76,11 +76,7 @@ def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
         column=column,
         path=given["Descriptor"],
         message=given["Message"],
-        mode=_mode(
-            f"{column}Mode",
-            given["Mode"] or "PERMISSIVE",
-            f"use PERMISSIVE, and keep the rows where {column} is not null",
-        ),
+        mode=_mode(f"{column}Mode", given["Mode"] or "PERMISSIVE", is_json=False),
         flat=_is_flat(given.get("Fields", "")),
     )
 
@@ -126,18 +122,14 @@ def _is_flat(text: str) -> bool:
     )
 
 
-_CORRUPT_FIELD = "use PERMISSIVE with a field _corrupt_record STRING, and filter by it"
-
-
-def _mode(name: str, text: str, instead: str = _CORRUPT_FIELD) -> str:
-    """Return the mode. ``instead``: what to do without DROPMALFORMED."""
+def _mode(name: str, text: str, *, is_json: bool = True) -> str:
     mode = text.lower()
     if mode in ("permissive", "failfast"):
         return mode
-    if mode == "dropmalformed":
+    if mode == "dropmalformed" and is_json:
         raise NotBuilt(
             f"{name}={text} is not built yet",
-            action=instead,
+            action="use PERMISSIVE with a field _corrupt_record STRING, and filter by it",
             option=name,
         )
     raise OptionError(
