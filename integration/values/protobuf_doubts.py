@@ -35,7 +35,12 @@ def _numbers() -> list[bytes]:
     values = [number(i, edge) for i in range(1, 8) for edge in _EDGES]
     long = [varint(1, padding) for padding in (1, 4, 8, 9)]
     overlong = [b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x7f", b"\xff" * 10 + b"\x01", b"\x80", b""]
-    return values + [tag(1, 0) + bits for bits in [*long, *overlong]]
+    ten = [
+        tag(i, 0) + bits
+        for i in range(1, 8)
+        for bits in (varint(1, 9), varint(0, 9), b"\xff" * 9 + b"\0")
+    ]
+    return [*values, *ten, *(tag(1, 0) + bits for bits in [*long, *overlong])]
 
 
 _INNER = "message I { int32 x = 1; repeated int32 l = 2; string s = 3; } "
@@ -115,7 +120,7 @@ GROUPS = [
           _numbers()),
     Group("numbers without presence", _PROTO3 + "message M { "
           + " ".join(f"{kind} f{i} = {i};" for i, kind in enumerate(_VARINTS, 1)) + " }",
-          _numbers()[:70]),
+          _numbers()[:91]),
     Group("fixed and packed", _PROTO3 + "message M { float a = 1; double b = 2; fixed32 c = 3; "
           "fixed64 d = 4; sfixed32 e = 5; sfixed64 f = 6; repeated float g = 7; "
           "repeated fixed64 h = 8; repeated bool i = 9; repeated string j = 10; }", _FIXED),

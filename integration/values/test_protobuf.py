@@ -1,7 +1,7 @@
 """The Protobuf decoder against Spark's own ``from_protobuf``, on random files and values.
 
-The rows must be Spark's, bit by bit, and so must the types of the columns. A quarter of the values
-is what the package ``protobuf`` writes. KFETCH_PROTOBUF_VALUES sets the number of values.
+The rows must be Spark's, bit by bit, and so must the types of the columns. In proto3, the package
+``protobuf`` writes a quarter of the values. KFETCH_PROTOBUF_VALUES sets the number of values.
 """
 
 from __future__ import annotations
@@ -64,11 +64,13 @@ def _by_package(rng: Random, descriptors: bytes, raw: list[bytes]) -> list[bytes
 def test_random_values_mean_what_spark_says(spark: SparkSession, seed: int) -> None:
     """Rows, nulls and types are those of Spark, for good, odd and damaged values."""
     rng = Random(seed)
-    descriptors = descriptor_set(file_text(rng))
+    file = file_text(rng)
+    descriptors = descriptor_set(file)
     types, count = read_descriptors(descriptors), _VALUES // _FILES
     damages = [rng.choice([0.0, 0.0, 0.02, 0.2]) for _ in range(count)]
     values = [value(rng, types, "t.M", damage) for damage in damages]
-    values[: count // 4] = _by_package(rng, descriptors, values[: count // 4])
+    if "proto3" in file:  # upb 7.36.2 crashes where a map's value lacks a required field
+        values[: count // 4] = _by_package(rng, descriptors, values[: count // 4])
 
     expected = answers(spark, descriptors, "t.M", values)
     actual = ProtobufDecoder(descriptors, "t.M", load()).decode_column(

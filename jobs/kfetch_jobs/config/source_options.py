@@ -45,7 +45,7 @@ def option_mistakes(job: Job) -> Iterator[str]:
 
 
 def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
-    """Yield options that must not be json, the key of the job that forbids it, and the column."""
+    """Yield options that must not make structs, the job's key that forbids it, and the column."""
     if source.decode:
         yield "valueFormat", "decode", "value"
     if job.file.sink.deadLetters:

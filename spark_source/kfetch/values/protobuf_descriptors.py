@@ -116,8 +116,11 @@ def read_descriptors(data: bytes) -> Descriptors:
     """
     found = Descriptors({}, {}, ())
     top: list[str] = []
-    for file in _all(_fields(data), 1):
-        top += _read_file(file, found)
+    try:
+        for file in _all(_fields(data), 1):
+            top += _read_file(file, found)
+    except RecursionError:
+        raise _bad("its messages lie too deep inside each other") from None
     if not top:
         raise _bad("it has no message")
     return Descriptors(found.messages, found.enums, tuple(top))

@@ -76,7 +76,7 @@ REASONS = (
     "",
     "the value ends inside a field",
     "a variable-length number has more than ten bytes",
-    "a field has the number 0",
+    "a field has the number 0 (kfetch can't read the header of schema registries)",
     "a field has an unknown wire type",
     "a length is negative",
     "a group has no start or no end",

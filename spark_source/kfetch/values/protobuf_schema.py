@@ -94,6 +94,8 @@ class _Builder:
 
     def children(self, message: MessageType, path: tuple[str, ...]) -> list[Item]:
         """Returns the fields of a message. ``path``: the messages around them."""
+        if len(path) > layout.DEPTH_MAX:
+            raise _refused(f"the message {path[0]} has more than {layout.DEPTH_MAX} levels")
         self._count += len(message.fields)
         if self._count > FIELDS_MAX:
             raise _refused(f"the message {path[0]} has more than {FIELDS_MAX} fields inside")

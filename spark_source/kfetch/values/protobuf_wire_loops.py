@@ -53,13 +53,14 @@ _POSITIVE = 0x7FFFFFFFFFFFFFFF
 
 @called
 def _long_varint(data: Any, at: Any, end: Any) -> Any:
+    """Reads up to ten bytes. Java takes bit 63 for set if there is a tenth, whatever it says."""
     value, shift = np.int64(0), np.int64(0)
     while shift < 64:
         if at >= end:
             return value, np.int64(-TRUNCATED)
         byte = np.int64(data[at])
         at += 1
-        value |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F if shift < 63 else np.int64(1)) << shift
         if byte < 0x80:
             return value, at
         shift += 7

@@ -166,6 +166,7 @@ def test_strings_are_those_of_columns(column: str) -> None:
         ({**PROTOBUF, "Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
         ({**JSON, "Message": "t.M"}, "option %Message has no effect without %Format=protobuf"),
         ({**PROTOBUF, "Mode": "strict"}, "option %Mode is 'strict', but it must be"),
+        ({**PROTOBUF, "Mode": "DROPMALFORMED"}, "it must be PERMISSIVE or FAILFAST"),
         ({"Format": "json"}, "%Format=json needs option %Schema"),
         ({"Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
         ({"Mode": "FAILFAST"}, "option %Mode has no effect without %Format=json"),

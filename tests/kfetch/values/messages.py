@@ -33,7 +33,8 @@ def file_text(rng: Random) -> str:
     types = [*_KNOWN, "Nothing"]
     for name in ("C", "B", "M"):
         body = " ".join(_fields(rng, is_proto3, [*_SCALARS, "E", "E", *types, *types[6:]]))
-        lines.append(f"message {name} {{ {body} }}")
+        last = f"{'' if is_proto3 else 'optional '}int32 last = 5000;"  # so it has a field
+        lines.append(f"message {name} {{ {body} {last} }}")
         types.append(name)
     return "\n".join(lines)
 

@@ -123,6 +123,20 @@ def test_what_is_not_built_says_so(file: str, sentence: str) -> None:
         message_type(descriptor_set(file), "t.M")
 
 
+@pytest.mark.parametrize(("levels", "is_refused"), [(99, False), (102, True), (900, True)])
+def test_messages_have_a_depth(levels: int, is_refused: bool) -> None:
+    """No value has more than 100 levels, so a struct with more of them is refused."""
+    more = "message M0 { int32 a = 1; } " + " ".join(
+        f"message M{i} {{ M{i - 1} m = 1; }}" for i in range(1, levels)
+    )
+    file = descriptor_set(_proto3(f"M{levels - 1} m = 1;", more))
+    if not is_refused:
+        assert message_type(file, "t.M").names
+        return
+    with pytest.raises(OptionError, match="more than 100 levels"):
+        message_type(file, "t.M")
+
+
 def test_a_message_that_explodes_is_refused() -> None:
     """Messages that contain others many times have a limit, and the refusal takes no time."""
     more = "message M0 { int32 a = 1; } " + " ".join(
@@ -133,9 +147,16 @@ def test_a_message_that_explodes_is_refused() -> None:
         message_type(descriptor_set(_proto3("M8 m = 1;", more)), "t.M")
 
 
+def _nested(levels: int) -> bytes:
+    message = b""
+    for _ in range(levels):
+        message = sized(3, message)
+    return sized(1, sized(4, message))
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x0a", b"\x0a\xff", b"text, no descriptor", b"\xff" * 20, number(1, 1),
-             sized(1, sized(4, sized(1, b"\xff"))), sized(1, sized(5, sized(1, b"E")))],
+             _nested(2000), sized(1, sized(4, sized(1, b"\xff"))), sized(1, sized(5, sized(1, b"E")))],
 )  # fmt: skip
 def test_damaged_files(data: bytes) -> None:
     """The error says what the file should be, and how to write it."""

@@ -185,6 +185,12 @@ IN_JOB = [
     ("startingOffsets", "startingOfsets", "5: option starting"),
     ("earliest", "soonest", "5: option startingOffsets: Expected e.g. "),
     ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true, fals"),
+    (
+        "  options:",
+        "  decode: {fields: a INT}\n  options:\n    valueDescriptor: a\n    valueMessage: M\n"
+        "    valueFormat: protobuf",
+        "8: decode needs the value's bytes, and option valueFormat=protobuf makes a struct of them",
+    ),
     ("${storage}", "${storrage}", "11: ${storrage} is unknown: did you mean storage?"),
     ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "8: transform.sql: input should be"),
     (
