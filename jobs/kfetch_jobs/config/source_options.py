@@ -36,7 +36,8 @@ def option_mistakes(job: Job) -> Iterator[str]:
             yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
         formats = {name.lower(): text.lower() for name, text in options.items()}
         for option, reader, column in _readers_of_bytes(job, source):
-            if (form := formats.get(option.lower())) in ("json", "protobuf"):
+            form = formats.get(option.lower())
+            if form in _STRUCT_FORMATS:
                 yield (
                     f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
                     f"option {option}={form} makes a struct of them: remove one of the two"
@@ -88,6 +89,9 @@ def option_warnings(job: Job) -> list[str]:
             parse_options(job.source_options(view))
         ).items()
     ]
+
+
+_STRUCT_FORMATS = ("json", "protobuf")
 
 
 def source_location(file: JobFile, view: str) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ OPTIONS: tuple[Option, ...] = (
             "valueMode",
             "PERMISSIVE",
             "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
-            "`FAILFAST` fails the query",
+            "`FAILFAST` fails the query, and is the default of Protobuf",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (
