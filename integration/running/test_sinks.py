@@ -96,6 +96,25 @@ def test_dead_letters_and_rows_are_written_once(
     assert "batch 0: 5 records that cannot be decoded are in the dead letters, " in caplog.text
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("option", ["keyFormat: string, valueFormat: string", "columns: "])
+def test_dead_letters_of_text_are_bytes(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path, option: str
+) -> None:
+    """Their table has the bytes of keys and values, also if the source reads them as strings."""
+    name = topic(1)
+    if option == "columns: ":
+        option += "'key STRING, value STRING, topic, partition, offset, timestamp'"
+    text = DEAD.format(topic=name, code=written(tmp_path, CODE))
+    text = text.replace("earliest}", "earliest, " + option + "}")
+    made = job(tmp_path, kafka, text)
+    produce(kafka, name, b'{"id": 1}', b"\xff\xfe")
+    drain(spark, made)
+
+    (dead,) = rows(spark, tmp_path / "dead")
+    assert (bytearray(b"k"), bytearray(b"\xff\xfe")) == (dead.key, dead.value)
+
+
 STATIC_JOIN = """\
 def clicks(source):
     users = source.sparkSession.read.parquet("{users}")

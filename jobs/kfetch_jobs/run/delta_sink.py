@@ -178,7 +178,9 @@ def _write_dead_letters(job: Job, batch: DataFrame, query: str, number: int) -> 
     """
     assert job.dead_letters is not None
     dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
-        "topic", "partition", "offset", "timestamp", f"{ERROR} AS error", "key", "value"
+        *("topic", "partition", "offset", "timestamp", f"{ERROR} AS error"),
+        # With keyFormat=string or valueFormat=string they are text, of any bytes.
+        *("CAST(key AS BINARY) AS key", "CAST(value AS BINARY) AS value"),
     )
     records = int(dead.count())
     if records:

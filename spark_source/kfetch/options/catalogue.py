@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
             "valueMode",
             "PERMISSIVE",
             "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
-            "`FAILFAST` fails the query, and is the default of Avro",
+            "`FAILFAST` fails the query, and is the default of Avro and Protobuf",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (

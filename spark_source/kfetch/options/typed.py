@@ -94,7 +94,7 @@ def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
         column=column,
         path=given["Descriptor"],
         message=given["Message"],
-        mode=_mode(f"{column}Mode", given["Mode"] or "PERMISSIVE", is_json=False),
+        mode=_mode(f"{column}Mode", given["Mode"] or "FAILFAST", is_json=False),
         flat=_is_flat(given.get("Fields", "")),
     )
 

@@ -205,7 +205,7 @@ class ProtobufColumn:
     """The file with the FileDescriptorSet, on the driver's machine."""
     message: str
     """The message's full name."""
-    mode: str = "permissive"
+    mode: str = "failfast"
     """``permissive`` or ``failfast``, as in Spark's from_protobuf."""
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""

@@ -43,13 +43,13 @@ def test_meanings(column: str, options: dict[str, str], expected: dict[str, str]
     ("options", "expected"),
     [
         (PROTOBUF, {}),
-        ({**PROTOBUF, "FORMAT": "Protobuf", "Mode": "FAILFAST"}, {"mode": "failfast"}),
+        ({**PROTOBUF, "FORMAT": "Protobuf", "Mode": "Permissive"}, {"mode": "permissive"}),
     ],
 )
 def test_meanings_of_protobuf(
     column: str, options: dict[str, str], expected: dict[str, str]
 ) -> None:
-    """The options name the file and the message. Parsing them reads no file."""
+    """The options name the file and the message. FAILFAST is the default, as in Spark."""
     parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
     own = {"path": "/types.desc", "message": "shop.Order"}
     assert (ProtobufColumn(column=column, **own, **expected),) == parsed
