@@ -1,8 +1,11 @@
-"""CPU time of decoding JSON values, without Spark and without a broker.
+"""CPU time of decoding JSON, Avro and Protobuf values, without Spark and without a broker.
 
 ``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
 bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
-installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning.
+installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning. Avro values
+have the same records, and fastavro reads them into Python's objects. The same five fields as
+Protobuf are decoded by kfetch and, if it is installed, by the package protobuf (upb). That makes a
+Python object for each record.
 """
 
 from __future__ import annotations
@@ -20,12 +23,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from integration.benchmarks.avro_values import avro_contestants, avro_documents
 from kfetch.json_loading import load
+from kfetch.protobuf_loading import load as load_protobuf
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import JsonDecoder
+from kfetch.values.protobuf_decoder import ProtobufDecoder
 from kfetch.values.types import arrow_type
+from tests.kfetch.values.proto_text import descriptor_set
+from tests.kfetch.values.wire import fixed64, number, sized
 
 FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
+FIVE_FILE = """
+syntax = "proto3"; package t;
+message Five { int64 id = 1; string customer = 2; double amount = 3; string country = 4;
+               bool confirmed = 5; }
+"""
 FORTY = ", ".join(
     [f"i{n} BIGINT" for n in range(12)]
     + [f"s{n} STRING" for n in range(14)]
@@ -93,6 +106,30 @@ def _contestants(schema: str, documents: list[bytes]) -> dict[str, Callable[[], 
     return work
 
 
+def _message(record: dict[str, object]) -> bytes:
+    """Returns a record of five fields as Protobuf."""
+    customer, country = str(record["customer"]).encode(), str(record["country"]).encode()
+    confirmed = number(5, 1) if record["confirmed"] else b""
+    head = number(1, int(str(record["id"]))) + sized(2, customer)
+    return head + fixed64(3, float(str(record["amount"]))) + sized(4, country) + confirmed
+
+
+def _protobuf_contestants(values: list[bytes]) -> dict[str, Callable[[], object]]:
+    descriptors = descriptor_set(FIVE_FILE)
+    decoder, column = ProtobufDecoder(descriptors, "t.Five", load_protobuf()), pa.array(values)
+    work: dict[str, Callable[[], object]] = {"kfetch": lambda: decoder.decode_column(column)}
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError:
+        return work
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
+        pool.Add(file)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Five"))
+    work["protobuf (upb)"] = lambda: [kind.FromString(value) for value in values]
+    return work
+
+
 def main() -> None:
     """Print a line for each kind of record."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -105,8 +142,20 @@ def main() -> None:
         documents = [json.dumps(make(rng, i), separators=(",", ":")).encode() for i in range(count)]
         size = sum(map(len, documents)) // count
         print(f"{fields} fields, {size} bytes:")
-        for name, work in _contestants(schema, documents).items():
-            print(f"  {name:14} {_timed(work, count, chosen.rounds):.3f} µs of CPU a record")
+        _print(_contestants(schema, documents), count, chosen.rounds)
+        records = [make(rng, i) for i in range(count)]
+        avro_schema, items = avro_documents(parse_schema(schema), records)
+        print(f"{fields} fields in Avro, {sum(map(len, items)) // count} bytes:")
+        _print(avro_contestants(avro_schema, items), count, chosen.rounds)
+    rng = random.Random(7)
+    values = [_message(five(rng, i)) for i in range(chosen.records)]
+    print(f"5 fields as Protobuf, {sum(map(len, values)) // len(values)} bytes:")
+    _print(_protobuf_contestants(values), chosen.records, chosen.rounds)
+
+
+def _print(contestants: dict[str, Callable[[], object]], records: int, rounds: int) -> None:
+    for name, work in contestants.items():
+        print(f"  {name:14} {_timed(work, records, rounds):.3f} µs of CPU a record")
 
 
 if __name__ == "__main__":

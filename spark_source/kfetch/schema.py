@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -31,7 +32,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
+from kfetch.options import AvroColumn, ProtobufColumn
 from kfetch.options.columns import (
     HEADERS_ARRAY,
     HEADERS_MAP,
@@ -41,7 +44,8 @@ from kfetch.options.columns import (
 )
 
 if TYPE_CHECKING:
-    from kfetch.options import JsonColumn, SourceOptions
+    from kfetch.options import SourceOptions
+    from kfetch.options.values import TypedColumn
     from kfetch.values.types import ValueType
 
 __all__ = ["schema", "with_schema"]
@@ -59,6 +63,7 @@ _TYPES: Mapping[str, DataType] = {
 
 
 _SCALARS: Mapping[str, DataType] = {
+    "INTERVAL": DayTimeIntervalType(),
     "BOOLEAN": BooleanType(),
     "BYTE": ByteType(),
     "SHORT": ShortType(),
@@ -79,6 +84,7 @@ def schema(options: SourceOptions) -> StructType:
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
+    options = with_descriptors(options)
     structs = _structs(options)
     _check_formats(options, options.delivered)
     types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
@@ -94,6 +100,7 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
+    options = with_descriptors(options)
     structs = _structs(options)
     nested = _nested(list(given), options, structs)
     named = [Column(field.name, _type_of(field, structs)) for field in nested]
@@ -108,18 +115,28 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
     return {typed.column: _struct_of(typed) for typed in options.typed_columns}
 
 
-def _struct_of(typed: JsonColumn) -> StructType:
-    # Imported here, because they need Arrow.
-    from kfetch.values.ddl import parse_schema
-    from kfetch.values.json_options import check_zone
-
-    name = f"{typed.column}Schema"
-    parsed = parse_schema(typed.schema, option=name)
+def _struct_of(typed: TypedColumn) -> StructType:
+    parsed, name = _parsed_type(typed), typed.type_option
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
-    check_zone(parsed, typed.time_zone, column=typed.column)
     struct: StructType = _spark_type(parsed)
     return struct
+
+
+def _parsed_type(typed: TypedColumn) -> ValueType:
+    # Imported here, because they need Arrow.
+    from kfetch.values.avro_decoder import reader_type
+    from kfetch.values.ddl import parse_schema
+    from kfetch.values.json_options import check_zone
+    from kfetch.values.protobuf_decoder import message_type
+
+    if isinstance(typed, AvroColumn):
+        return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
+    if isinstance(typed, ProtobufColumn):
+        return message_type(typed.descriptors, typed.message, nullable=typed.flat)
+    parsed = parse_schema(typed.schema, option=typed.type_option)
+    check_zone(parsed, typed.time_zone, column=typed.column)
+    return parsed
 
 
 def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
@@ -163,7 +180,7 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
     for typed in options.typed_columns:
         read = by_name.get(typed.column)
         if read is None or read.is_decoded:
-            raise _unread(typed.column, "json", "struct", str(read or f"no {typed.column}"))
+            raise _unread(typed.column, typed.format, "struct", str(read or f"no {typed.column}"))
         if typed.flat:
             _check_names(typed.column, _struct_of(typed), by_name)
     for name in options.string_columns:
@@ -202,12 +219,13 @@ def _spark_type(kind: ValueType) -> Any:
     children = [_spark_type(child) for child in kind.children]
     match kind.kind:
         case Kind.STRUCT:
-            fields = zip(kind.names, children, strict=True)
-            return StructType([StructField(name, child) for name, child in fields])
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return StructType([StructField(name, t, child.nullable) for name, t, child in fields])
         case Kind.ARRAY:
-            return ArrayType(children[0])
+            return ArrayType(children[0], kind.children[0].nullable)
         case Kind.MAP:
-            return MapType(*children)
+            key, value = children
+            return MapType(key, value, kind.children[1].nullable)
         case Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]

@@ -36,15 +36,16 @@ def option_mistakes(job: Job) -> Iterator[str]:
             yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
         formats = {name.lower(): text.lower() for name, text in options.items()}
         for option, reader, column in _readers_of_bytes(job, source):
-            if formats.get(option.lower()) == "json":
+            form = formats.get(option.lower())
+            if form in _STRUCT_FORMATS:
                 yield (
                     f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
-                    f"option {option}=json makes a struct of them: remove one of the two"
+                    f"option {option}={form} makes a struct of them: remove one of the two"
                 )
 
 
 def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
-    """Yield options that must not be json, the key of the job that forbids it, and the column."""
+    """Yield options that must not make structs, the job's key that forbids it, and the column."""
     if source.decode:
         yield "valueFormat", "decode", "value"
     if job.file.sink.deadLetters:
@@ -88,6 +89,9 @@ def option_warnings(job: Job) -> list[str]:
             parse_options(job.source_options(view))
         ).items()
     ]
+
+
+_STRUCT_FORMATS = ("json", "avro", "protobuf")
 
 
 def source_location(file: JobFile, view: str) -> tuple[str, ...]:

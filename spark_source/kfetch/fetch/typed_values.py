@@ -1,4 +1,4 @@
-"""The keys and values of a decoded batch as structs: ``keyFormat=json``, ``valueFormat=json``."""
+"""The keys and values of a decoded batch as structs: those in JSON, Avro or Protobuf."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfetch import json_loading
+from kfetch import avro_loading, json_loading, protobuf_loading
 from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
 from kfetch.model import TopicPartition
-from kfetch.options import JsonColumn, SourceOptions
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
+from kfetch.options.values import TypedColumn
 from kfetch.records import Columns, Memory, Slice
+from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder
-from kfetch.values.json_options import Mode, json_settings
+from kfetch.values.json_options import json_settings
+from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 
 __all__ = ["TypedValues", "typed_values"]
 
@@ -36,7 +39,7 @@ _SLOW_S = 1.0
 class TypedValues:
     """Decodes the keys and values of batches. Several threads may use it."""
 
-    def __init__(self, columns: Sequence[JsonColumn]) -> None:
+    def __init__(self, columns: Sequence[TypedColumn]) -> None:
         self._decoders = [_ColumnDecoder(column) for column in columns]
 
     def typed(
@@ -79,18 +82,16 @@ def _flattened(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
 class _ColumnDecoder:
     """Decodes one column."""
 
-    def __init__(self, column: JsonColumn) -> None:
+    def __init__(self, column: TypedColumn) -> None:
         self.name, self.flat = column.column, column.flat
-        zone = column.time_zone or "UTC"
-        settings, mode = json_settings(
-            {"mode": column.mode}, session_zone=zone, find_zone=find_zone
-        )
-        self.fails = mode is Mode.FAILFAST
+        self.fails = column.mode == "failfast"
         """Whether a corrupt record is an error."""
-        schema = parse_schema(column.schema, option=f"{self.name}Schema")
-        self._decoder = JsonDecoder(schema, _loops(), settings)
+        self._type_option = column.type_option
+        self._decoder = _decoder_of(column)
 
-    def decoded(self, column: pa.Array[Any], memory: Memory) -> DecodedValues:
+    def decoded(
+        self, column: pa.Array[Any], memory: Memory
+    ) -> DecodedValues | DecodedAvro | DecodedMessages:
         return self._decoder.decode_column(column, memory)
 
     def malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
@@ -98,12 +99,31 @@ class _ColumnDecoder:
         problem, name = self._decoder.problem(value), self.name
         why = f"{problem.what}, at byte {problem.at}" if problem else "unknown"
         return MalformedValue(
-            f"the {name} of the record at offset {offset} of {tp} does not fit {name}Schema: {why}",
+            f"the {name} of the record at offset {offset} of {tp} does not fit "
+            f"{self._type_option}: {why}",
             action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
             topic=tp.topic,
             partition=tp.partition,
             offset=offset,
         )
+
+
+def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
+    if isinstance(column, AvroColumn):
+        loops = _compiled("Avro", avro_loading.load)
+        source = f"{column.column}Schema"
+        return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
+    if isinstance(column, ProtobufColumn):
+        loops = _compiled("Protobuf", protobuf_loading.load)
+        return ProtobufDecoder(column.descriptors, column.message, loops, nullable=column.flat)
+    return _json_decoder(column)
+
+
+def _json_decoder(column: JsonColumn) -> JsonDecoder:
+    zone = column.time_zone or "UTC"
+    settings, _ = json_settings({"mode": column.mode}, session_zone=zone, find_zone=find_zone)
+    schema = parse_schema(column.schema, option=column.type_option)
+    return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)
 
 
 def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
@@ -126,7 +146,7 @@ def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
 _lock = threading.Lock()
 
 
-def typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     """Returns the decoder of some columns, which all readers share.
 
     Another thread that calls this while the code is compiled waits for its end.
@@ -136,7 +156,7 @@ def typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
 
 
 @lru_cache(maxsize=32)
-def _typed_values(columns: tuple[JsonColumn, ...]) -> TypedValues:
+def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
 
 
@@ -148,11 +168,11 @@ def find_zone(name: str) -> tzinfo | None:
         return None
 
 
-def _loops() -> Callable[..., int]:
+def _compiled(name: str, load: Callable[[], Callable[..., int]]) -> Callable[..., int]:
     began = time.monotonic()
-    loops = json_loading.load()
+    loops = load()
     seconds = time.monotonic() - began
     if seconds > _SLOW_S:
         advice = "`kfetch warm` does that when you build an image"
-        log.warning("the JSON decoder was compiled in %.1f s; %s", seconds, advice)
+        log.warning("the %s decoder was compiled in %.1f s; %s", name, seconds, advice)
     return loops

@@ -85,14 +85,33 @@ OPTIONS: tuple[Option, ...] = (
         (
             "valueFormat",
             "binary",
-            "`string`: `value` is text; `json`: it is a struct, decoded in the agent; see "
-            "[docs/json.md](docs/json.md)",
+            "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
+            "agent; see [docs/json.md](docs/json.md), [docs/avro.md](docs/avro.md), "
+            "[docs/protobuf.md](docs/protobuf.md)",
         ),
-        ("valueSchema", "none", "the struct of `valueFormat=json`, as DDL or `StructType.json()`"),
+        (
+            "valueSchema",
+            "none",
+            "the struct of `valueFormat=json`, as DDL or `StructType.json()`; for `avro`, the "
+            "writer's schema as the JSON of an .avsc file",
+        ),
+        (
+            "valueReaderSchema",
+            "valueSchema",
+            "the schema of the struct in Avro, if it differs from the writer's",
+        ),
+        (
+            "valueDescriptor",
+            "none",
+            "the types of `valueFormat=protobuf`: a file of `protoc --descriptor_set_out` on the "
+            "driver",
+        ),
+        ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
         (
             "valueMode",
             "PERMISSIVE",
-            "a value that does not fit: `PERMISSIVE` makes fields null, `FAILFAST` fails the query",
+            "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
+            "`FAILFAST` fails the query, and is the default of Avro and Protobuf",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (
@@ -100,8 +119,11 @@ OPTIONS: tuple[Option, ...] = (
             "nested",
             "`flat`: the fields of `valueSchema` are columns, in place of `value`",
         ),
-        ("keyFormat", "binary", "the same for `key`: `string` or `json`"),
-        ("keySchema", "none", "the struct of `keyFormat=json`"),
+        ("keyFormat", "binary", "the same for `key`: `string`, `json`, `avro` or `protobuf`"),
+        ("keySchema", "none", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
+        ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
+        ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
+        ("keyMessage", "none", "the full name of the message of keys"),
         ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
         ("keyTimeZone", "none", "the zone of times without one in keys"),
         (
@@ -216,6 +238,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_rows(
         Treatment.PLANNED,
+        ("valueRegistry", "none", "the schema registry with the writers' schemas"),
+        ("keyRegistry", "none", "the same for keys"),
         *sasl_rows.PLANNED,
     ),
     *_rows(

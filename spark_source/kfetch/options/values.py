@@ -158,6 +158,73 @@ class JsonColumn:
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
 
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return "json"
+
+    @property
+    def type_option(self) -> str:
+        """The option that names the type."""
+        return f"{self.column}Schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroColumn:
+    """How keys or values become structs: keyFormat=avro, valueFormat=avro."""
+
+    column: str
+    """``key`` or ``value``."""
+    schema: str
+    """The writer's schema, as the JSON text of an .avsc file."""
+    reader_schema: str = ""
+    """The schema of the struct; empty for the writer's."""
+    mode: str = "failfast"
+    """``permissive`` or ``failfast``, as in Spark's from_avro."""
+    flat: bool = False
+    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return "avro"
+
+    @property
+    def type_option(self) -> str:
+        """The option that names the type."""
+        return f"{self.column}{'ReaderSchema' if self.reader_schema else 'Schema'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtobufColumn:
+    """How keys or values become structs: keyFormat=protobuf, valueFormat=protobuf."""
+
+    column: str
+    """``key`` or ``value``."""
+    path: str
+    """The file with the FileDescriptorSet, on the driver's machine."""
+    message: str
+    """The message's full name."""
+    mode: str = "failfast"
+    """``permissive`` or ``failfast``, as in Spark's from_protobuf."""
+    flat: bool = False
+    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+    descriptors: bytes = field(default=b"", repr=False)
+    """The file's bytes, which the driver reads and sends to the tasks."""
+
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return "protobuf"
+
+    @property
+    def type_option(self) -> str:
+        """The option that names the type."""
+        return f"{self.column}Message"
+
+
+TypedColumn = JsonColumn | AvroColumn | ProtobufColumn
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
@@ -176,7 +243,7 @@ class SourceOptions:
     include_serialized_sizes: bool = False
     columns: tuple[Column, ...] = ()
     """The columns to deliver, in their order. Empty: all that the include… options say."""
-    typed_columns: tuple[JsonColumn, ...] = ()
+    typed_columns: tuple[TypedColumn, ...] = ()
     """Which of ``key`` and ``value`` are decoded into structs, and how."""
     string_columns: tuple[str, ...] = ()
     """Which of ``key`` and ``value`` are strings by their format."""

@@ -22,6 +22,7 @@ __all__ = ["Plan", "StructColumn"]
 Array = np.ndarray[Any, Any]
 
 _WIDTHS = {
+    Kind.INTERVAL: 64,
     Kind.BOOLEAN: 1,
     Kind.BYTE: 8,
     Kind.SHORT: 16,

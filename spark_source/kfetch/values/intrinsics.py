@@ -153,3 +153,5 @@ float_to_bits = _cast(types.float64, types.int64)
 """Returns the bits of a float64."""
 single_to_bits = _cast(types.float32, types.int32)
 """Returns the bits of a float32."""
+single_from_bits = _cast(types.int32, types.float32)
+"""Returns the float32 with these bits."""

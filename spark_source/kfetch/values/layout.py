@@ -27,6 +27,7 @@ The numbers of kinds are those of ``types.Kind``; a test compares them.
 ) = range(17)
 
 # Kinds of types.
+INTERVAL = 0
 BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, DECIMAL, STRING, BINARY = range(1, 11)
 DATE, TIMESTAMP, TIMESTAMP_NTZ, STRUCT, ARRAY, MAP = range(11, 17)
 

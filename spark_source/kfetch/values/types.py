@@ -18,6 +18,8 @@ __all__ = ["Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
 class Kind(IntEnum):
     """The kinds of types. The compiled loops know them by these numbers (``json_layout``)."""
 
+    INTERVAL = 0
+    """Microseconds: Spark's INTERVAL DAY TO SECOND."""
     BOOLEAN = 1
     BYTE = 2
     SHORT = 3
@@ -36,12 +38,12 @@ class Kind(IntEnum):
     STRUCT = 14
     ARRAY = 15
     MAP = 16
-    """Its keys are strings, as in Spark's JSON functions."""
+    """Its keys are scalars. In Spark's JSON functions they are strings."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """One type, with the types inside. All fields, elements and map values may be null."""
+    """One type, with the types inside."""
 
     kind: Kind
     precision: int = 0
@@ -52,6 +54,8 @@ class ValueType:
     """Names of a struct's fields."""
     children: tuple[ValueType, ...] = ()
     """A struct's fields, an array's element, or a map's key and value."""
+    nullable: bool = True
+    """Whether this field, element or map value may be null. A map's key is never null."""
 
     def without(self, name: str) -> ValueType:
         """Returns a struct without the field of that name."""
@@ -76,6 +80,7 @@ def map_of(value: ValueType) -> ValueType:
 
 
 _SCALARS: dict[Kind, pa.DataType] = {
+    Kind.INTERVAL: pa.duration("us"),
     Kind.BOOLEAN: pa.bool_(),
     Kind.BYTE: pa.int8(),
     Kind.SHORT: pa.int16(),
@@ -96,12 +101,15 @@ def arrow_type(kind: ValueType) -> pa.DataType:
     children: list[Any] = [arrow_type(child) for child in kind.children]
     match kind.kind:
         case Kind.STRUCT:
-            return pa.struct([pa.field(*f) for f in zip(kind.names, children, strict=True)])
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return pa.struct([pa.field(n, t, nullable=child.nullable) for n, t, child in fields])
         case Kind.ARRAY:
-            return pa.list_(pa.field("element", children[0]))
+            element: Any = pa.field("element", children[0], nullable=kind.children[0].nullable)
+            return pa.list_(element)
         case Kind.MAP:
             key: Any = pa.field("key", children[0], nullable=False)
-            return _map_type(key, pa.field("value", children[1]))
+            value: Any = pa.field("value", children[1], nullable=kind.children[1].nullable)
+            return _map_type(key, value)
         case Kind.DECIMAL:
             return pa.decimal128(kind.precision, kind.scale)
     return _SCALARS[kind.kind]

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
-from kfetch import decoding, json_loading
+from kfetch import avro_loading, decoding, json_loading, protobuf_loading
 from kfetch.compiled import code_cache, layout, machine_code, native
 from kfetch.errors import KfetchError
 from tests.kfetch.compiled.helpers import cache_environ
@@ -90,7 +90,10 @@ GOOD = "".join(
 )
 
 
-@pytest.mark.parametrize("sources", [native.SOURCES, json_loading.SOURCES])
+@pytest.mark.parametrize(
+    "sources",
+    [native.SOURCES, json_loading.SOURCES, avro_loading.SOURCES, protobuf_loading.SOURCES],
+)
 def test_the_cache_key_covers_all_compiled_code(sources: tuple[Path, ...]) -> None:
     """Every module of kfetch that a source of the machine code imports is itself such a source."""
     package = Path(kfetch.__file__).parent

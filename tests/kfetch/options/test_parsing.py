@@ -219,7 +219,8 @@ def test_every_built_option_is_tried() -> None:
     here = {option.name for option in BUILT if not option.name.startswith(SECURITY)}
     sasl = {row[0] for row in sasl_rows.BUILT if not row[0].startswith(SECURITY)}
 
-    rests = ("Format", "Schema", "Mode", "TimeZone")  # test_typed tries these
+    # test_typed tries these
+    rests = ("Format", "Schema", "ReaderSchema", "Descriptor", "Message", "Mode", "TimeZone")
     typed = {column + rest for column in ("key", "value") for rest in rests}
     typed.add("valueFields")
     assert here - sasl - typed == {row[0] for row in VALUES} | {

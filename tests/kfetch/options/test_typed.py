@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import JsonColumn, parse
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, parse
 from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 JSON = {"Format": "json", "Schema": "id BIGINT"}
+PROTOBUF = {"Format": "protobuf", "Descriptor": "/types.desc", "Message": "shop.Order"}
 BOTH = pytest.mark.parametrize("column", ["key", "value"])
 
 
@@ -35,6 +36,23 @@ def test_meanings(column: str, options: dict[str, str], expected: dict[str, str]
     parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
     made = () if expected is None else (JsonColumn(column=column, schema="id BIGINT", **expected),)
     assert made == parsed
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (PROTOBUF, {}),
+        ({**PROTOBUF, "FORMAT": "Protobuf", "Mode": "Permissive"}, {"mode": "permissive"}),
+    ],
+)
+def test_meanings_of_protobuf(
+    column: str, options: dict[str, str], expected: dict[str, str]
+) -> None:
+    """The options name the file and the message. FAILFAST is the default, as in Spark."""
+    parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
+    own = {"path": "/types.desc", "message": "shop.Order"}
+    assert (ProtobufColumn(column=column, **own, **expected),) == parsed
 
 
 def test_keys_and_values_have_options_of_their_own() -> None:
@@ -82,6 +100,46 @@ def test_mistakes_of_fields(options: dict[str, str], sentence: str) -> None:
     assert sentence == mistake.value.message
 
 
+AVRO = {"Format": "avro", "Schema": "{}"}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (AVRO, {}),
+        ({**AVRO, "Mode": "Permissive"}, {"mode": "permissive"}),
+        ({**AVRO, "ReaderSchema": "[]"}, {"reader_schema": "[]"}),
+    ],
+)
+def test_meanings_for_avro(column: str, options: dict[str, str], expected: dict[str, str]) -> None:
+    """The default mode is that of from_avro: a value that does not fit fails the query."""
+    parsed = parse({**REQUIRED, **_named(column, options)}).typed_columns
+    assert (AvroColumn(column=column, schema="{}", **expected),) == parsed
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"Format": "avro"}, "%Format=avro needs option %Schema"),
+        ({"ReaderSchema": "{}"}, "option %ReaderSchema has no effect without %Format=avro"),
+        (
+            {**JSON, "ReaderSchema": "{}"},
+            "option %ReaderSchema has no effect without %Format=avro",
+        ),
+        ({**AVRO, "TimeZone": "UTC"}, "option %TimeZone has no effect without %Format=json"),
+        ({**AVRO, "Mode": "DROPMALFORMED"}, "but it must be PERMISSIVE or FAILFAST"),
+    ],
+)
+def test_mistakes_in_avro(column: str, options: dict[str, str], sentence: str) -> None:
+    """The sentence names the option and the format that it belongs to."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, **_named(column, options)})
+    assert sentence.replace("%", column) in mistake.value.message
+    assert not isinstance(mistake.value, NotBuilt)
+
+
 @BOTH
 def test_strings_are_those_of_columns(column: str) -> None:
     """With the format string, a column has the type that the option columns can give it."""
@@ -99,7 +157,16 @@ def test_strings_are_those_of_columns(column: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string or json"),
+        ({"Format": "xml"}, "option %Format is 'xml', but it must be binary, string, json,"),
+        ({"Format": "protobuf"}, "%Format=protobuf needs option %Descriptor"),
+        (
+            {"Format": "protobuf", "Descriptor": "/types.desc"},
+            "%Format=protobuf needs option %Message",
+        ),
+        ({**PROTOBUF, "Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
+        ({**JSON, "Message": "t.M"}, "option %Message has no effect without %Format=protobuf"),
+        ({**PROTOBUF, "Mode": "strict"}, "option %Mode is 'strict', but it must be"),
+        ({**PROTOBUF, "Mode": "DROPMALFORMED"}, "it must be PERMISSIVE or FAILFAST"),
         ({"Format": "json"}, "%Format=json needs option %Schema"),
         ({"Schema": "id INT"}, "option %Schema has no effect without %Format=json"),
         ({"Mode": "FAILFAST"}, "option %Mode has no effect without %Format=json"),
@@ -135,7 +202,11 @@ def test_a_string_is_no_binary(column: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    "options", [{"Format": "avro"}, {"Format": "Protobuf"}, {**JSON, "Mode": "DROPMALFORMED"}]
+    "options",
+    [
+        {**JSON, "Mode": "DROPMALFORMED"},
+        {"Format": "avro", "Schema": "{}", "Registry": "http://localhost:8081"},
+    ],
 )
 def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
     """Known formats and modes that are not there yet raise NotBuilt."""

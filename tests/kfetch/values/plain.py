@@ -49,7 +49,7 @@ def _raw(array: Any) -> list[Any]:
     if pa.types.is_string(kind):
         buffers = array.buffers()
         array = pa.Array.from_buffers(pa.binary(), len(array), buffers, offset=array.offset)
-    elif pa.types.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         array = array.view(pa.int64())
     elif pa.types.is_date32(kind):
         array = array.view(pa.int32())

@@ -177,9 +177,20 @@ IN_JOB = [
         "  decode: {fields: a INT}\n  options:\n    valueSchema: a INT\n    valueformat: JSON",
         "7: decode needs the value's bytes, and option valueFormat=json makes a struct of them: ",
     ),
+    (
+        "  options:",
+        "  decode: {fields: a INT}\n  options:\n    valueSchema: '{}'\n    valueformat: Avro",
+        "7: decode needs the value's bytes, and option valueFormat=avro makes a struct of them: ",
+    ),
     ("startingOffsets", "startingOfsets", "5: option starting"),
     ("earliest", "soonest", "5: option startingOffsets: Expected e.g. "),
     ("true", "maybe", "6: option includeHeaders is 'maybe', but it must be true, fals"),
+    (
+        "  options:",
+        "  decode: {fields: a INT}\n  options:\n    valueDescriptor: a\n    valueMessage: M\n"
+        "    valueFormat: protobuf",
+        "8: decode needs the value's bytes, and option valueFormat=protobuf makes a struct of them",
+    ),
     ("${storage}", "${storrage}", "11: ${storrage} is unknown: did you mean storage?"),
     ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "8: transform.sql: input should be"),
     (

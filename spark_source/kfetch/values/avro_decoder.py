@@ -1,0 +1,257 @@
+"""Decodes the Avro values of many records into one column, with the meaning of ``from_avro``.
+
+The schemas are compiled to programs first (``avro_program``). The positions of the records point
+into the memory of the caller, which is not copied.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.errors import KfetchError, OptionError
+from kfetch.records.arrow import check_bytes
+from kfetch.records.codecs import address_of
+from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.values import avro_layout as ops
+from kfetch.values.avro_program import Program, compile_program
+from kfetch.values.avro_schema import AvroType, parse_avro, renamed
+from kfetch.values.avro_types import column_type
+from kfetch.values.columns import Plan, StructColumn
+from kfetch.values.types import ValueType
+
+__all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
+
+Array = np.ndarray[Any, Any]
+Loops = Callable[..., int]
+"""The compiled ``decode_records``."""
+
+_REASONS = {
+    ops.ENDS_EARLY: "the value ends inside it",
+    ops.BAD_NUMBER: "its number is too long",
+    ops.NEGATIVE: "its length is negative",
+    ops.BAD_BRANCH: "its union has no such branch",
+    ops.BAD_SYMBOL: "its enum has no such symbol",
+    ops.LOST_SYMBOL: "the reader's enum lacks the symbol, and has no default",
+    ops.BAD_DECIMAL: "its decimal has no digits or too many",
+    ops.BAD_TIME: "its time is too far from 1970",
+    ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
+}
+
+
+class Problem(NamedTuple):
+    """Why a value does not fit."""
+
+    what: str
+    at: int
+    """The byte of the value where it starts to be wrong."""
+
+
+class DecodedAvro(NamedTuple):
+    """The column of many records."""
+
+    values: Any
+    """A row for each record."""
+    corrupt: Array
+    """int32: the numbers of the records that do not fit, in order."""
+
+
+class Programs:
+    """The programs of some writers in one table. It never changes."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self._programs = programs
+        tables, start = [], 0
+        self.starts: list[int] = []
+        """The first row of each program."""
+        for program in programs:
+            rows = program.rows.copy()
+            targets = np.isin(rows[:, ops.OP], (ops.JUMP,))
+            rows[targets, ops.A] += start
+            lists = np.isin(rows[:, ops.OP], (ops.LIST, ops.NEXT, ops.SKIP_LIST, ops.SKIP_NEXT))
+            rows[lists, ops.B] += start
+            tables.append(rows)
+            self.starts.append(start)
+            start += len(rows)
+        self.rows = np.ascontiguousarray(np.concatenate(tables))
+
+    def problem(self, state: array[int], shift: int = 0) -> Problem:
+        """Returns what the state of the loops says about the last corrupt record."""
+        row, reason = state[ops.ROW], state[ops.REASON]
+        number = max(i for i, start in enumerate(self.starts) if start <= row)
+        program = self._programs[number]
+        path = program.paths[row - self.starts[number]]
+        if reason == ops.UNRESOLVED:
+            what = program.failures[int(self.rows[row, ops.A])]
+        else:
+            what = _REASONS[reason]
+        where = f"field {path}: " if path else ""
+        return Problem(f"{where}{what}", state[ops.AT] + shift)
+
+
+def _parsed(writer: str, reader: str, source: str) -> tuple[AvroType, AvroType, str]:
+    """Returns both schemas, and the option of the reader's."""
+    written = parse_avro(writer, source=source)
+    if not reader:
+        return written, written, source
+    option = source.replace("Schema", "ReaderSchema")
+    return written, parse_avro(reader, source=option), option
+
+
+def reader_type(writer: str, *, reader: str = "", source: str = "valueSchema") -> ValueType:
+    """Returns the type of the column. The arguments and errors are those of ``AvroDecoder``."""
+    written, read, option = _parsed(writer, reader, source)
+    kind = column_type(read, source=option)
+    _program(written, read, Plan(kind), source)
+    return kind
+
+
+def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Program:
+    """Returns the program for a writer's schema. Raises OptionError if no record can be read."""
+    try:
+        made = compile_program(renamed(writer, reader), reader, plan)
+    except OptionError:
+        raise
+    except KfetchError as cause:
+        raise _does_not_fit(source, cause.message) from None
+    if made.unconditional:
+        raise _does_not_fit(source, made.unconditional)
+    return made
+
+
+class AvroDecoder:
+    """Decodes records of one reader's schema, in any number of threads."""
+
+    def __init__(
+        self, writer: str, loops: Loops, *, reader: str = "", source: str = "valueSchema"
+    ) -> None:
+        """``writer``, ``reader``: schemas in JSON; without ``reader`` they are the same.
+
+        ``loops``: the compiled code (``avro_loading.load``). ``source``: the option with the
+        writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
+        and NotBuilt.
+        """
+        written, self._reader, reader_source = _parsed(writer, reader, source)
+        self._plan = Plan(column_type(self._reader, source=reader_source))
+        self._loops = loops
+        self._own = Programs([_program(written, self._reader, self._plan, source)])
+
+    def decode(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory = UNLIMITED,
+    ) -> DecodedAvro:
+        """Returns the column of values that lie in ``data``.
+
+        ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
+        null. The bytes must not change meanwhile. The result does not refer to them.
+        Raises KfetchError for more bytes of values than a column can hold.
+        """
+        starts = np.zeros(len(positions), np.int32)
+        run = _Run(self, self._own, data, positions, lengths, starts, memory)
+        corrupt = run.corrupt_records()
+        return DecodedAvro(run.column.array(), corrupt)
+
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
+        """Returns the same for the values of a binary column."""
+        parts: Any = column.buffers()
+        if not len(column) or parts[2] is None:
+            parts[2] = pa.py_buffer(b"")
+        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
+        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
+        if column.null_count:
+            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
+        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
+
+    def problem(self, value: bytes | memoryview) -> Problem | None:
+        """Returns why a value does not fit, and where; None if it fits."""
+        one = np.zeros(1, np.int64)
+        lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
+        run = _Run(self, self._own, value, one, lengths, starts, UNLIMITED)
+        return self._own.problem(run.state) if len(run.corrupt_records()) else None
+
+    @property
+    def plan(self) -> Plan:
+        """The nodes of the column."""
+        return self._plan
+
+    @property
+    def loops(self) -> Loops:
+        """The compiled code."""
+        return self._loops
+
+
+def _does_not_fit(source: str, why: str) -> OptionError:
+    return OptionError(
+        f"the reader's schema can't read any record of {source}: {why}",
+        action="give the reader's field a default, or correct one of the schemas",
+        option=source,
+    )
+
+
+class _Run:
+    """One call of ``decode``. It keeps everything whose address the loops get."""
+
+    def __init__(
+        self,
+        decoder: AvroDecoder,
+        programs: Programs,
+        data: Any,
+        positions: Array,
+        lengths: Array,
+        starts: Array,
+        memory: Memory,
+    ) -> None:
+        self._decoder = decoder
+        self._programs = programs
+        self._view = pa.py_buffer(memoryview(data))
+        self._numbers = (
+            np.ascontiguousarray(positions, np.int64),
+            np.ascontiguousarray(lengths, np.int32),
+            np.ascontiguousarray(starts, np.int32),
+        )
+        self._check_places()
+        data_bytes = int(self._numbers[1].clip(0).sum(dtype=np.int64))
+        check_bytes(data_bytes)
+        self.column = StructColumn(decoder.plan, len(positions), data_bytes, memory)
+        self._corrupt = np.empty(len(positions) + 1, np.int32)
+        self._counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
+        self.state = array("q", bytes(8 * ops.STATE_WIDTH))
+        self.state[ops.NODE_COUNT] = len(decoder.plan.types)
+
+    def _check_places(self) -> None:
+        positions, lengths, _ = self._numbers
+        ends = positions + lengths.clip(0)
+        if len(positions) and (positions.min() < 0 or ends.max() > self._view.size):
+            raise KfetchError("a value lies outside the memory of its batch")
+
+    def corrupt_records(self) -> Array:
+        """Decodes all records. Returns the numbers of those that do not fit."""
+        state_address = self.state.buffer_info()[0]
+        decoder, column = self._decoder, self.column
+        tables: list[Array] = [self._programs.rows, column.table, decoder.plan.flat_nodes]
+        while True:
+            result = decoder.loops(
+                self._view.address,
+                self._view.size,
+                *(address_of(numbers) for numbers in self._numbers),
+                len(self._numbers[0]),
+                *(address_of(table) for table in tables),
+                state_address,
+                address_of(self._corrupt),
+                address_of(self._counts),
+            )
+            if result == ops.DONE:
+                return self._corrupt[: self.state[ops.CORRUPT]].copy()
+            if result == ops.LARGE:
+                raise KfetchError(
+                    "the decoded values have more text or elements than an Arrow batch holds: "
+                    "lower kafka.max.partition.fetch.bytes"
+                )
+            column.grow(self.state[ops.STUCK_NODE])

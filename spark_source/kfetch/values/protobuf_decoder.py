@@ -1,0 +1,165 @@
+"""Decodes the values of many records into one struct column, with the meaning of ``from_protobuf``.
+
+The positions point into the memory of the caller, which is not copied. A value that can't be
+decoded is a null row, as in Spark 4.2 with the mode PERMISSIVE.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.errors import KfetchError
+from kfetch.records.arrow import check_bytes
+from kfetch.records.codecs import address_of
+from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.values import layout as node_layout
+from kfetch.values import protobuf_layout as layout
+from kfetch.values.columns import StructColumn
+from kfetch.values.protobuf_descriptors import read_descriptors
+from kfetch.values.protobuf_plan import MessagePlan
+from kfetch.values.protobuf_schema import Item, message_tree
+from kfetch.values.types import ValueType
+
+__all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
+
+Array = np.ndarray[Any, Any]
+Loops = Callable[..., int]
+"""The compiled ``decode_messages``."""
+
+_TEXT_MAX = (1 << 31) - 1
+"""Bytes of text that a column can hold, because its offsets have 32 bits."""
+
+
+class DecodedMessages(NamedTuple):
+    """The struct column of many records."""
+
+    values: pa.StructArray
+    """A row for each record. Null values are null, and those that can't be decoded."""
+    corrupt: Array
+    """int32: the numbers of the records that can't be decoded, in order."""
+
+
+class Problem(NamedTuple):
+    """Why a value can't be decoded."""
+
+    what: str
+    at: int
+    """The byte in the value where the field starts that can't be decoded."""
+
+
+def message_type(descriptors: bytes, name: str, *, nullable: bool = False) -> ValueType:
+    """Returns the struct of a message. Arguments and errors are those of ``ProtobufDecoder``."""
+    return MessagePlan(_tree(descriptors, name, nullable=nullable)).nodes.schema
+
+
+def _tree(descriptors: bytes, name: str, *, nullable: bool) -> Item:
+    root = message_tree(read_descriptors(descriptors), name)
+    if nullable and root.type is not None:
+        children = (replace(child, nullable=True) for child in root.type.children)
+        root.type = replace(root.type, children=tuple(children))
+    return root
+
+
+class ProtobufDecoder:
+    """Decodes messages of one type, in any number of threads."""
+
+    def __init__(
+        self, descriptors: bytes, name: str, loops: Loops, *, nullable: bool = False
+    ) -> None:
+        """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
+
+        ``loops``: the compiled code (``protobuf_loading.load``). ``nullable``: whether required
+        fields may be null, for columns without the struct. Raises OptionError if the bytes
+        are no FileDescriptorSet or have no such message, or if the message contains itself. Raises
+        NotBuilt for a message with groups, and for editions.
+        """
+        self.plan = MessagePlan(_tree(descriptors, name, nullable=nullable))
+        self.loops = loops
+
+    def decode(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory = UNLIMITED,
+    ) -> DecodedMessages:
+        """Returns the column of values that lie in ``data``.
+
+        ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
+        null. The bytes must not change meanwhile. The result does not refer to them.
+        Raises KfetchError for more bytes of text than a column can hold.
+        """
+        run = _Run(self.plan, self.loops, np.ascontiguousarray(positions, np.int64),
+                   np.ascontiguousarray(lengths, np.int32), memory)  # fmt: skip
+        corrupt = run.corrupt_records(memoryview(data))
+        return DecodedMessages(run.column.array(), corrupt)
+
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedMessages:
+        """Returns the same for the values of a binary column."""
+        parts: Any = column.buffers()
+        if not len(column) or parts[2] is None:
+            parts[2] = pa.py_buffer(b"")
+        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
+        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
+        if column.null_count:
+            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
+        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
+
+    def problem(self, value: bytes | memoryview) -> Problem | None:
+        """Returns why a value can't be decoded, and where; None if it can."""
+        lengths = np.full(1, len(value), np.int32)
+        run = _Run(self.plan, self.loops, np.zeros(1, np.int64), lengths, UNLIMITED)
+        if not len(run.corrupt_records(memoryview(value))):
+            return None
+        return Problem(layout.REASONS[run.state[layout.WHY]], run.state[layout.AT])
+
+
+class _Run:
+    """One call of ``decode``."""
+
+    def __init__(
+        self, plan: MessagePlan, loops: Loops, positions: Array, lengths: Array, memory: Memory
+    ) -> None:
+        self._loops = loops
+        data_bytes = int(lengths.clip(0).sum())
+        check_bytes(data_bytes)
+        self.column = StructColumn(plan.nodes, len(positions), data_bytes, memory)
+        self._corrupt = np.empty(len(positions) + 1, np.int32)
+        self.state = array("q", bytes(8 * layout.STATE_WIDTH))
+        self.state[layout.NODE_COUNT] = len(plan.nodes.types)
+        self.state[layout.FIELD_COUNT] = len(plan.fields)
+        # The addresses below need these arrays to live as long as this object.
+        self._arrays = (
+            *(positions, lengths, self.column.table, plan.nodes.flat_nodes, plan.fields.copy()),
+            *(plan.flat, plan.subtrees, plan.enums, self._corrupt),
+            *(np.zeros(2 * layout.DEPTH_MAX + 2, np.int64), np.zeros(layout.DEPTH_MAX, np.int64)),
+        )
+
+    def corrupt_records(self, data: memoryview) -> Array:
+        """Decodes all records. Returns the numbers of those that can't be decoded."""
+        view = pa.py_buffer(data)
+        positions, lengths, *tables, corrupt, stack, groups = map(address_of, self._arrays)
+        state = self.state.buffer_info()[0]
+        arguments = view.address, view.size, positions, lengths, len(self._arrays[0])
+        while True:
+            result = self._loops(*arguments, *tables, state, corrupt, stack, groups)
+            if result == layout.DONE:
+                return self._corrupt[: self.state[layout.CORRUPT]].copy()
+            self._grow(self.state[layout.STUCK_NODE])
+
+    def _grow(self, stuck: int) -> None:
+        """Makes room. Names of enums and defaults can be longer than the values themselves."""
+        at = node_layout.ROOM if stuck >= 0 else node_layout.CAPACITY
+        number = stuck if stuck >= 0 else ~stuck
+        if 2 * int(self.column.table[number, at]) > _TEXT_MAX:
+            raise KfetchError(
+                "the values of one batch become a column of more than 2 GiB",
+                action="lower kafka.max.partition.fetch.bytes",
+            )
+        self.column.grow(stuck)

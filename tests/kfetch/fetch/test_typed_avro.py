@@ -1,0 +1,115 @@
+"""Readers deliver Avro values and keys as structs, and name the record that does not fit."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from kfetch.errors import MalformedValue, OptionError
+from kfetch.schema import schema, with_schema
+from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.test_schema import options
+from tests.kfetch.values.avro_records import number
+from tests.kfetch.wire.little import LittleKafka
+
+_WRITER = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "gone", "type": "string"},
+            {"name": "t", "type": ["null", "string"]},
+        ],
+    }
+)
+_READER = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "t", "type": ["null", "string"]},
+            {"name": "id", "type": "long"},
+            {"name": "new", "type": "int", "default": 7},
+        ],
+    }
+)
+AVRO = {"valueFormat": "avro", "valueSchema": _WRITER}
+BOTH = {**AVRO, "valueReaderSchema": _READER}
+
+
+def _record(id_: int, text: str | None) -> bytes:
+    end = b"\0" if text is None else b"\x02" + number(len(text)) + text.encode()
+    return number(id_) + b"\x04xx" + end
+
+
+def test_values_are_structs_of_the_reader() -> None:
+    """Fields are in the reader's order; left out, added and promoted ones are as Avro says."""
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        kafka.log(T0).append(_record(1, "a"), b"\x02", _record(-3, None))
+        reader = query(kafka, **BOTH, valueMode="PERMISSIVE")
+        batches = list(reader.read([part(kafka, T0, 0, 3)]))
+
+    kind = pa.struct([("t", pa.string()), ("id", pa.int64()), ("new", pa.int32())])
+    assert {kind} == {batch.schema.field("value").type for batch in batches}
+    assert [
+        {"t": "a", "id": 1, "new": 7},
+        {"t": None, "id": None, "new": None},
+        {"t": None, "id": -3, "new": 7},
+    ] == [row["value"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_failfast_is_the_default_and_names_the_record() -> None:
+    """The error has the topic, the partition, the offset, the field and the byte."""
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        kafka.log(T0).append(_record(1, "a"), _record(2, "b")[:-1])
+        with pytest.raises(MalformedValue) as failure:
+            list(query(kafka, **AVRO, columns="value").read([part(kafka, T0, 0, 2)]))
+
+    error = pickle.loads(pickle.dumps(failure.value))
+    assert ("t", 0, 1) == (error.topic, error.partition, error.offset)
+    assert (
+        "the value of the record at offset 1 of t-0 does not fit valueSchema: field t: the value "
+        "ends inside it, at byte 5"
+    ) in error.message
+
+
+def test_keys_may_be_avro_and_values_flat() -> None:
+    """keyFormat works the same way, and valueFields=flat gives the fields as columns."""
+    key = {"keyFormat": "avro", "keySchema": _WRITER}
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        kafka.log(T0).append(_record(1, "a"), keys=[_record(9, "k")])
+        reader = query(kafka, **BOTH, **key, valueFields="flat", columns="key,value")
+        (batch,) = reader.read([part(kafka, T0, 0, 1)])
+
+    row = {"key": {"id": 9, "gone": "xx", "t": "k"}, "t": "a", "id": 1, "new": 7}
+    assert [row] == batch.to_pylist()
+
+
+def test_the_source_s_schema_has_the_reader_s_struct() -> None:
+    """Spark sees the types of the reader's schema, and its copy of the schema changes nothing."""
+    given = options(**BOTH)
+    own = schema(given)
+    expected = StructType(
+        [
+            StructField("t", StringType()),
+            StructField("id", LongType()),
+            StructField("new", IntegerType()),
+        ]
+    )
+    assert expected == own["value"].dataType
+    assert own == schema(with_schema(given, own))
+
+
+def test_flat_values_need_fields() -> None:
+    """A record without fields has no columns."""
+    empty = json.dumps({"type": "record", "name": "R", "fields": []})
+    with pytest.raises(OptionError, match="valueFields=flat needs fields, and valueSchema has"):
+        schema(options(valueFormat="avro", valueSchema=empty, valueFields="flat"))
