@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,8 @@ class Probe:
 
     def __init__(self, python: Path, name: str, options: dict[str, str], log: Path) -> None:
         self._log = log
+        # With it each Python worker compiles all modules that it imports.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with open(log, "wb") as errors:
             self._process = subprocess.Popen(
                 [str(python), "-P", "-W", "ignore", str(PROBE), name, json.dumps(options)],
@@ -48,6 +51,7 @@ class Probe:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                env=environment,
             )
         self._answer()
 

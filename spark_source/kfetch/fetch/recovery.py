@@ -52,25 +52,35 @@ def relocate(progress: RangeProgress, view: ClusterView, *, now: float, fail: bo
 def reposition(progress: RangeProgress, cluster: Cluster, deadline: float, *, fail: bool) -> bool:
     """The broker says that the position is out of range: find out why, fail or go on.
 
-    False if the position is in range all the same, and asking at once would change nothing.
-    Raises RecordsExpired, OffsetBeyondLog.
+    False if the position is in range all the same, and asking at once would change nothing. False
+    also if the partition is gone since. Raises RecordsExpired, OffsetBeyondLog.
     """
     earliest = _offset(progress, cluster, deadline, EARLIEST)
+    if earliest is None:
+        return False
     if _is_lost(progress, LogAnswer(log_start=earliest), fail=fail):
         progress.offset = min(earliest, progress.end)
         progress.last_fetched_epoch = NO_EPOCH  # of a record that is not before the position now
         return True
     latest = _offset(progress, cluster, deadline, LATEST)
+    if latest is None:
+        return False
     if _end_if_lost(progress, LogAnswer(log_end=latest), fail=fail):
         return True
     return _epoch_unknown(progress, cluster, deadline, earliest, fail=fail)
 
 
-def _offset(progress: RangeProgress, cluster: Cluster, deadline: float, timestamp: int) -> int:
-    """Return an offset of the log, from a leader that is not older than the range's."""
+def _offset(
+    progress: RangeProgress, cluster: Cluster, deadline: float, timestamp: int
+) -> int | None:
+    """Return an offset of the log, from a leader that is not older than the range's.
+
+    None if the partition is gone.
+    """
     tp = progress.tp
     known = {tp: progress.leader_epoch}
-    return cluster.offsets({tp: timestamp}, deadline, leader_epochs=known)[tp].offset
+    listed = cluster.offsets({tp: timestamp}, deadline, leader_epochs=known).get(tp)
+    return listed.offset if listed else None
 
 
 def _epoch_unknown(
@@ -86,7 +96,7 @@ def _epoch_unknown(
     if epoch == NO_EPOCH or progress.offset <= earliest:
         return False
     known = {tp: progress.leader_epoch}
-    end = cluster.epoch_ends({tp: epoch}, deadline, leader_epochs=known)[tp]
+    end = cluster.epoch_ends({tp: epoch}, deadline, leader_epochs=known).get(tp)
     if end is None or end.end_offset >= progress.offset:
         return False
     if end.end_offset < 0:

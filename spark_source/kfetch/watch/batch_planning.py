@@ -59,7 +59,7 @@ class _Bounds:
 
     def __init__(self, options: SourceOptions, lookup: OffsetLookup, view: ClusterView) -> None:
         self._fail = options.fail_on_data_loss
-        partitions = lookup.subscribed_partitions(view)
+        self._partitions = partitions = lookup.subscribed_partitions(view)
         now_ms = time.time_ns() // 1_000_000
         self._starting = options.starting.at_time(now_ms)
         ending = (options.ending or Bound(option="endingOffsets", rest=LATEST)).at_time(now_ms)
@@ -72,11 +72,20 @@ class _Bounds:
 
     def ranges(self) -> Ranges:
         """Return (start, end) of each partition with offsets to read."""
-        ranges = {tp: self._range(tp, start) for tp, start in self._starts.items()}
+        ranges = {tp: self._range(tp) for tp in self._partitions if not self._is_gone(tp)}
         return {tp: (start, end) for tp, (start, end) in ranges.items() if start < end}
 
-    def _range(self, tp: TopicPartition, starting: Position) -> tuple[int, int]:
-        start, end = starting.offset, self._ends[tp].offset
+    def _is_gone(self, tp: TopicPartition) -> bool:
+        """Return whether the partition was deleted between the look-ups; raise or log it."""
+        answers = (self._starts, self._ends, self._log_starts, self._log_ends)
+        exists = all(tp in positions for positions in answers)
+        read = ReadPosition(tp, *self._starts.get(tp, Position(0)))
+        loss = find_loss(read, LogAnswer(exists=exists))
+        self._report(losses.of_batch(loss) if loss else None)
+        return loss is not None
+
+    def _range(self, tp: TopicPartition) -> tuple[int, int]:
+        start, end = self._starts[tp].offset, self._ends[tp].offset
         log_start, log_end = self._log_starts[tp].offset, self._log_ends[tp].offset
         if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
             start = max(start, min(log_start, end))

@@ -1,6 +1,7 @@
 """The driver's look-ups at the brokers: subscribed partitions, log ends, log starts, epoch ends.
 
 A failed look-up is repeated ``fetchOffset.numRetries`` times. The request timeout limits each try.
+Leaders' answers leave out the partitions that no broker names any more (``losses.GONE_AFTER_S``).
 """
 
 from __future__ import annotations
@@ -129,6 +130,9 @@ class OffsetLookup:
         subscription = self._options.subscription
         missing = [name for name in subscription.topics if name not in view.topics]
         missing += [str(tp) for tp in subscription.assigned if not view.exists(tp)]
+        self._check_exist(missing)
+
+    def _check_exist(self, missing: list[str]) -> None:
         if missing:
             raise NoSuchPartition(
                 f"{', '.join(missing)}: no such topic or partition at "
@@ -174,10 +178,12 @@ class OffsetLookup:
         """Return the position of each partition's first record at its time or later.
 
         Partitions without such a record below the log end are left out. The log end is that of
-        ``log_ends``. The broker answers with a record's leader epoch.
+        ``log_ends``. The broker answers with a record's leader epoch. Raises NoSuchPartition for a
+        partition that is gone: without an answer it would look like one without such a record.
         """
         level = self._options.fetch.isolation_level
         positions = self._positions(timestamps_ms, isolation_level=level)
+        self._check_exist([str(tp) for tp in timestamps_ms if tp not in positions])
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
 
     def in_append_order(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -222,6 +228,7 @@ class OffsetLookup:
     ) -> dict[TopicPartition, EpochEnd | None]:
         """Return the end of each partition's given leader epoch; None if the broker can't tell.
 
+        A partition that is gone has no answer, as in the other questions to leaders.
         ``leader_epochs``: the epochs of the known leaders. A leader that knows no such epoch is
         older than the position. So the driver looks for its successor, about 2.5 s at most. An
         answer that has no end after that is final.
@@ -231,7 +238,7 @@ class OffsetLookup:
         pauses = RetryPauses(self._options.network)
         while unknown:
             answers |= self._epoch_ends(unknown, newest)
-            unknown = {tp: epochs[tp] for tp in unknown if _is_unknown(answers[tp])}
+            unknown = {tp: epochs[tp] for tp in unknown if _is_unknown(answers.get(tp))}
             if not unknown or pauses.tries == _UNKNOWN_EPOCH_TRIES:
                 break
             time.sleep(pauses.next_pause_s())

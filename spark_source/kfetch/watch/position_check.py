@@ -109,7 +109,8 @@ class PositionCheck:
             if not low:
                 return log_ends
             time.sleep(_STALE_PAUSE_S if tries else 0.0)
-            log_ends.update(self._reachable_ends(low, start, newest_leaders=tries > 0))
+            reachable = self._reachable_ends(low, start, newest_leaders=tries > 0)
+            log_ends = {tp: end for tp, end in log_ends.items() if tp not in low} | reachable
         for tp in _below_start(log_ends, start):
             read = ReadPosition(tp, *start.positions[tp])
             self._is_lost(read, LogAnswer(log_end=log_ends[tp].offset))
@@ -189,6 +190,8 @@ class PositionCheck:
         }
         epoch_ends = self._lookup.epoch_ends(epochs, self._leader_epochs(epochs))
         for tp in unchecked:
+            if tp in epochs and tp not in epoch_ends:
+                continue  # gone since the last metadata; the next metadata tells
             diverging = self._diverging(tp, positions[tp], epoch_ends.get(tp))
             if diverging is not None and self._is_lost(
                 ReadPosition(tp, *positions[tp]), LogAnswer(diverging=diverging)

@@ -26,6 +26,7 @@ from kfetch.wire import messages, timestamp_types
 from kfetch.wire.connection import Connection
 from kfetch.wire.leaders import (
     A,
+    Absences,
     LeaderEpochs,
     by_leader,
     check_complete,
@@ -80,6 +81,7 @@ class Cluster:
         self._rotation = 0
         self._asked_last_until: dict[tuple[str, int], float] = {}
         """Addresses that did not answer, with the end of their time as the last ones."""
+        self._absences = Absences()
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
         self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
@@ -180,6 +182,8 @@ class Cluster:
     ) -> dict[TopicPartition, ListedOffset]:
         """Returns each partition's offset at a timestamp, from its leader.
 
+        Partitions that no broker names any more are left out, after ``losses.GONE_AFTER_S``.
+
         ``timestamps``: milliseconds, or -1 for the latest offset, -2 for the earliest (KIP-79).
         ``isolation_level``: under READ_COMMITTED the latest offset is the last stable offset, else
         the high watermark.
@@ -200,6 +204,7 @@ class Cluster:
     ) -> dict[TopicPartition, EpochEnd | None]:
         """Returns where each partition's records of an epoch end; None if its broker is too old.
 
+        Partitions that no broker names any more are left out, after ``losses.GONE_AFTER_S``.
         ``leader_epochs``: the newest known epochs. A leader of an earlier epoch is not asked.
         """
         action = "asking for epoch ends"
@@ -234,12 +239,18 @@ class Cluster:
         deadline: float,
         oldest_epochs: LeaderEpochs,
     ) -> dict[TopicPartition, A | None]:
-        """Returns each leader's answer for its partitions. Retries the partitions that moved."""
+        """Returns each leader's answer for its partitions. Retries the partitions that moved.
+
+        The driver's metadata may be older than a deletion. So a partition that is gone has no
+        answer, and does not hold up the others for ever.
+        """
         answers: dict[TopicPartition, A | None] = {}
 
         def attempt() -> dict[TopicPartition, A | None]:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
             view = self.view({tp.topic for tp in missing}, deadline)
+            view = self.completed(view, missing, {}, deadline)
+            gone = self._absences.gone(missing, view, time.monotonic())
             leaders = leaders_of(view, missing, oldest_epochs)
             epochs = {tp: leader.epoch for tp, leader in leaders.items()}
             for broker, of_broker in by_leader(leaders, missing).items():
@@ -249,7 +260,7 @@ class Cluster:
                 replied = request(connection, of_broker, epochs, until)
                 user = self._options.security.user
                 answers.update(final_answers(action, broker, of_broker, replied, user))
-            check_complete(action, arguments, answers)
+            check_complete(action, arguments.keys() - gone, answers)
             self._leaders_proven = True
             return answers
 

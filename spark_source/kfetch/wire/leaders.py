@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-from kfetch import codes
+from kfetch import codes, losses
 from kfetch.errors import BrokerError
 from kfetch.model import NO_EPOCH, Broker, ClusterView, Leader, TopicPartition
 from kfetch.wire.messages import EpochEnd, ListedOffset
@@ -13,6 +13,34 @@ from kfetch.wire.timestamp_types import FirstBatch
 
 A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
 LeaderEpochs = Mapping[TopicPartition, int]
+
+
+class Absences:
+    """Partitions that several brokers did not name, and since when.
+
+    A partition is gone if they did not name it for ``losses.GONE_AFTER_S`` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[TopicPartition, tuple[float, float]] = {}
+        """The first and the last look that did not find a partition (monotonic seconds)."""
+
+    def gone(
+        self, partitions: Collection[TopicPartition], view: ClusterView, now: float
+    ) -> set[TopicPartition]:
+        """Note which of ``partitions`` a view lacks. Return those that are gone.
+
+        ``now``: monotonic seconds. Looks that lie further apart than ``GONE_AFTER_S`` do not count
+        together, because the partition may have shown between them.
+        """
+        patience_s = losses.GONE_AFTER_S
+        for tp in partitions:
+            first, last = self._looks.pop(tp, (now, now))
+            if not view.exists(tp):
+                self._looks[tp] = (first if now - last <= patience_s else now), now
+        return {
+            tp for tp in partitions if tp in self._looks and now - self._looks[tp][0] >= patience_s
+        }
 
 
 def leaders_of(

@@ -227,6 +227,19 @@ def test_reposition_in_range(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fail", [True, False])
+def test_reposition_without_the_partition(
+    kafka: LittleKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fail: bool
+) -> None:
+    """The range of a partition that is gone keeps its place; looking for its leader tells."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
+    del kafka.topics["t"]
+    left = progress(5, 8, last_fetched_epoch=3)
+
+    assert not recovery.reposition(left, cluster, time.monotonic() + 10, fail=fail)
+    assert (5, 8, 3) == (left.offset, left.end, left.last_fetched_epoch)
+
+
+@pytest.mark.parametrize("fail", [True, False])
 def test_no_such_epoch(
     kafka: LittleKafka, cluster: Cluster, fail: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

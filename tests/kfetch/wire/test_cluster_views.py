@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
+from kfetch import losses
 from kfetch.errors import BrokerError, ConnectionLost, WrongListener
+from kfetch.model import NO_TOPIC_ID, ClusterView, Topic, TopicPartition
 from kfetch.wire import cluster as wire_cluster
+from kfetch.wire import retry
 from kfetch.wire.cluster import Cluster
+from kfetch.wire.leaders import Absences
 from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
+
+GONE = TopicPartition("gone", 0)
 
 
 @pytest.mark.parametrize("api", [ListOffsetsRequest, OffsetForLeaderEpochRequest])
@@ -137,3 +146,53 @@ def _rebootstrap(request: Any) -> MetadataResponse:
         controller_id=-1,
         topics=[],
     )
+
+
+LEADER_QUESTIONS = ("offsets", "epoch_ends", "first_batches")
+
+
+@pytest.mark.parametrize("question", LEADER_QUESTIONS)
+def test_a_partition_that_is_gone_has_no_answer(
+    kafka: LittleKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """A partition that no broker names for some time holds up the others no more."""
+    clock = Clock()
+    for module in (wire_cluster, retry):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.2)
+    began = clock.now = time.monotonic()
+    answers = getattr(cluster, question)({T0: 0, GONE: 0}, began + 30)
+
+    assert {T0} == answers.keys()
+    assert 0.2 == pytest.approx(clock.now - began, abs=0.01)
+
+
+@pytest.mark.parametrize("question", LEADER_QUESTIONS)
+def test_a_partition_without_a_leader_is_not_gone(
+    kafka: LittleKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """A partition that metadata names without a leader is waited for, up to the deadline."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
+    kafka.elect(T0, None)
+    with pytest.raises(BrokerError, match="t-0 has no leader that answers"):
+        getattr(cluster, question)({T0: 0}, soon(SHORT_S))
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 25), st.booleans()), min_size=1))
+def test_absences(looks: list[tuple[float, bool]]) -> None:
+    """A partition is gone if all looks of ten seconds missed it, without a longer pause."""
+    shown = ClusterView(
+        brokers={},
+        topics={"t": Topic(name="t", topic_id=NO_TOPIC_ID, internal=False, leaders={0: None})},
+    )
+    hidden = ClusterView(brokers={}, topics={})
+    absences, now, since, last = Absences(), 0.0, None, 0.0
+    for pause, shows in looks:
+        now += pause
+        if since is None or now - last > losses.GONE_AFTER_S:
+            since = now
+        since = None if shows else since
+        last = now
+        expected = {T0} if since is not None and now - since >= losses.GONE_AFTER_S else set()
+
+        assert expected == absences.gone([T0], shown if shows else hidden, now)
