@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from kfetch.values.exact import text_of
+from kfetch.values.scalars import joined, well_formed
 from kfetch.values.tokens import Token, Tokens
 from kfetch.values.types import Kind, ValueType, list_of, struct_of
 
@@ -56,9 +57,9 @@ def merged(types: Iterable[Seen]) -> Seen:
 def schema_of(root: Seen) -> ValueType:
     """Returns a struct for ``valueSchema``. It has no fields if no document is an object.
 
-    Fields whose name is empty are left out, because DDL can't name them.
+    Fields whose name is empty or has half a surrogate pair are left out: DDL can't name them.
     """
-    fields = [item for item in root.fields.items() if item[0]]
+    fields = [(name, at) for name, at in root.fields.items() if name and name == well_formed(name)]
     kinds = [(name, _type(at)) for name, at in sorted(fields)]
     return struct_of([(name, kind) for name, kind in kinds if kind is not None])
 
@@ -95,7 +96,7 @@ def _value(tokens: Tokens) -> Seen:
 def _object(tokens: Tokens) -> Seen:
     fields: dict[str, Seen] = {}
     while tokens.next() is not Token.END_OBJECT:
-        name = tokens.name or ""
+        name = joined(tokens.name or "")
         tokens.next()
         fields[name] = _common(fields.get(name, NOTHING), _value(tokens))
     return Seen(Kind.STRUCT, fields=fields)
@@ -124,9 +125,7 @@ def _common(one: Seen, other: Seen) -> Seen:
     kinds = {one.kind, other.kind}
     if kinds == {Kind.STRUCT}:
         names = [*one.fields, *(name for name in other.fields if name not in one.fields)]
-        both = {
-            n: _common(one.fields.get(n, NOTHING), other.fields.get(n, NOTHING)) for n in names
-        }
+        both = {n: _common(one.fields.get(n, NOTHING), other.fields.get(n, NOTHING)) for n in names}
         return Seen(Kind.STRUCT, fields=both)
     if kinds == {Kind.ARRAY}:
         element = _common(one.element or NOTHING, other.element or NOTHING)

@@ -24,8 +24,10 @@ JSON = st.recursive(
     | st.integers(-(1 << 70), 1 << 70)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["a", "b", "not", "ü", "a`b", ""]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "not", "ü", "a`b", ""]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 OBJECT = st.dictionaries(st.sampled_from(["a", "b", "c", "x y"]), JSON, max_size=4)
@@ -62,7 +64,8 @@ def inferred(*values: Any) -> str:
         ([{"a": {}, "b": 1}], "b BIGINT"),
         ([{"a": [{}], "b": 1}], "b BIGINT"),
         ([{"not": 1, "a b": 1, "a`b": 1}], "`a b` BIGINT, `a``b` BIGINT, `not` BIGINT"),
-        ([{"größe": 1}], "`größe` BIGINT"),
+        ([{"größe 😀": 1}], "`größe 😀` BIGINT"),
+        ([{"": 1, "half\ud83d": 1, "a": 1}], "a BIGINT"),
         ([3], ""),
         ([{}], ""),
     ],
