@@ -24,7 +24,7 @@ from kfetch.values.times import Zones, date_of, local_timestamp_of, timestamp_of
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Decoded", "Problem", "decode"]
+__all__ = ["Decoded", "Problem", "decode", "text_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
@@ -66,7 +66,7 @@ def decode(
     non_numeric: bool = True,
 ) -> Decoded:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
-    text = _text_of(bytes(data))
+    text = text_of(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
     converter = _Converter(tokens, zones, non_numeric)
     nothing: list[Value] = [None] * len(schema.children)
@@ -83,7 +83,7 @@ def decode(
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
-def _text_of(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """Returns text with U+FFFD for bytes that are not UTF-8, as many as Java's reader has."""
     if b"\xed" in data:
         data = _SURROGATE.sub("\ufffd".encode(), data)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,9 @@ from kfetch import cli
 from kfetch.admin import agents
 from kfetch.errors import BrokenPlugin
 from kfetch.options.catalogue import OPTIONS
+from tests.kfetch.cli.conftest import Kfetch
 from tests.kfetch.cli.test_text import STATUS
 from tests.kfetch.wire.little import LittleKafka
-
-Kfetch = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def kfetch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kfetch:
-    """Runs the command without verbs of other distributions: exit code, stdout, stderr."""
-    alone = cli.build([])
-    monkeypatch.setattr(cli, "command", lambda: alone)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kfetch", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    return run
 
 
 @pytest.fixture
@@ -45,13 +27,13 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 def test_help_says_what_to_install(kfetch: Kfetch) -> None:
-    """Alone, the command has five verbs, and its help names the distribution that has more."""
+    """Alone, the command has six verbs, and its help names the distribution that has more."""
     code, out, _ = kfetch("--help")
 
     assert 0 == code
     assert "kfetch-jobs adds verbs" in " ".join(out.split())
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
-    assert ["check", "options", "agents", "warm", "checkpoint"] == listed
+    assert ["check", "infer", "options", "agents", "warm", "checkpoint"] == listed
 
 
 def test_a_verb_of_the_other_distribution_is_named(kfetch: Kfetch) -> None:
@@ -106,7 +88,7 @@ def test_own_verbs_come_last() -> None:
     names = command.list_commands(None)
 
     assert {"run", "up", "broker", "offsets"} < {*names}
-    assert ["check", "options", "agents", "warm", "checkpoint"] == names[-5:]
+    assert ["check", "infer", "options", "agents", "warm", "checkpoint"] == names[-6:]
 
 
 def test_a_broken_plugin_is_one_sentence() -> None:

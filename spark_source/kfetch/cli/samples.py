@@ -1,0 +1,98 @@
+"""The verb ``infer``: which schema the JSON of a topic has, and which records fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kfetch.cli.source_options import OptionPairs, PropertiesFile
+
+if TYPE_CHECKING:
+    from kfetch.admin.samples import SampleReport
+
+__all__ = ["add"]
+
+_NAMES_MAX = 10
+Options = Callable[[str, Path | None, list[str]], dict[str, str]]
+
+
+def add(app: typer.Typer, options: Options) -> None:
+    """Add the verb. ``options`` makes a source's options of servers, a file and pairs."""
+
+    def infer(
+        servers: Annotated[
+            str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
+        ],
+        topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to look at.")],
+        records: Annotated[
+            int,
+            typer.Option(min=1, max=10_000, help="Read about this many of the newest records."),
+        ] = 1_000,
+        schema: Annotated[
+            str, typer.Option(metavar="DDL", help="Check this schema instead of inferring one.")
+        ] = "",
+        key: Annotated[bool, typer.Option("--key", help="Look at keys, not at values.")] = False,
+        option: OptionPairs = None,
+        properties: PropertiesFile = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    ) -> None:
+        """Print the schema of a topic's JSON values as DDL, for the option valueSchema.
+
+        The types are those of spark.read.json. The last line says how many records fit. With
+        --schema the command checks your schema instead: it names records that do not fit, and
+        fields that the schema lacks. It exits with 1 if a record does not fit.
+
+        \b
+        Example: a schema of the newest 1,000 records
+          kfetch infer localhost:9092 orders
+        Example: do the newest 10,000 records still fit?
+          kfetch infer localhost:9092 orders --records 10000 --schema "id BIGINT, name STRING"
+        """
+        from kfetch.admin import samples
+
+        kafka = options(servers, properties, list(option or ()))
+        found = samples.report(samples.read(kafka, topic, records, keys=key), schema)
+        if as_json:
+            typer.echo(json.dumps(asdict(found)))
+        else:
+            typer.echo("\n".join(_lines(found, topic)))
+        if found.fits + found.empty < found.records:
+            raise typer.Exit(1)
+
+    short = "Print the schema of a topic's JSON, and how many records fit it."
+    app.command(short_help=short)(infer)
+
+
+def _lines(report: SampleReport, topic: str) -> Iterator[str]:
+    if not report.records:
+        yield f"topic {topic} has no records: produce some, or name another topic"
+        return
+    if report.schema:
+        yield report.schema
+    if report.unknown_fields:
+        yield f"the schema lacks {_names(report.unknown_fields)}"
+    if report.confluent:
+        yield (
+            "Confluent's wire format (a zero byte and a schema id), which is no JSON: "
+            f"{report.confluent:,} of the records"
+        )
+    for misfit in report.first_misfits:
+        yield (
+            f"does not fit: {topic}-{misfit.partition}, offset {misfit.offset}: {misfit.reason}, "
+            f"at byte {misfit.at}"
+        )
+    more = report.misfits - len(report.first_misfits)
+    if more:
+        yield f"does not fit: {more:,} more records"
+    empty = f"; empty: {report.empty:,}" if report.empty else ""
+    yield f"{report.fits:,} of {report.records:,} records fit{empty}"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_MAX} more fields" if len(names) > _NAMES_MAX else ""
+    return ", ".join(names[:_NAMES_MAX]) + more

@@ -1,0 +1,78 @@
+"""How JSON documents fit a schema: which do, which do not and why, and fields that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kfetch.values import exact
+from kfetch.values.exact import Problem
+from kfetch.values.infer import NOTHING, Seen, merged, schema_of, seen
+from kfetch.values.times import Zones
+from kfetch.values.tokens import BadDocument
+from kfetch.values.types import Kind, ValueType
+
+__all__ = ["Fit", "fit", "inferred"]
+
+_CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The documents of a sample under one schema."""
+
+    good: int
+    """The number of documents that fit."""
+    empty: int
+    """The number of null and empty values."""
+    confluent: int
+    """The number of values that look like Confluent's wire format, which is no JSON."""
+    problems: tuple[tuple[int, Problem], ...]
+    """The other documents: their place in the sample, and the reason."""
+    unknown: tuple[str, ...]
+    """Fields that documents have and the schema lacks, as ``a.b`` for a field of a struct."""
+
+
+def inferred(values: Iterable[bytes | None]) -> Seen:
+    """Returns the type of a sample. Values that are no JSON objects are left out."""
+    types = (_seen(value or b"") for value in values)
+    return merged(found for found in types if found.kind is Kind.STRUCT)
+
+
+def _seen(value: bytes) -> Seen:
+    try:
+        return seen(value)
+    except BadDocument:
+        return NOTHING
+
+
+def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
+    """Returns how values fit a struct. ``zones``: those of times in the documents."""
+    documents = list(values)
+    full = [(at, value) for at, value in enumerate(documents) if value]
+    framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_BYTES}
+    reasons = {
+        at: exact.decode(value, schema, zones).problem for at, value in full if at not in framed
+    }
+    problems = tuple((at, reason) for at, reason in reasons.items() if reason is not None)
+    return Fit(
+        good=len(reasons) - len(problems),
+        empty=len(documents) - len(full),
+        confluent=len(framed),
+        problems=problems,
+        unknown=tuple(_unknown(schema_of(inferred(documents)), schema, "")),
+    )
+
+
+def _unknown(sample: ValueType, schema: ValueType, prefix: str) -> Iterator[str]:
+    """Yields the paths of the fields of ``sample`` that ``schema`` lacks."""
+    known = dict(zip(schema.names, schema.children, strict=True))
+    for name, kind in zip(sample.names, sample.children, strict=True):
+        if name not in known:
+            yield prefix + name
+            continue
+        inner, of_schema = kind, known[name]
+        while inner.kind is of_schema.kind is Kind.ARRAY:
+            inner, of_schema = inner.children[0], of_schema.children[0]
+        if inner.kind is of_schema.kind is Kind.STRUCT:
+            yield from _unknown(inner, of_schema, f"{prefix}{name}.")

@@ -1,0 +1,128 @@
+"""``kfetch infer``: the schema of a topic's JSON, and the records that fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from kfetch.model import TopicPartition
+from tests.kfetch.cli.conftest import Kfetch
+from tests.kfetch.wire.little import LittleKafka
+
+T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture
+def kafka() -> Iterator[LittleKafka]:
+    """Topic orders: 4 objects in partition 0, and 2 in partition 1."""
+    with LittleKafka() as running:
+        running.create("orders", 2)
+        running.log(T0).append(*[b'{"id":%d,"name":"x"}' % n for n in range(4)])
+        running.log(T1).append(b'{"id":0.5}', b'{"tags":["a"]}')
+        yield running
+
+
+def test_schema(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """The schema is DDL on the first line, and the last line counts the records that fit."""
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders")
+
+    assert (0, "id DOUBLE, name STRING, tags ARRAY<STRING>\n6 of 6 records fit\n") == (code, out)
+
+
+def test_newest_records(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """The sample has the newest records, the same number of each partition."""
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders", "--records", "2")
+
+    assert (0, "id BIGINT, name STRING, tags ARRAY<STRING>") == (code, out.splitlines()[0])
+    assert out.endswith("2 of 2 records fit\n")
+
+
+def test_records_that_are_no_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """Records that do not fit are named with their offset, and the exit code is 1."""
+    kafka.log(T1).append(b"broken", b"\0\0\0\0\x07data", b"", b"[1]")
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders")
+
+    assert 1 == code
+    assert "does not fit: orders-1, offset 2: " in out
+    assert "does not fit: orders-1, offset 5: the document is an array, at byte 0" in out
+    assert (
+        "Confluent's wire format (a zero byte and a schema id), which is no JSON: 1 of the records"
+        in out
+    )
+    assert out.endswith("6 of 10 records fit; empty: 1\n")
+
+
+def test_a_given_schema(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """A given schema is checked: records that do not fit it, and fields that it lacks."""
+    given = ("--schema", "id BIGINT, name STRING")
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders", *given)
+
+    assert 1 == code
+    assert "the schema lacks tags\n" in out
+    assert "does not fit: orders-1, offset 0: " in out
+    assert out.endswith("5 of 6 records fit\n")
+
+
+def test_fields_of_structs(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """Unknown fields inside structs and arrays have their path."""
+    kafka.log(T1).append(b'{"a":[[{"x":{"y":1,"z":2}}]]}')
+    given = ("--schema", "id DOUBLE, name STRING, a ARRAY<ARRAY<STRUCT<x: STRUCT<y: INT>>>>")
+    found = json.loads(kfetch("infer", kafka.bootstrap, "orders", *given, "--json")[1])
+
+    assert ["a.x.z", "tags"] == sorted(found["unknown_fields"])
+
+
+def test_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """Scripts get all fields."""
+    kafka.log(T1).append(b"1")
+    found = json.loads(kfetch("infer", kafka.bootstrap, "orders", "--json")[1])
+
+    assert {
+        "records": 7,
+        "schema": "id DOUBLE, name STRING, tags ARRAY<STRING>",
+        "fits": 6,
+        "empty": 0,
+        "confluent": 0,
+        "misfits": 1,
+        "first_misfits": [
+            {"partition": 1, "offset": 2, "reason": "the document is no object", "at": 0}
+        ],
+        "unknown_fields": [],
+    } == found
+
+
+def test_empty_topic(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """A topic without records is no error."""
+    kafka.create("empty", 3)
+
+    assert (0, "topic empty has no records: produce some, or name another topic\n") == (
+        kfetch("infer", kafka.bootstrap, "empty")[:2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["orders", "--schema", "id BIGGINT"], 1, "--schema"),
+        (["none"], 1, "none: no such topic or partition"),
+        (["orders", "--records", "0"], 2, "--records"),
+        (["orders", "--option", "subscribe=x"], 2, "does not begin with kafka."),
+    ],
+)
+def test_mistakes(
+    kfetch: Kfetch, kafka: LittleKafka, words: list[str], code: int, said: str
+) -> None:
+    """Each mistake is one sentence."""
+    ended, _, errors = kfetch("infer", kafka.bootstrap, *words)
+
+    assert code == ended
+    assert said in " ".join(errors.split())
+
+
+def test_keys(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """With --key the keys are the sample. Records without a key are empty."""
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders", "--key")
+
+    assert (0, "0 of 6 records fit; empty: 6\n") == (code, out)
