@@ -98,7 +98,7 @@ class _ColumnDecoder:
         return MalformedValue(
             f"the {name} of the record at offset {offset} of {tp} does not fit "
             f"{self._type_option}: {why}",
-            action=f"correct the producer or the option, or set {name}Mode=PERMISSIVE",
+            action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
             topic=tp.topic,
             partition=tp.partition,
             offset=offset,

@@ -22,7 +22,7 @@ _NAMES = [
     "value",
     "k2",
 ]
-_SCALARS = [kind for kind in Kind if kind < Kind.STRUCT]
+_SCALARS = [kind for kind in Kind if Kind.INTERVAL < kind < Kind.STRUCT]  # no INTERVAL in JSON
 _WORDS = ["", "x", "hello", "Zürich", "naïve 😀", "a longer text of more than sixteen bytes",
           "line\nbreak", 'a "quoted" word', "back\\slash", "tab\there", "nul\x00", "\x7f", "ends\\"]  # fmt: skip
 _NUMBERS = ["0", "-0", "1", "7", "-12", "127", "200", "255", "256", "32768", "99999", "2147483648",
