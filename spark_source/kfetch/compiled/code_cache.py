@@ -26,7 +26,7 @@ _VARIABLE = "KFETCH_CACHE"
 _OTHERS_MAY_WRITE = 0o022
 _DIGEST_BYTES = 32
 _CODE_BYTES_MAX = 16 << 20  # the code has about 20 KB
-_FILES_MAX = 16  # several releases, Pythons and CPUs may share a home directory
+_FILES_MAX = 64  # four for each release, Python and CPU that share a home directory
 _SUFFIX, _UNFINISHED = ".o", ".new"
 _UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: an older file is of a killed process
 
