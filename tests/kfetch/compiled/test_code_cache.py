@@ -150,9 +150,10 @@ def test_why_the_named_directory_is_not_used(tmp_path: Path, flaw: str, reason: 
     assert reason.format(path=path) == problem
 
 
-def test_old_code_makes_way(tmp_path: Path) -> None:
+def test_old_code_makes_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that was used longest ago goes; what is read stays, whatever its age; so do other files,
     and a file that another process is about to finish."""
+    monkeypatch.setattr(code_cache, "_FILES_MAX", 16)
     environ, others = cache_environ(tmp_path), ["README", "young.new", "old.new"]
     for number in range(16):
         directory = code_cache.write(f"{number}.o", CODE, environ)
@@ -169,8 +170,9 @@ def test_old_code_makes_way(tmp_path: Path) -> None:
     assert {f"{number}.o" for number in (0, *range(3, 18))} | {"README", "young.new"} == names
 
 
-def test_pruning_side_by_side(tmp_path: Path) -> None:
+def test_pruning_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many writers at once: none fails or finds damaged code, and the bound holds in the end."""
+    monkeypatch.setattr(code_cache, "_FILES_MAX", 16)
     environ = cache_environ(tmp_path)
 
     def write(number: int) -> bool:
