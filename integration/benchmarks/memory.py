@@ -2,8 +2,10 @@
 
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
         [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
+        [--documents wide|sparse]
 Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each 1,000 rows. It sleeps
 in the JVM: a consumer in Python would run in the same workers, and hold batches there.
+With ``--documents``, values are JSON that arrives as structs of 40 fields.
 With a ratio, values are text that each codec shrinks about so many times; snappy reaches 11.
 ``--gigabytes`` counts uncompressed values.
 
@@ -16,12 +18,13 @@ memory that one worker mapped. More task slots mean more readers of one budget.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import string
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from integration.agent.processes import agents_of, all_ended, by_role
+from integration.benchmarks import values
 from integration.benchmarks.fill import fill
 from integration.streams import kfetch, wait_until
 from kfetch.admin import agents
@@ -101,19 +105,25 @@ class Held:
 class Backlog:
     """A broker with a tiny topic and a large one for each codec."""
 
-    def __init__(self, cluster: Cluster, gigabytes: float, ratio: float = 1) -> None:
+    def __init__(
+        self, cluster: Cluster, gigabytes: float, ratio: float = 1, documents: str = ""
+    ) -> None:
+        """``documents``: a key of ``DOCUMENTS``, whose JSON arrives as structs; empty for bytes."""
         self.cluster = cluster
         self.records = int(gigabytes * 1e9 / _VALUE_BYTES)
         self._ratio = ratio
+        self._documents = documents
         self._topics: set[str] = set()
-        self._tiny = f"tiny-{ratio:g}"
+        self._tiny = f"tiny-{documents}{ratio:g}"
         self._fill(self._tiny, 1000, "none")
 
     def _fill(self, topic: str, records: int, codec: str) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            payloads = Path(directory) / "payloads" if self._ratio > 1 else None
+            texts = DOCUMENTS[self._documents]() if self._documents else []
+            texts = texts or (_payloads(self._ratio, codec) if self._ratio > 1 else [])
+            payloads = Path(directory) / "payloads" if texts else None
             if payloads:
-                payloads.write_text("\n".join(_payloads(self._ratio, codec)))
+                payloads.write_text("\n".join(texts))
             fill(
                 self.cluster,
                 topic,
@@ -129,7 +139,7 @@ class Backlog:
         self, spark: SparkSession, slots: int, budget: int, seconds: float, codec: str = "none"
     ) -> Held:
         """Drain it with a new agent in about so many seconds. ``budget`` in bytes."""
-        topic = f"large-{codec}-{self._ratio:g}"
+        topic = f"large-{self._documents}{codec}-{self._ratio:g}"
         if topic not in self._topics:
             self._fill(topic, self.records, codec)
         root = psutil.Process()
@@ -164,6 +174,10 @@ class Backlog:
             # A task for each partition: the tiny topic, too, is read in all slots.
             "kfetch.rowsPerSplit": "0",
         }
+        if self._documents:
+            options |= {
+                "valueFormat": "json", "valueSchema": values.FORTY, "valueTimeZone": "UTC",
+            }  # fmt: skip
         rows = kfetch(spark, self.cluster, subscribe=topic, startingOffsets="earliest", **options)
         with tempfile.TemporaryDirectory() as checkpoint:
             query = (
@@ -178,6 +192,19 @@ class Backlog:
                 query.stop()
                 raise TimeoutError(f"{topic} was not drained within {patience_s:.0f} s")
             return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def _wide_documents() -> list[str]:
+    """Returns documents of 40 fields, with about 1 KB."""
+    rng = random.Random(7)
+    return [json.dumps(values.forty(rng, number)) for number in range(_PAYLOADS)]
+
+
+DOCUMENTS: dict[str, Callable[[], list[str]]] = {
+    "wide": _wide_documents,
+    "sparse": lambda: [f'{{"i0":{number}}}' for number in range(_PAYLOADS)],
+}
+"""Documents for the schema of 40 fields. Sparse ones take many times their size as a struct."""
 
 
 def _payloads(ratio: float, codec: str) -> list[str]:
@@ -281,10 +308,11 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5)
     parser.add_argument("--seconds", type=float, default=75, help="what the consumer aims at")
     parser.add_argument("--codecs", default="none", help="compression.type, NAME,NAME,…")
+    parser.add_argument("--documents", default="", choices=["", *DOCUMENTS], help="JSON structs")
     parser.add_argument("--ratio", type=float, default=1, help="how many times values shrink")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
-        backlog = Backlog(cluster, options.gigabytes, options.ratio)
+        backlog = Backlog(cluster, options.gigabytes, options.ratio, options.documents)
         settings = {"spark.master": f"local[{options.slots}]"}
         with session(settings, name="memory", log=Path(name) / "log") as spark:
             for codec in options.codecs.split(","):

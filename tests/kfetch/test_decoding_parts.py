@@ -20,7 +20,7 @@ from kfetch import decoding
 from kfetch.decoding import decode, decode_part
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
-from kfetch.records import Memory, Slice, codecs
+from kfetch.records import Columns, Memory, Slice, codecs
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
@@ -150,6 +150,15 @@ def test_one_batch_larger_than_a_part_is_decoded_alone() -> None:
     batches = parts([make_slice(data)], Memory(1000))
 
     assert [1, 1, 1, 1] == [part.num_rows for part in batches if part is not None]
+
+
+def test_structs_count_as_rows() -> None:
+    """A part has fewer rows, if each of them becomes a wide struct."""
+    slices = [make_slice(b"".join(batch(record(value=b"{}"), base=n) for n in range(8)))]
+    wide = parts(slices, Memory(10_000), columns=Columns(typed_bytes=4_900))
+
+    assert [8] == [part.num_rows for part in parts(slices, Memory(10_000)) if part is not None]
+    assert [2, 2, 2, 2] == [part.num_rows for part in wide if part is not None]
 
 
 def test_a_damaged_batch_is_reported_once() -> None:

@@ -146,6 +146,7 @@ class SplitReader:
             if self._options.typed_columns:
                 typed_values = import_module("kfetch.fetch.typed_values").typed_values
                 self._values = typed_values(self._options.typed_columns)
+                self._columns = self._columns._replace(typed_bytes=self._values.row_bytes)
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._unfinished:

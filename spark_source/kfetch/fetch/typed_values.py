@@ -41,6 +41,8 @@ class TypedValues:
 
     def __init__(self, columns: Sequence[TypedColumn]) -> None:
         self._decoders = [_ColumnDecoder(column) for column in columns]
+        self.row_bytes = sum(decoder.row_bytes for decoder in self._decoders)
+        """Bytes that a row of all structs takes beside its text."""
 
     def typed(
         self,
@@ -88,6 +90,7 @@ class _ColumnDecoder:
         """Whether a corrupt record is an error."""
         self._type_option = column.type_option
         self._decoder = _decoder_of(column)
+        self.row_bytes = self._decoder.row_bytes
 
     def decoded(
         self, column: pa.Array[Any], memory: Memory

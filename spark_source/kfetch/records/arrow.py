@@ -52,6 +52,8 @@ class Columns(NamedTuple):
     strings: tuple[str, ...] = ()
     """Those of ``key`` and ``value`` that are strings: the same bytes, without a check, as in
     Spark's ``CAST(value AS STRING)``."""
+    typed_bytes: int = 0
+    """Bytes for each row that become structs of keys and values, beside their text."""
 
 
 STANDARD_COLUMNS = Columns()
@@ -116,7 +118,11 @@ def row_bytes(columns: Columns, topic_bytes: int = 0) -> int:
 
     ``topic_bytes``: those of the topic's name.
     """
-    return _fixed_bytes(columns) + (topic_bytes if "topic" in delivered(columns) else 0)
+    return (
+        columns.typed_bytes
+        + _fixed_bytes(columns)
+        + (topic_bytes if "topic" in delivered(columns) else 0)
+    )
 
 
 def empty_array(count: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:

@@ -182,6 +182,11 @@ class AvroDecoder:
         return self._plan
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes that a record takes beside its text."""
+        return self._plan.row_bytes
+
+    @property
     def loops(self) -> Loops:
         """The compiled code."""
         return self._loops

@@ -81,6 +81,8 @@ class Plan:
         self.in_list = np.array([share.in_list for share in self.shares])
         self.is_text = np.array([share.is_text for share in self.shares])
         self.indexes = {share[:2]: i for i, share in enumerate(self.shares)}
+        self.row_bytes = -(-int(self.bits.sum()) // 8)
+        """Bytes that a record takes beside its text, if each list has one element."""
 
     def children(self, number: int) -> range:
         """Returns the numbers of a node's children."""

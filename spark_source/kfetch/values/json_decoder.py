@@ -154,6 +154,11 @@ class JsonDecoder:
         return zone_rules(zone if needed or not isinstance(zone, tzinfo) else 0)
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes that a record takes beside its text."""
+        return self._plan.row_bytes
+
+    @property
     def loops(self) -> Loops:
         """The compiled code."""
         return self._loops

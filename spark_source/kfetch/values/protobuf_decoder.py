@@ -81,6 +81,8 @@ class ProtobufDecoder:
         """
         self.plan = MessagePlan(_tree(descriptors, name, nullable=nullable))
         self.loops = loops
+        self.row_bytes = self.plan.nodes.row_bytes
+        """Bytes that a record takes beside its text."""
 
     def decode(
         self,

@@ -129,6 +129,20 @@ def test_names_that_json_escapes(name: str, items: list[bytes]) -> None:
     assert _exact(using, items) == _decoded(using, list(items))
 
 
+@pytest.mark.parametrize(
+    ("ddl", "size"),
+    [
+        ("a BIGINT", 9),  # 8 bytes, and a bit for each of the field and the struct
+        (", ".join(f"a{n} DOUBLE" for n in range(40)), 40 * 8 + 6),
+        ("a STRING", 5),  # an offset, and two bits
+        ("a ARRAY<INT>", 9),
+    ],
+)
+def test_size_of_rows(ddl: str, size: int) -> None:
+    """A decoder says how much memory a row takes beside its text, so that parts stay small."""
+    assert size == decoder(ddl).row_bytes
+
+
 def test_keys_of_maps_have_no_validity_bitmap() -> None:
     """Keys are never null. Arrow before version 26 aborts the process for keys with a bitmap."""
     result = decode(decoder("m MAP<STRING, MAP<STRING, INT>>"), [b'{"m":{"a":{"b":1}}}'])
