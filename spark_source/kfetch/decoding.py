@@ -152,8 +152,10 @@ def decode_part(
         checked = check_crcs or on_corrupt is not None
         with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
             batch = decode_slices(slices, columns=columns, check_crcs=checked, part=part)
-            return batch, part.remaining
-        part.abandon()
+            if batch is None or not part.is_overfull_with_structs(batch.num_rows):
+                return batch, part.remaining
+            del batch
+        part.abandon()  # the code below can end a part before a plain batch, too
     part = Part(memory, columns)
     in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt, part=part)
     return _decode_sections(in_range, columns, on_corrupt, part), part.remaining

@@ -118,11 +118,7 @@ def row_bytes(columns: Columns, topic_bytes: int = 0) -> int:
 
     ``topic_bytes``: those of the topic's name.
     """
-    return (
-        columns.typed_bytes
-        + _fixed_bytes(columns)
-        + (topic_bytes if "topic" in delivered(columns) else 0)
-    )
+    return _fixed_bytes(columns) + (topic_bytes if "topic" in delivered(columns) else 0)
 
 
 def empty_array(count: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:

@@ -68,7 +68,21 @@ class Part(Memory):
 
     def add(self, size: int, records: int, topic: str) -> None:
         """Count records of ``size`` bytes that the call will decode."""
-        self._bytes += size + records * row_bytes(self._columns, len(topic))
+        width = row_bytes(self._columns, len(topic)) + self._columns.typed_bytes
+        self._bytes += size + records * width
+
+    def is_full_with_structs(self, records: int) -> bool:
+        """Whether the structs of so many records belong to the next call. Never without structs.
+
+        Uncompressed batches need no other limit, because the caller chooses their slices.
+        """
+        width = self._columns.typed_bytes
+        return width > 0 and self.is_full_with(records * width)
+
+    def is_overfull_with_structs(self, records: int) -> bool:
+        """Whether the structs of so many records alone take more than a part may."""
+        limit = self.part_bytes
+        return limit is not None and limit < records * self._columns.typed_bytes
 
     def is_full_with(self, size: int) -> bool:
         """Whether the next record batch, of about ``size`` bytes, belongs to the next call."""

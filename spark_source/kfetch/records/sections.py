@@ -130,7 +130,8 @@ class SectionReader:
     def sections(self, slice_: Slice, on_corrupt: OnCorrupt | None = None) -> Iterator[Section]:
         """Yields a slice's sections that may hold rows in range, in order.
 
-        If the part is full, it ends before a compressed batch and sets ``part.remaining``.
+        If the part is full, it ends before a batch that is compressed or becomes structs. Then it
+        sets ``part.remaining``.
         """
         aborted = AbortedTransactions(slice_.aborted) if slice_.aborted else None
         address = address_of(np.frombuffer(slice_.data, np.uint8)) if len(slice_.data) else 0
@@ -166,6 +167,8 @@ class SectionReader:
             return None
         if header.magic < 2:
             return self._open_legacy(slice_, batch)
+        if self._part.is_full_with_structs(header.record_count):
+            raise PartIsFull
         data, at = self._records(slice_.tp, batch, slice_.data, address)
         is_log_append = bool(header.attributes & LOG_APPEND_TIME)
         return Section(

@@ -215,6 +215,8 @@ class StructColumn:
         new: Any = pa.allocate_buffer(size)
         old: Any = self._buffer(number, column, old_size)
         np.frombuffer(new, np.uint8)[:old_size] = np.frombuffer(old, np.uint8)
+        if (number, column) in self._grown:
+            self._memory.release(old_size)
         self._grown[number, column] = new
         self.table[number, column] = new.address
 
