@@ -247,6 +247,12 @@ def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
             action="give the same fields in both",
             option=f"{field.name}Schema",
         )
+    if own is not None and isinstance(field.dataType, BinaryType):
+        raise OptionError(
+            f"the schema has {field.name} BINARY, and {field.name}Format makes it a struct",
+            action=f"give the struct, or remove {field.name}Format",
+            option=f"{field.name}Format",
+        )
     if not field.nullable:
         return f"{name} not null"
     # The name doesn't say whether the elements of an array may be null.

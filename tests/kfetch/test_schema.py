@@ -247,6 +247,14 @@ def test_a_schema_with_another_struct_is_an_error(name: str) -> None:
 
 
 @BOTH
+def test_a_schema_with_bytes_beside_a_format_is_an_error(name: str) -> None:
+    """A schema with BINARY and a format contradict each other."""
+    given = StructType([StructField(name, BinaryType())])
+    with pytest.raises(OptionError, match=f"has {name} BINARY, and {name}Format makes it a struct"):
+        with_schema(options(**typed(name)), given)
+
+
+@BOTH
 @pytest.mark.parametrize("columns", [None, "offset,%", "% STRING"])
 def test_strings_by_format(name: str, columns: str | None) -> None:
     """The format string gives the schema of the column's type STRING, with any other options."""

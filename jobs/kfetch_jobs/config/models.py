@@ -93,7 +93,7 @@ class Decode(Model):
     """
 
     format: Literal["json"] = "json"
-    """For Avro and other formats, write a transform."""
+    """For Avro and Protobuf, set the option `valueFormat`."""
     fields: str = Field(min_length=1)
     """Fields in Spark's DDL: ``event_id BIGINT, page STRING``."""
     into: str = Field(default="event", pattern=f"^{_NAME}$")

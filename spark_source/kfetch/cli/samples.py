@@ -78,7 +78,7 @@ def _lines(report: SampleReport, topic: str) -> Iterator[str]:
         yield f"the schema lacks {_names(report.unknown_fields)}"
     if report.confluent:
         yield (
-            "Confluent's wire format (a zero byte and a schema id), which is no JSON: "
+            "begin with a zero byte, as in Confluent's wire format, and are no JSON: "
             f"{report.confluent:,} of the records"
         )
     for misfit in report.first_misfits:

@@ -47,10 +47,7 @@ def test_records_that_are_no_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
     assert 1 == code
     assert "does not fit: orders-1, offset 2: " in out
     assert "does not fit: orders-1, offset 5: the document is an array, at byte 0" in out
-    assert (
-        "Confluent's wire format (a zero byte and a schema id), which is no JSON: 1 of the records"
-        in out
-    )
+    assert "as in Confluent's wire format, and are no JSON: 1 of the records" in out
     assert out.endswith("6 of 10 records fit; empty: 1\n")
 
 
