@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.values.types import Kind, ValueType, list_of, map_of, struct_of
+from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, map_of, struct_of
 
 __all__ = ["parse_schema"]
 
@@ -42,7 +42,6 @@ _NOT_BUILT = ("char", "character", "varchar", "void", "interval", "variant", "ti
               "geography", "udt")  # fmt: skip
 _DECIMAL_DEFAULT = 10, 0
 _PRECISION_MAX = 38  # DecimalType.MAX_PRECISION
-_DEPTH_MAX = 32  # of types inside types
 
 _TOKEN = re.compile(
     r"""\s+|--[^\n]*|/\*.*?\*/            # spaces and comments, which have no group
@@ -162,8 +161,8 @@ class _Reader:
 
     def _type(self) -> ValueType:
         self._depth += 1
-        if self._depth > _DEPTH_MAX:
-            raise self._wrong(f"types lie inside each other more than {_DEPTH_MAX} deep")
+        if self._depth > DEPTH_MAX:
+            raise self._wrong(f"types lie inside each other more than {DEPTH_MAX} deep")
         result = self._type_of(self._take())
         self._depth -= 1
         return result
@@ -246,8 +245,8 @@ def _decimal(precision: int, scale: int, option: str) -> ValueType:
 def _from_json(text: str, option: str) -> ValueType:
     try:
         schema = _json_struct(json.loads(text), option)
-        if _depth(schema) > _DEPTH_MAX:
-            what = f"types lie inside each other more than {_DEPTH_MAX} deep"
+        if _depth(schema) > DEPTH_MAX:
+            what = f"types lie inside each other more than {DEPTH_MAX} deep"
             raise _error(option, what, "flatten it, or take an inner field as STRING")
         return schema
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:

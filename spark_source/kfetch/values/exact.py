@@ -24,7 +24,7 @@ from kfetch.values.times import Zones, date_of, local_timestamp_of, timestamp_of
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Decoded", "Problem", "decode", "text_of"]
+__all__ = ["Decoded", "Problem", "decode", "problem_of", "text_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
@@ -78,9 +78,9 @@ def decode(
             return Decoded(None, None)
         return Decoded(converter.root(schema), None)
     except _Partial as partial:
-        return Decoded(partial.value, _problem(partial.cause, text))
+        return Decoded(partial.value, problem_of(partial.cause, text))
     except BadDocument as error:
-        return Decoded(nothing, _problem(error, text))
+        return Decoded(nothing, problem_of(error, text))
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -93,7 +93,8 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _problem(error: BadDocument, text: str) -> Problem:
+def problem_of(error: BadDocument, text: str) -> Problem:
+    """Returns the problem of a document's text."""
     return Problem(error.what, len(text[: error.at].encode("utf-8", "replace")))
 
 
