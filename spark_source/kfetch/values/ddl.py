@@ -207,7 +207,12 @@ class _Reader:
         token = self._take()
         if not token.isdecimal():
             raise self._wrong(f"{token} is no number")
-        return int(token)
+        return _number(token)
+
+
+def _number(digits: str) -> int:
+    """Returns a number. One of many digits is a huge one: ``int`` takes 4,300 at most."""
+    return int(digits.lstrip("0")[:9] or 0)
 
 
 def _unknown(name: str, option: str) -> Exception:
@@ -249,6 +254,8 @@ def _from_json(text: str, option: str) -> ValueType:
             what = f"types lie inside each other more than {DEPTH_MAX} deep"
             raise _error(option, what, "flatten it, or take an inner field as STRING")
         return schema
+    except OptionError:  # which is a ValueError
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         action = "use the text of df.schema.json()"
         raise _error(option, f"the JSON is no StructType ({cause!r})", action) from cause
@@ -281,7 +288,7 @@ def _json_type(tree: Any, option: str) -> ValueType:
 def _json_scalar(name: str, option: str) -> ValueType:
     match = re.fullmatch(r"decimal\((\d+),(-?\d+)\)", name)
     if match:
-        return _decimal(int(match[1]), int(match[2]), option)
+        return _decimal(_number(match[1]), _number(match[2]), option)
     if name == "decimal":
         return ValueType(Kind.DECIMAL, *_DECIMAL_DEFAULT)
     if name not in _SCALARS:
