@@ -214,10 +214,14 @@ _LONG_NAME = "n" * 24_000
         ("s STRUCT<a: ARRAY<INT>>, n INT", '{"s":{"a":[1]},"n":1.5}', "field n is no INT"),
         (f"{_LONG_NAME} INT", f'{{"{_LONG_NAME}":"x"}}', f"field {'n' * 99}… is no INT"),
         ("n INT", '{"n":"secret@mail"}', "field n is no INT"),
+        ("n INT", '{"n":secret}', "a word is no value"),
+        ("n INT", '{"n":true_secret}', "a word is no value"),
+        ("n INT", '{"n":nul', "a word is no value"),
+        ("n INT", '{"n":%}', "'%' is no value"),
     ],
 )  # fmt: skip
-def test_a_problem_names_the_place_in_the_schema(schema: str, document: str, what: str) -> None:
-    """Keys of maps are data, so they never show. Names are cut to 100 characters."""
+def test_a_problem_shows_no_data(schema: str, document: str, what: str) -> None:
+    """It names the place in the schema, cut to 100 characters, and no key of a map or word."""
     problem = decoder(schema).problem(document.encode())
     assert problem is not None
     assert what == problem.what
