@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.values.types import Kind, ValueType, list_of, map_of, struct_of
+from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, map_of, struct_of
 
 __all__ = ["parse_schema"]
 
@@ -42,7 +42,6 @@ _NOT_BUILT = ("char", "character", "varchar", "void", "interval", "variant", "ti
               "geography", "udt")  # fmt: skip
 _DECIMAL_DEFAULT = 10, 0
 _PRECISION_MAX = 38  # DecimalType.MAX_PRECISION
-_DEPTH_MAX = 32  # of types inside types
 
 _TOKEN = re.compile(
     r"""\s+|--[^\n]*|/\*.*?\*/            # spaces and comments, which have no group
@@ -162,8 +161,8 @@ class _Reader:
 
     def _type(self) -> ValueType:
         self._depth += 1
-        if self._depth > _DEPTH_MAX:
-            raise self._wrong(f"types lie inside each other more than {_DEPTH_MAX} deep")
+        if self._depth > DEPTH_MAX:
+            raise self._wrong(f"types lie inside each other more than {DEPTH_MAX} deep")
         result = self._type_of(self._take())
         self._depth -= 1
         return result
@@ -208,7 +207,12 @@ class _Reader:
         token = self._take()
         if not token.isdecimal():
             raise self._wrong(f"{token} is no number")
-        return int(token)
+        return _number(token)
+
+
+def _number(digits: str) -> int:
+    """Returns a number. One of many digits is a huge one: ``int`` takes 4,300 at most."""
+    return int(digits.lstrip("0")[:9] or 0)
 
 
 def _unknown(name: str, option: str) -> Exception:
@@ -246,10 +250,12 @@ def _decimal(precision: int, scale: int, option: str) -> ValueType:
 def _from_json(text: str, option: str) -> ValueType:
     try:
         schema = _json_struct(json.loads(text), option)
-        if _depth(schema) > _DEPTH_MAX:
-            what = f"types lie inside each other more than {_DEPTH_MAX} deep"
+        if _depth(schema) > DEPTH_MAX:
+            what = f"types lie inside each other more than {DEPTH_MAX} deep"
             raise _error(option, what, "flatten it, or take an inner field as STRING")
         return schema
+    except OptionError:  # which is a ValueError
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         action = "use the text of df.schema.json()"
         raise _error(option, f"the JSON is no StructType ({cause!r})", action) from cause
@@ -282,7 +288,7 @@ def _json_type(tree: Any, option: str) -> ValueType:
 def _json_scalar(name: str, option: str) -> ValueType:
     match = re.fullmatch(r"decimal\((\d+),(-?\d+)\)", name)
     if match:
-        return _decimal(int(match[1]), int(match[2]), option)
+        return _decimal(_number(match[1]), _number(match[2]), option)
     if name == "decimal":
         return ValueType(Kind.DECIMAL, *_DECIMAL_DEFAULT)
     if name not in _SCALARS:

@@ -24,11 +24,14 @@ from kfetch.values.times import Zones, date_of, local_timestamp_of, timestamp_of
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Decoded", "Problem", "decode", "text_of"]
+__all__ = ["Decoded", "Problem", "decode", "problem_of", "text_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
 map's pairs. A decimal is its number without the point; dates are days; times are microseconds."""
+
+
+_PLACE_MAX = 100  # characters of a place in an error
 
 
 class Problem(NamedTuple):
@@ -75,9 +78,9 @@ def decode(
             return Decoded(None, None)
         return Decoded(converter.root(schema), None)
     except _Partial as partial:
-        return Decoded(partial.value, _problem(partial.cause, text))
+        return Decoded(partial.value, problem_of(partial.cause, text))
     except BadDocument as error:
-        return Decoded(nothing, _problem(error, text))
+        return Decoded(nothing, problem_of(error, text))
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -90,7 +93,8 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _problem(error: BadDocument, text: str) -> Problem:
+def problem_of(error: BadDocument, text: str) -> Problem:
+    """Returns the problem of a document's text."""
     return Problem(error.what, len(text[: error.at].encode("utf-8", "replace")))
 
 
@@ -101,6 +105,7 @@ class _Converter:
         self._tokens = tokens
         self._zones = zones
         self._non_numeric = non_numeric
+        self._path: list[str] = []  # of the schema, so that errors show no data
 
     def root(self, schema: ValueType) -> list[Value]:
         """Returns the fields of the document. Raises BadDocument or _Partial."""
@@ -125,8 +130,22 @@ class _Converter:
         """Returns the error for a token that does not fit the type. Reads a string to its end."""
         tokens = self._tokens
         if tokens.token is Token.STRING and not tokens.text():
-            return tokens.bad(f"field {tokens.name} is an empty string, no {kind.kind.name}")
-        return tokens.bad(f"field {tokens.name} is no {kind.kind.name}")
+            return tokens.bad(f"field {self._place} is an empty string, no {kind.kind.name}")
+        return tokens.bad(f"field {self._place} is no {kind.kind.name}")
+
+    @property
+    def _place(self) -> str:
+        """The path in the schema, as Spark prints it: ``m.value.a`` is in the values of a map."""
+        path = ".".join(self._path)
+        return path if len(path) <= _PLACE_MAX else f"{path[: _PLACE_MAX - 1]}…"
+
+    def _inner(self, kind: ValueType, name: str) -> Value:
+        """Returns the value of a field, an element or a map's value."""
+        self._path.append(name)
+        try:
+            return self._value(kind)
+        finally:
+            self._path.pop()
 
     # Structs, arrays, maps.
 
@@ -140,7 +159,7 @@ class _Converter:
                 tokens.skip_children()
                 continue
             try:
-                row[index] = self._value(kind.children[index])
+                row[index] = self._inner(kind.children[index], kind.names[index])
             except _Partial as partial:
                 problem = problem or partial.cause
                 row[index] = partial.value
@@ -162,7 +181,7 @@ class _Converter:
         elements, problem = [], None
         while self._tokens.next() not in (None, Token.END_ARRAY):
             try:
-                elements.append(self._value(kind.children[0]))
+                elements.append(self._inner(kind.children[0], "element"))
             except _Partial as partial:
                 problem = problem or partial.cause
                 elements.append(partial.value)
@@ -178,7 +197,7 @@ class _Converter:
         while self._tokens.next() not in (None, Token.END_OBJECT):
             key = well_formed(self._tokens.name or "")
             try:
-                pairs.append((key, self._value(kind.children[1])))
+                pairs.append((key, self._inner(kind.children[1], "value")))
             except _Partial as partial:
                 problem = problem or partial.cause
                 pairs.append((key, partial.value))
@@ -203,7 +222,7 @@ class _Converter:
             raise self._refused(kind)
         value, (least, greatest) = int(self._tokens.text()), _RANGES[kind.kind]
         if not least <= value <= greatest:
-            raise self._tokens.bad(f"field {self._tokens.name} is out of range")
+            raise self._tokens.bad(f"field {self._place} is out of range")
         # Jackson takes a byte up to 255 and keeps its eight bits.
         return value - 256 if kind.kind is Kind.BYTE and value > 127 else value
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kfetch.values import exact
 from kfetch.values.exact import Problem
-from kfetch.values.infer import NOTHING, Seen, merged, schema_of, seen
+from kfetch.values.infer import NOTHING, Seen, TooDeep, merged, schema_of, seen
 from kfetch.values.times import Zones
 from kfetch.values.tokens import BadDocument
 from kfetch.values.types import Kind, ValueType
@@ -28,7 +28,9 @@ class Fit:
     confluent: int
     """The number of values that look like Confluent's wire format, which is no JSON."""
     problems: tuple[tuple[int, Problem], ...]
-    """The other documents: their place in the sample, and the reason."""
+    """The other documents: their place in the sample, and the reason.
+
+    Those with more levels than a schema can have are among them, whatever the schema."""
     unknown: tuple[str, ...]
     """Fields that documents have and the schema lacks, as ``a.b`` for a field of a struct."""
 
@@ -51,9 +53,7 @@ def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
     documents = list(values)
     full = [(at, value) for at, value in enumerate(documents) if value]
     framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_BYTES}
-    reasons = {
-        at: exact.decode(value, schema, zones).problem for at, value in full if at not in framed
-    }
+    reasons = {at: _problem(value, schema, zones) for at, value in full if at not in framed}
     problems = tuple((at, reason) for at, reason in reasons.items() if reason is not None)
     return Fit(
         good=len(reasons) - len(problems),
@@ -62,6 +62,19 @@ def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
         problems=problems,
         unknown=tuple(_unknown(schema_of(inferred(documents)), schema, "")),
     )
+
+
+def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
+    problem = exact.decode(value, schema, zones).problem
+    if problem is not None:
+        return problem
+    try:
+        seen(value)
+    except TooDeep as error:
+        return exact.problem_of(error, exact.text_of(value))
+    except BadDocument:
+        return None  # in a part that the decoder skips
+    return None
 
 
 def _unknown(sample: ValueType, schema: ValueType, prefix: str) -> Iterator[str]:

@@ -13,14 +13,18 @@ from functools import reduce
 
 from kfetch.values.exact import text_of
 from kfetch.values.scalars import joined, well_formed
-from kfetch.values.tokens import Token, Tokens
-from kfetch.values.types import Kind, ValueType, list_of, struct_of
+from kfetch.values.tokens import BadDocument, Token, Tokens
+from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, struct_of
 
-__all__ = ["NOTHING", "Seen", "merged", "schema_of", "seen"]
+__all__ = ["NOTHING", "Seen", "TooDeep", "merged", "schema_of", "seen"]
 
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 _PRECISION_MAX = 38  # DecimalType.MAX_PRECISION
 _LONG_DIGITS = 20  # DecimalType.forType(LongType)
+
+
+class TooDeep(BadDocument):
+    """A document with more levels than a schema can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,14 @@ _BOOLEAN, _LONG, _DOUBLE, _STRING = map(Seen, (Kind.BOOLEAN, Kind.LONG, Kind.DOU
 
 
 def seen(document: bytes) -> Seen:
-    """Returns the type of one document. Raises BadDocument for bytes that are no JSON."""
+    """Returns the type of one document. Raises BadDocument for bytes that are no JSON.
+
+    Raises TooDeep for more than 32 levels: they have no schema.
+    """
     tokens = Tokens(text_of(document))
     if tokens.next() is None:
         return NOTHING
-    return _value(tokens)
+    return _value(tokens, 1)
 
 
 def merged(types: Iterable[Seen]) -> Seen:
@@ -75,13 +82,19 @@ def _type(at: Seen) -> ValueType | None:
     return ValueType(at.kind or Kind.STRING, at.precision, at.scale)
 
 
-def _value(tokens: Tokens) -> Seen:
-    """Returns the type of the value at the current token, and reads to its end."""
+def _value(tokens: Tokens, level: int) -> Seen:
+    """Returns the type of the value at the current token, and reads to its end.
+
+    ``level``: that of an object or array which starts here. The document itself has level 1.
+    """
+    if level > DEPTH_MAX and tokens.token in (Token.START_OBJECT, Token.START_ARRAY):
+        what = f"more than {DEPTH_MAX} levels lie inside each other, which no schema can describe"
+        raise TooDeep(what, tokens.bad(what).at)
     match tokens.token:
         case Token.START_OBJECT:
-            return _object(tokens)
+            return _object(tokens, level)
         case Token.START_ARRAY:
-            return _array(tokens)
+            return _array(tokens, level)
         case Token.STRING:
             return _STRING if tokens.text() else NOTHING
         case Token.INTEGER:
@@ -93,19 +106,19 @@ def _value(tokens: Tokens) -> Seen:
     return NOTHING
 
 
-def _object(tokens: Tokens) -> Seen:
+def _object(tokens: Tokens, level: int) -> Seen:
     fields: dict[str, Seen] = {}
     while tokens.next() is not Token.END_OBJECT:
         name = joined(tokens.name or "")
         tokens.next()
-        fields[name] = _common(fields.get(name, NOTHING), _value(tokens))
+        fields[name] = _common(fields.get(name, NOTHING), _value(tokens, level + 1))
     return Seen(Kind.STRUCT, fields=fields)
 
 
-def _array(tokens: Tokens) -> Seen:
+def _array(tokens: Tokens, level: int) -> Seen:
     element = NOTHING
     while tokens.next() is not Token.END_ARRAY:
-        element = _common(element, _value(tokens))
+        element = _common(element, _value(tokens, level + 1))
     return Seen(Kind.ARRAY, element=element)
 
 

@@ -222,7 +222,7 @@ class _Run:
         document = substitute(row, self._decoder.plan.schema)
         padded = document + bytes(layout.SLACK)
         if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
-            raise AssertionError(f"the loops refuse {document!r}")
+            raise AssertionError(f"the loops refuse the row of record {record}")
         if problem is not None:
             self._corrupt[self._state[layout.CORRUPT]] = record
             self._state[layout.CORRUPT] += 1

@@ -2,6 +2,8 @@
 
 Each function returns the position behind the number, or a refusal: MISMATCH for a value that can't
 be of the type, UNSURE for text that ``exact`` must decide about.
+
+Digits are summed up as unsigned numbers, which wrap around: LLVM assumes that signed ones never do.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ __all__ = ["MISMATCH", "UNSURE", "called", "double_bits", "inlined", "integer", 
 MISMATCH, UNSURE = -1, -2
 _MINUS, _POINT, _ZERO, _PLUS, _E = ord("-"), ord("."), ord("0"), ord("+"), ord("e")
 
+_TEN = np.uint64(10)
+_LONG_END = np.uint64(1 << 63)  # the first number beyond an int64
+
 inlined = njit(forceinline=True, error_model="numpy")
 called = njit(error_model="numpy")
 
@@ -34,16 +39,21 @@ def is_digit(byte: Any) -> Any:
 
 
 @inlined
+def _with_digit(value: Any, byte: Any) -> Any:
+    return value * _TEN + np.uint64(byte - np.uint8(_ZERO))
+
+
+@inlined
 def integer(data: Any, at: int) -> Any:
     """Returns an integer of 64 bits and the position behind it, or a refusal."""
     negative = data[at] == _MINUS
     at += negative
-    value: Any = 0
+    value = np.uint64(0)
     start = at
     while is_digit(data[at]):
-        value = value * 10 + (np.int64(data[at]) - _ZERO)
+        value = _with_digit(value, data[at])
         at += 1
-        if at - start > 19:
+        if at - start > 19:  # 19 digits are below 2**64
             return 0, UNSURE
     digits = at - start
     byte = data[at]
@@ -53,26 +63,25 @@ def integer(data: Any, at: int) -> Any:
         return 0, UNSURE
     if byte == _POINT or byte | 32 == _E:
         return 0, MISMATCH
-    if digits == 19 and value < 0:  # the product wrapped: 19 digits are below 2**64
-        if negative and value == -value:
-            return value, at
-        return 0, MISMATCH
-    return -value if negative else value, at
+    if negative:
+        return np.int64(~value + np.uint64(1)), at if value <= _LONG_END else MISMATCH
+    return np.int64(value), at if value < _LONG_END else MISMATCH
 
 
 @called
 def number_parts(data: Any, at: int) -> Any:  # noqa: C901
     """Reads a number of the JSON grammar.
 
-    Returns six values: its significant digits as a number; how many they are; the power of ten;
-    whether the sign is minus; whether it is an integer; the position behind it, or a refusal.
+    Returns six values: its significant digits as a number, which counts as unsigned; how many they
+    are; the power of ten; whether the sign is minus; whether it is an integer; the position behind
+    it, or a refusal.
     """
     negative = data[at] == _MINUS
     at += negative
-    value: Any = 0
+    value = np.uint64(0)
     start, digits, power = at, 0, 0
     while is_digit(data[at]):
-        value = value * 10 + (np.int64(data[at]) - _ZERO)
+        value = _with_digit(value, data[at])
         digits += digits > 0 or data[at] != _ZERO
         at += 1
         if at - start > 19:
@@ -87,7 +96,7 @@ def number_parts(data: Any, at: int) -> Any:  # noqa: C901
         at += 1
         start = at
         while is_digit(data[at]):
-            value = value * 10 + (np.int64(data[at]) - _ZERO)
+            value = _with_digit(value, data[at])
             digits += digits > 0 or data[at] != _ZERO
             at += 1
             if digits > 19 or at - start > 30:
@@ -110,7 +119,7 @@ def number_parts(data: Any, at: int) -> Any:  # noqa: C901
         if at == start:
             return 0, 0, 0, False, False, UNSURE
         power += -exponent if minus else exponent
-    return value, digits, power, negative, is_integer, at
+    return np.int64(value), digits, power, negative, is_integer, at
 
 
 @inlined

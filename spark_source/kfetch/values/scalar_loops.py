@@ -146,7 +146,7 @@ def _put_decimal(  # noqa: C901
     if places >= 0:
         if value != 0 and digits + places > node[PRECISION]:
             return MISMATCH
-        low = value * factor
+        low = np.int64(np.uint64(value) * np.uint64(factor))
         high = np.int64(high_product(np.uint64(value), np.uint64(factor)))
     else:
         low = value // factor
@@ -158,7 +158,7 @@ def _put_decimal(  # noqa: C901
             if low >= factor:
                 return MISMATCH
     if negative:
-        low = -low
+        low = np.int64(~np.uint64(low) + np.uint64(1))
         high = ~high + (low == 0)
     values = int64s(node[DATA])
     values[2 * slot], values[2 * slot + 1] = low, high
@@ -230,7 +230,7 @@ def _put_time(data: Any, at: int, node: Any, kind: int, slot: int, rules: int, z
         micros, at = timestamp(data, at + 1, kind == TIMESTAMP_NTZ, rules, zones)
     elif kind == TIMESTAMP:
         seconds, at = integer(data, at)
-        micros = seconds * 1_000_000  # which wraps, as in Spark
+        micros = np.int64(np.uint64(seconds) * np.uint64(1_000_000))  # which wraps, as in Spark
     else:
         return MISMATCH
     if at >= 0:

@@ -22,6 +22,7 @@ __all__ = [
 
 _INT_MAX = 2**31 - 1
 _PLACES_MAX = 646_456_992  # a java.math.BigInteger holds no greater power of ten
+_EXPONENT_DIGITS = 11  # a java.math.BigDecimal has no exponent with so many
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _FLOAT_TIE = (_FLOAT_MAX + 2.0**128) / 2  # as close to the greatest float as to infinity
 _NON_NUMBERS = {
@@ -51,7 +52,7 @@ def well_formed(text: str) -> str:
     return joined(text).encode("utf-8", "replace").decode()
 
 
-_DECIMAL = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?\d+))?")
+_DECIMAL = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?)(\d+))?")
 
 
 def decimal_of(text: str, precision: int, scale: int) -> int | None:
@@ -59,32 +60,47 @@ def decimal_of(text: str, precision: int, scale: int) -> int | None:
 
     None if text is no number for java.math.BigDecimal, or if it has too many digits.
     """
-    match = _DECIMAL.fullmatch(text)
+    match = _DECIMAL.fullmatch(text if text.isascii() else _ascii_digits(text))
     if match is None:
         return None
     fraction = match[3] or match[4] or ""
-    digits = int((match[2] or "") + fraction)
-    exponent = int(match[5] or 0) - len(fraction)
-    if not -_INT_MAX <= exponent <= _INT_MAX:
+    exponent = _exponent(match[5], match[6])
+    places = exponent - len(fraction)
+    if not -_INT_MAX <= places <= _INT_MAX:
         return None
-    if digits and exponent + scale < -_PLACES_MAX:
+    digits = ((match[2] or "") + fraction).lstrip("0")
+    if digits and places + scale < -_PLACES_MAX:
         return None
-    unscaled = _shifted(digits, exponent + scale, precision)
+    unscaled = _shifted(digits, places + scale, precision)
     if unscaled >= 10**precision:
         return None
     return -unscaled if match[1] == "-" else unscaled
 
 
-def _shifted(digits: int, places: int, precision: int) -> int:
-    """Returns digits times 10 to ``places``, half up; any too large number for a too large one."""
-    if places >= 0:
-        factor: int = 10 ** min(places, precision + 1)
-        return digits * factor
-    if -places > len(str(digits)) + 1:
+def _ascii_digits(text: str) -> str:
+    """Returns text with the digits 0 to 9 for those of other scripts, which Java takes too."""
+    return re.sub(r"\d", lambda digit: str(int(digit[0])), text)
+
+
+def _exponent(sign: str | None, digits: str | None) -> int:
+    """Returns an exponent. That of many digits is a huge one: ``int`` takes 4,300 at most."""
+    value = int((digits or "").lstrip("0")[:_EXPONENT_DIGITS] or 0)
+    return -value if sign == "-" else value
+
+
+def _shifted(digits: str, places: int, precision: int) -> int:
+    """Returns digits times 10 to ``places``, half up; any too large number for a too large one.
+
+    ``digits``: any number of them, without zeros in front.
+    """
+    whole = len(digits) + places
+    if not digits or whole < 0:
         return 0
-    unit: int = 10**-places
-    quotient, rest = divmod(digits, unit)
-    return quotient + (2 * rest >= unit)
+    if whole > precision:
+        too_large: int = 10**precision
+        return too_large
+    half_up = whole < len(digits) and digits[whole] >= "5"
+    return int(digits[:whole].ljust(whole, "0") or 0) + half_up
 
 
 def double_of(text: str) -> float:

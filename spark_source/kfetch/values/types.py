@@ -12,7 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
+__all__ = ["DEPTH_MAX", "Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
+
+DEPTH_MAX = 32
+"""Types that may lie inside each other in a schema."""
 
 
 class Kind(IntEnum):

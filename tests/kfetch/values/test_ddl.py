@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
@@ -109,6 +111,45 @@ def test_mistakes_are_named(text: str, words: str) -> None:
     with pytest.raises(OptionError, match=words) as error:
         parse_schema(text, option="keySchema")
     assert "keySchema" in str(error.value)
+
+
+def _field_in_json(kind: str, fields: int = 1) -> str:
+    field = {"name": "a", "type": kind, "nullable": True, "metadata": {}}
+    return json.dumps({"type": "struct", "fields": [field] * fields})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (_field_in_json("decimal(5,-2)"), "DECIMAL(5,-2) is out of range"),
+        (_field_in_json("decimal(39,1)"), "DECIMAL(39,1) is out of range"),
+        (_field_in_json("foo"), "foo is no type of Spark"),
+        (_field_in_json("string", fields=2), "field a appears twice"),
+        (_arrays_in_json(40), "types lie inside each other more than 32 deep"),
+        ('{"type": "array"}', "its type is array"),
+    ],
+)
+def test_mistakes_in_json_are_named_once(text: str, what: str) -> None:
+    """The sentence about a mistake stands alone, and not inside another sentence."""
+    with pytest.raises(OptionError) as error:
+        parse_schema(text)
+    assert f"valueSchema is no schema: {what}" == error.value.what
+
+
+@pytest.mark.parametrize("kind", ["variant", "interval day", "void", "varchar(3)"])
+def test_types_in_json_that_are_not_built(kind: str) -> None:
+    """They raise NotBuilt, as in DDL."""
+    with pytest.raises(NotBuilt, match=r"^the type \w+ in valueSchema is not built yet"):
+        parse_schema(_field_in_json(kind))
+
+
+@pytest.mark.parametrize("kind", [f"decimal({'9' * 5000},0)", f"decimal(5,{'9' * 5000})"])
+def test_decimals_of_many_digits(kind: str) -> None:
+    """A precision or a scale of any number of digits is out of range, in DDL and in JSON."""
+    for text in (f"a {kind}", _field_in_json(kind)):
+        with pytest.raises(OptionError, match=r"DECIMAL\(.* is out of range") as error:
+            parse_schema(text)
+        assert len(error.value.message) < 300
 
 
 @pytest.mark.parametrize("kind", ["VARIANT", "CHAR(3)", "INTERVAL DAY", "VOID", "TIME"])

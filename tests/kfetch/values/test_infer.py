@@ -84,6 +84,13 @@ def test_no_json(text: bytes) -> None:
         seen(text)
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "0." + "1" * 5000, "1e" + "1" * 5000])
+def test_numbers_of_many_digits(number: str) -> None:
+    """Spark refuses numbers of more than 1,000 digits, so their documents have no type."""
+    with pytest.raises(BadDocument, match="a number has more than 1000 digits"):
+        seen(f'{{"n":{number}}}'.encode())
+
+
 @pytest.mark.parametrize("text", [b"", b"  ", b"null"])
 def test_nothing(text: bytes) -> None:
     """Empty values say nothing."""

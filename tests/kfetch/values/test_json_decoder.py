@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError, OptionError
 from kfetch.records.memory import Memory
+from kfetch.values import layout
+from kfetch.values.ddl import parse_schema
 from kfetch.values.exact import Problem
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.times import Zones
@@ -192,6 +194,44 @@ def test_the_corrupt_column_must_be_text() -> None:
 def test_a_problem_says_what_and_where(document: bytes, problem: Problem | None) -> None:
     """The reason names the field or the grammar, and the byte in the value."""
     assert problem == decoder(_SIMPLE).problem(document)
+
+
+_LONG_NAME = "n" * 24_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "document", "what"),
+    [
+        ("m MAP<STRING, INT>", '{"m":{"secret@mail":"x"}}', "field m.value is no INT"),
+        ("m MAP<STRING, INT>", '{"m":{"secret@mail":""}}',
+         "field m.value is an empty string, no INT"),
+        ("m MAP<STRING, INT>", '{"m":{"secret@mail":5000000000}}', "field m.value is out of range"),
+        ("m MAP<STRING, STRUCT<a: INT>>", '{"m":{"secret@mail":{"x":1,"a":"x"}}}',
+         "field m.value.a is no INT"),
+        ("m MAP<STRING, INT>", f'{{"m":{{"{_LONG_NAME}":"x"}}}}', "field m.value is no INT"),
+        ("l ARRAY<ARRAY<INT>>, n INT", '{"l":[[1],["x"]],"n":1.5}',
+         "field l.element.element is no INT"),
+        ("s STRUCT<a: ARRAY<INT>>, n INT", '{"s":{"a":[1]},"n":1.5}', "field n is no INT"),
+        (f"{_LONG_NAME} INT", f'{{"{_LONG_NAME}":"x"}}', f"field {'n' * 99}… is no INT"),
+        ("n INT", '{"n":"secret@mail"}', "field n is no INT"),
+        ("n INT", '{"n":secret}', "a word is no value"),
+        ("n INT", '{"n":true_secret}', "a word is no value"),
+        ("n INT", '{"n":nul', "a word is no value"),
+        ("n INT", '{"n":%}', "'%' is no value"),
+    ],
+)  # fmt: skip
+def test_a_problem_shows_no_data(schema: str, document: str, what: str) -> None:
+    """It names the place in the schema, cut to 100 characters, and no key of a map or word."""
+    problem = decoder(schema).problem(document.encode())
+    assert problem is not None
+    assert what == problem.what
+
+
+def test_errors_of_the_loops_have_no_data() -> None:
+    """If the loops refuse a row that Python decoded, the error does not show the row."""
+    using = JsonDecoder(parse_schema(_SIMPLE), lambda *_: layout.DOUBTFUL)
+    with pytest.raises(AssertionError, match=r"^the loops refuse the row of record 0$"):
+        decode(using, [b'{"id":1,"name":"secret"}'])
 
 
 def test_the_result_does_not_need_the_data() -> None:
