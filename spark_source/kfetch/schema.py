@@ -125,6 +125,7 @@ def _struct_of(typed: TypedColumn) -> StructType:
 
 def _parsed_type(typed: TypedColumn) -> ValueType:
     # Imported here, because they need Arrow.
+    from kfetch.time_zones import zone_named
     from kfetch.values.avro_decoder import reader_type
     from kfetch.values.ddl import parse_schema
     from kfetch.values.json_options import check_zone
@@ -136,6 +137,8 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
         return message_type(typed.descriptors, typed.message, nullable=typed.flat)
     parsed = parse_schema(typed.schema, option=typed.type_option)
     check_zone(parsed, typed.time_zone, column=typed.column)
+    if typed.time_zone:
+        zone_named(typed.time_zone, option=f"{typed.column}TimeZone")
     return parsed
 
 

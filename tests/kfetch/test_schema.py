@@ -235,6 +235,36 @@ def test_columns_in_json_that_can_t_be_read(name: str, more: dict[str, str], wor
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("zone", "action"),
+    [
+        ("Europ/Paris", "did you mean Europe/Paris?"),
+        ("europe/paris", "did you mean Europe/Paris?"),
+        ("Europe", "use a name like Europe/Paris, or an offset like +01:00"),
+        ("+25:00", "use a name like Europe/Paris, or an offset like +01:00"),
+    ],
+)
+@pytest.mark.parametrize("fields", ["t TIMESTAMP", "id INT"])
+def test_an_unknown_zone_is_an_error(name: str, zone: str, action: str, fields: str) -> None:
+    """The driver refuses it, before any task starts. The error names the column's own option."""
+    given = options(**typed(name, Schema=fields, TimeZone=zone))
+    with pytest.raises(OptionError) as refused:
+        schema(given)
+    assert f"{name}TimeZone" == refused.value.option
+    assert (
+        f"option {name}TimeZone is {zone!r}, which is no known time zone: {action}"
+    ) == refused.value.message
+
+
+@BOTH
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "+05:30", "GMT-3", "Europe/Paris", "CST"])
+def test_zones_that_are_known(name: str, zone: str) -> None:
+    """Regions, offsets, and the short names that Spark knows."""
+    given = options(**typed(name, Schema="t TIMESTAMP", TimeZone=zone))
+    assert ["t"] == schema(given)[name].dataType.names
+
+
+@BOTH
 def test_a_schema_with_another_struct_is_an_error(name: str) -> None:
     """The type of the user's schema must be that of keySchema or valueSchema."""
     other = StructType([StructField(name, StructType([StructField("id", LongType())]))])

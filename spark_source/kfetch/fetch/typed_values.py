@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import zoneinfo
 from collections.abc import Callable, Sequence
-from datetime import tzinfo
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +18,12 @@ from kfetch.model import TopicPartition
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.values import TypedColumn
 from kfetch.records import Columns, Memory, Slice
+from kfetch.time_zones import find_zone, zone_named
 from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import DecodedValues, JsonDecoder
-from kfetch.values.json_options import json_settings
+from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
+from kfetch.values.times import Zones
 
 __all__ = ["TypedValues", "typed_values"]
 
@@ -123,8 +122,8 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
 
 
 def _json_decoder(column: JsonColumn) -> JsonDecoder:
-    zone = column.time_zone or "UTC"
-    settings, _ = json_settings({"mode": column.mode}, session_zone=zone, find_zone=find_zone)
+    session = zone_named(column.time_zone or "UTC", option=f"{column.column}TimeZone")
+    settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
     return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)
 
@@ -161,14 +160,6 @@ def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
 @lru_cache(maxsize=32)
 def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
-
-
-def find_zone(name: str) -> tzinfo | None:
-    """Returns the time zone of a region, None if there is none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return None
 
 
 def _compiled(name: str, load: Callable[[], Callable[..., int]]) -> Callable[..., int]:
