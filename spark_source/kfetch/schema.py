@@ -134,7 +134,9 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     if isinstance(typed, AvroColumn):
         return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
     if isinstance(typed, ProtobufColumn):
-        return message_type(typed.descriptors, typed.message, nullable=typed.flat)
+        return message_type(
+            typed.descriptors, typed.message, nullable=typed.flat, column=typed.column
+        )
     parsed = parse_schema(typed.schema, option=typed.type_option)
     check_zone(parsed, typed.time_zone, column=typed.column)
     if typed.time_zone:

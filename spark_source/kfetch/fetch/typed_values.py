@@ -117,7 +117,9 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
         loops = _compiled("Protobuf", protobuf_loading.load)
-        return ProtobufDecoder(column.descriptors, column.message, loops, nullable=column.flat)
+        return ProtobufDecoder(
+            column.descriptors, column.message, loops, nullable=column.flat, column=column.column
+        )
     return _json_decoder(column)
 
 

@@ -16,6 +16,7 @@ from kfetch.errors import MalformedValue, OptionError
 from kfetch.options import SourceOptions
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.test_schema import options
 from tests.kfetch.values.proto_text import descriptor_set
 from tests.kfetch.values.wire import number, sized
 from tests.kfetch.wire.little import LittleKafka
@@ -95,6 +96,19 @@ def test_the_bytes_of_types_are_not_shown(file: Path) -> None:
         )._options)  # fmt: skip
     assert "descriptors" not in repr(options.typed_columns)
     assert replace(options) == with_descriptors(options)
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_a_missing_message_names_the_column_s_options(file: Path, column: str) -> None:
+    """Keys and values have options of their own."""
+    given = {"Format": "protobuf", "Descriptor": str(file), "Message": "Nope"}
+    with pytest.raises(OptionError) as refusal:
+        schema(options(**{column + rest: text for rest, text in given.items()}))
+    assert f"{column}Message" == refusal.value.option
+    assert (
+        f"the file of option {column}Descriptor has no message 'Nope': set {column}Message to the "
+        "full name of a message, such as shop.Order"
+    ) == refusal.value.message
 
 
 @pytest.mark.parametrize("there", [True, False])
