@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
+DECODERS_MAX = 8
+"""Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
 _SLOW_S = 1.0
 
 
@@ -159,7 +161,7 @@ def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
         return _typed_values(columns)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=DECODERS_MAX)
 def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
 
