@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
+Loops = Callable[..., int]
+"""Compiled code. It is loaded once per process."""
+
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
 _SLOW_S = 1.0
@@ -149,15 +152,18 @@ def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
     raise RuntimeError("the slices do not have this row")
 
 
-_lock = threading.Lock()
+_making: dict[tuple[str, ...], threading.Lock] = {}
+"""A lock for each choice of formats."""
 
 
 def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     """Returns the decoder of some columns, which all readers share.
 
-    Another thread that calls this while the code is compiled waits for its end.
+    Another thread that needs the same formats waits meanwhile. If they are loaded, no thread waits
+    for the compilation of others.
     """
-    with _lock:
+    formats = tuple(column.format for column in columns)
+    with _making.setdefault(formats, threading.Lock()):
         return _typed_values(columns)
 
 
@@ -166,7 +172,19 @@ def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
 
 
-def _compiled(name: str, load: Callable[[], Callable[..., int]]) -> Callable[..., int]:
+_loaded: dict[str, Loops] = {}
+_loading = threading.Lock()
+"""One thread compiles at a time."""
+
+
+def _compiled(name: str, load: Callable[[], Loops]) -> Loops:
+    if name not in _loaded:
+        with _loading:
+            _loaded[name] = _timed(name, load)
+    return _loaded[name]
+
+
+def _timed(name: str, load: Callable[[], Loops]) -> Loops:
     began = time.monotonic()
     loops = load()
     seconds = time.monotonic() - began
