@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
-from kfetch.options import AvroColumn, ProtobufColumn
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn
 from kfetch.options.columns import (
     HEADERS_ARRAY,
     HEADERS_MAP,
@@ -95,7 +95,8 @@ def schema(options: SourceOptions) -> StructType:
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """Return the options with the columns of the schema that Spark passes to a reader.
 
-    It is the source's own, or the user's. Raises OptionError if the source has no such columns, or
+    It is the source's own, or the user's. ``ignored`` also has the options that turn out to have no
+    effect. Raises OptionError if the source has no such columns, or
     if the option ``columns`` says something else.
     """
     if not given.fields:
@@ -107,7 +108,19 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     columns = checked(named, options.includes, "the schema", options.string_columns)
     _check_formats(options, columns)
     check_same(options.columns, columns)
-    return replace(options, columns=columns)
+    unused = (name for name in _unused_zones(options) if name not in options.ignored)
+    return replace(options, columns=columns, ignored=(*options.ignored, *unused))
+
+
+def _unused_zones(options: SourceOptions) -> list[str]:
+    """Return the options that name the zone of times, and whose schema has no such times."""
+    from kfetch.values.json_options import needs_zone
+
+    return [
+        typed.zone_option
+        for typed in options.typed_columns
+        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(_parsed_type(typed))
+    ]
 
 
 def _structs(options: SourceOptions) -> dict[str, StructType]:
@@ -140,7 +153,7 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     parsed = parse_schema(typed.schema, option=typed.type_option)
     check_zone(parsed, typed.time_zone, column=typed.column)
     if typed.time_zone:
-        zone_named(typed.time_zone, option=f"{typed.column}TimeZone")
+        zone_named(typed.time_zone, option=typed.zone_option)
     return parsed
 
 

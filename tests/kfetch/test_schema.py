@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from kfetch import records
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import SourceOptions, parse
+from kfetch.options.catalogue import no_effect
 from kfetch.records import Columns
 from kfetch.schema import schema, with_schema
 from kfetch.values.ddl import parse_schema
@@ -262,6 +263,22 @@ def test_zones_that_are_known(name: str, zone: str) -> None:
     """Regions, offsets, and the short names that Spark knows."""
     given = options(**typed(name, Schema="t TIMESTAMP", TimeZone=zone))
     assert ["t"] == schema(given)[name].dataType.names
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("fields", "is_used"),
+    [("id INT", False), ("t TIMESTAMP_NTZ, d DATE", False), ("a ARRAY<TIMESTAMP>", True)],
+)
+def test_a_zone_without_times_has_no_effect(name: str, fields: str, is_used: bool) -> None:
+    """The source warns of it. It is no error, because from_json takes a zone with any schema."""
+    given = options(**typed(name, Schema=fields, TimeZone="UTC"))
+    read = with_schema(given, schema(given))
+
+    option = f"{name}TimeZone"
+    assert (() if is_used else (option,)) == read.ignored
+    assert read == with_schema(read, schema(read))
+    assert f"option {option} has no effect: {name}Schema has no TIMESTAMP" == no_effect(option)
 
 
 @BOTH

@@ -129,7 +129,7 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
 
 
 def _json_decoder(column: JsonColumn) -> JsonDecoder:
-    session = zone_named(column.time_zone or "UTC", option=f"{column.column}TimeZone")
+    session = zone_named(column.time_zone or "UTC", option=column.zone_option)
     settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
     return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)

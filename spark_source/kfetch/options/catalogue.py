@@ -318,6 +318,9 @@ _STREAMS_ONLY = (
 )
 """Options of streams. Batch reads ignore them, with a warning."""
 
+_ZONES = {"keyTimeZone": "keySchema", "valueTimeZone": "valueSchema"}
+"""Options without effect if a schema has no times."""
+
 _IN_STREAMS = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingTimestamp": "ending timestamp not valid in streaming queries",
@@ -368,10 +371,12 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
 
 
 def no_effect(name: str) -> str:
-    """Return the warning for an option without effect. ``check_names`` returns such options."""
+    """Return the warning for an option of ``SourceOptions.ignored``."""
     row = lookup(name)
     if name in _STREAMS_ONLY:
         return f"{name} option ignored in batch queries"
+    if name in _ZONES:
+        return f"option {name} has no effect: {_ZONES[name]} has no TIMESTAMP"
     if row and row.treatment is Treatment.BUILT:
         kind = "SASL" if row.name.startswith("kafka.sasl.") else "TLS"
         protocols = "SASL_SSL or SASL_PLAINTEXT" if kind == "SASL" else "SSL or SASL_SSL"

@@ -16,7 +16,7 @@ from kfetch.values.json_decoder import CORRUPT_COLUMN, JsonSettings
 from kfetch.values.times import Zone, Zones, zone_of
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Mode", "check_zone", "json_settings"]
+__all__ = ["Mode", "check_zone", "json_settings", "needs_zone"]
 
 
 class Mode(Enum):
@@ -86,7 +86,7 @@ def check_zone(schema: ValueType, zone: str, *, column: str = "value") -> None:
 
     Spark takes the session's zone, which a source in Python can't see.
     """
-    if not zone and _has_timestamp(schema):
+    if not zone and needs_zone(schema):
         raise OptionError(
             f"{column}Schema has a TIMESTAMP, so option {column}TimeZone must name the zone of "
             "times without one",
@@ -95,8 +95,9 @@ def check_zone(schema: ValueType, zone: str, *, column: str = "value") -> None:
         )
 
 
-def _has_timestamp(kind: ValueType) -> bool:
-    return kind.kind is Kind.TIMESTAMP or any(map(_has_timestamp, kind.children))
+def needs_zone(kind: ValueType) -> bool:
+    """Returns whether a type has a TIMESTAMP. Text of one may lack a zone."""
+    return kind.kind is Kind.TIMESTAMP or any(map(needs_zone, kind.children))
 
 
 def _check(name: str, value: str) -> None:

@@ -120,8 +120,8 @@ class _Damaged(Exception):
 def read_descriptors(data: bytes, *, column: str = "value") -> Descriptors:
     """Returns the types of a FileDescriptorSet.
 
-    ``column``: the one whose option names the file, for errors. Raises OptionError if the bytes are none,
-    or if a type is missing. Raises NotBuilt for editions.
+    ``column``: the one whose option names the file, for errors. Raises OptionError if the
+    bytes are none, or if a type is missing. Raises NotBuilt for editions.
     """
     option = f"{column}Descriptor"
     found = Descriptors({}, {}, ())
