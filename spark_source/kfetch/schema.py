@@ -207,12 +207,23 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
 
 
 def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:
-    """Raise OptionError for a field with the name of another column. Case does not matter to Spark.
+    """Raise OptionError for a field with the name of another one, or of another column.
+
+    Case does not matter to Spark, unless spark.sql.caseSensitive is set, which a source can't see.
 
     ``columns``: the columns of the query, of which ``name`` becomes the fields.
     """
     others = {column.lower() for column in columns} - {name}
+    seen: dict[str, str] = {}
     for field in struct.names:
+        first = seen.setdefault(field.lower(), field)
+        if first != field:
+            raise OptionError(
+                f"{name}Fields=flat makes the fields {first} and {field} columns, and Spark takes "
+                "their names for the same",
+                action=f"use {name}Fields=nested",
+                option=f"{name}Fields",
+            )
         if field.lower() in others:
             raise OptionError(
                 f"{name}Fields=flat makes the field {field} a column, and the query has another "

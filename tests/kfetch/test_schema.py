@@ -376,6 +376,20 @@ def test_fields_with_the_name_of_a_column(fields: str, columns: str | None, name
     assert 1 <= len(schema(options(**given, columns="value")))
 
 
+@pytest.mark.parametrize("fields", ["a INT, b INT, A INT", "b INT, ä INT, Ä STRING"])
+def test_fields_with_names_that_are_the_same_to_spark(fields: str) -> None:
+    """Spark would refuse each use of such columns as ambiguous. In a struct they are allowed."""
+    given = {**FLAT, "valueSchema": fields}
+    first, last = ("a", "A") if "A" in fields else ("ä", "Ä")
+    with pytest.raises(OptionError) as refused:
+        schema(options(**given, columns="value"))
+    assert (
+        f"valueFields=flat makes the fields {first} and {last} columns, and Spark takes their "
+        "names for the same: use valueFields=nested"
+    ) == refused.value.message
+    assert 3 == len(schema(options(**{**given, "valueFields": "nested"}))["value"].dataType.names)
+
+
 def test_fields_with_the_name_of_value() -> None:
     """No column has the name value any more, so a field may have it."""
     given = options(**{**FLAT, "valueSchema": "value INT, x INT"}, columns="value,offset")
