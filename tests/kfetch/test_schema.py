@@ -143,13 +143,13 @@ def test_headers_whose_elements_are_never_null() -> None:
 
 
 def test_a_value_with_fields_needs_a_format() -> None:
-    """A struct as value without valueFormat=json is an error that says so."""
+    """A struct as value without a valueFormat that has fields is an error that says so."""
     with pytest.raises(OptionError) as refused:
         with_schema(options(), struct(value=struct(id=LongType()), offset=LongType()))
 
     assert refused.value.message == (
-        "the schema has value struct<id:bigint>, but only valueFormat=json with valueSchema gives "
-        "it fields: set them, or read value as STRING"
+        "the schema has value struct<id:bigint>, but only valueFormat=json, avro or protobuf gives "
+        "it fields: set one of them with its options, or read value as STRING"
     )
 
 

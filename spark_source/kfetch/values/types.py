@@ -16,7 +16,7 @@ __all__ = ["Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
 
 
 class Kind(IntEnum):
-    """The kinds of types. The compiled loops know them by these numbers (``json_layout``)."""
+    """The kinds of types. The compiled loops know them by these numbers (``layout``)."""
 
     INTERVAL = 0
     """Microseconds: Spark's INTERVAL DAY TO SECOND."""
