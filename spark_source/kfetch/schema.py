@@ -141,7 +141,7 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     from kfetch.time_zones import zone_named
     from kfetch.values.avro_decoder import reader_type
     from kfetch.values.ddl import parse_schema
-    from kfetch.values.json_options import check_zone
+    from kfetch.values.json_options import check_corrupt_column, check_zone
     from kfetch.values.protobuf_decoder import message_type
 
     if isinstance(typed, AvroColumn):
@@ -151,6 +151,7 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
             typed.descriptors, typed.message, nullable=typed.flat, column=typed.column
         )
     parsed = parse_schema(typed.schema, option=typed.type_option)
+    check_corrupt_column(parsed, column=typed.column)
     check_zone(parsed, typed.time_zone, column=typed.column)
     if typed.time_zone:
         zone_named(typed.time_zone, option=typed.zone_option)

@@ -225,6 +225,10 @@ def test_the_struct_s_type_is_that_of_the_arrow_column(name: str, text: str) -> 
         ({"columns": "offset"}, "the query reads no %: read % without a type, or remove %Format"),
         ({"columns": "% STRING"}, "the query reads % string"),
         ({"%Schema": "id FOO"}, "%Schema is no schema: FOO is no type of Spark"),
+        (
+            {"%Schema": "_corrupt_record INT"},
+            "%Schema gives the field _corrupt_record the type INT, but it gets the text of values",
+        ),
         ({"%Schema": "t TIMESTAMP"}, "option %TimeZone must name the zone"),
     ],
 )

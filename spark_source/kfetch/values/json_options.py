@@ -5,7 +5,10 @@ from __future__ import annotations
 from kfetch.errors import OptionError
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["check_zone", "needs_zone"]
+__all__ = ["CORRUPT_COLUMN", "check_corrupt_column", "check_zone", "needs_zone"]
+
+CORRUPT_COLUMN = "_corrupt_record"
+"""Spark's default of spark.sql.columnNameOfCorruptRecord."""
 
 
 def check_zone(schema: ValueType, zone: str, *, column: str = "value") -> None:
@@ -19,6 +22,20 @@ def check_zone(schema: ValueType, zone: str, *, column: str = "value") -> None:
             "times without one",
             action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
             option=f"{column}TimeZone",
+        )
+
+
+def check_corrupt_column(
+    schema: ValueType, *, name: str = CORRUPT_COLUMN, column: str = "value"
+) -> None:
+    """Raises OptionError if the field for the text of corrupt records is no STRING."""
+    kinds = dict(zip(schema.names, schema.children, strict=False))
+    if name in kinds and kinds[name].kind is not Kind.STRING:
+        raise OptionError(
+            f"{column}Schema gives the field {name} the type {kinds[name].kind.name}, but it gets "
+            "the text of values that do not fit",
+            action="give it the type STRING",
+            option=f"{column}Schema",
         )
 
 
