@@ -10,8 +10,8 @@ from kfetch.options import ProtobufColumn, SourceOptions
 
 __all__ = ["with_descriptors"]
 
-BYTES_MAX = 32 << 20
-"""Bytes of a file. Each task gets them."""
+BYTES_MAX = 8 << 20
+"""Bytes of a file. Each task sends two of them at most, in a message to its agent."""
 
 
 def with_descriptors(options: SourceOptions) -> SourceOptions:

@@ -278,7 +278,7 @@ class MalformedTimestamp(KfetchError):
 
 
 class MalformedValue(KfetchError):
-    """A value does not fit `valueSchema` in the mode `FAILFAST`, or a key does not fit `keySchema`.
+    """A value or key does not fit the type that its options name, in the mode `FAILFAST`.
 
     Correct the producer or the schema, or use `valueMode=PERMISSIVE` or `keyMode=PERMISSIVE`.
     """

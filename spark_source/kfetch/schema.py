@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
-from kfetch.options import AvroColumn, ProtobufColumn
+from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn
 from kfetch.options.columns import (
     HEADERS_ARRAY,
     HEADERS_MAP,
@@ -95,7 +95,8 @@ def schema(options: SourceOptions) -> StructType:
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """Return the options with the columns of the schema that Spark passes to a reader.
 
-    It is the source's own, or the user's. Raises OptionError if the source has no such columns, or
+    It is the source's own, or the user's. ``ignored`` also has the options that turn out to have no
+    effect. Raises OptionError if the source has no such columns, or
     if the option ``columns`` says something else.
     """
     if not given.fields:
@@ -107,7 +108,19 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     columns = checked(named, options.includes, "the schema", options.string_columns)
     _check_formats(options, columns)
     check_same(options.columns, columns)
-    return replace(options, columns=columns)
+    unused = (name for name in _unused_zones(options) if name not in options.ignored)
+    return replace(options, columns=columns, ignored=(*options.ignored, *unused))
+
+
+def _unused_zones(options: SourceOptions) -> list[str]:
+    """Return the options that name the zone of times, and whose schema has no such times."""
+    from kfetch.values.json_options import needs_zone
+
+    return [
+        typed.zone_option
+        for typed in options.typed_columns
+        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(_parsed_type(typed))
+    ]
 
 
 def _structs(options: SourceOptions) -> dict[str, StructType]:
@@ -125,17 +138,23 @@ def _struct_of(typed: TypedColumn) -> StructType:
 
 def _parsed_type(typed: TypedColumn) -> ValueType:
     # Imported here, because they need Arrow.
+    from kfetch.time_zones import zone_named
     from kfetch.values.avro_decoder import reader_type
     from kfetch.values.ddl import parse_schema
-    from kfetch.values.json_options import check_zone
+    from kfetch.values.json_options import check_corrupt_column, check_zone
     from kfetch.values.protobuf_decoder import message_type
 
     if isinstance(typed, AvroColumn):
         return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
     if isinstance(typed, ProtobufColumn):
-        return message_type(typed.descriptors, typed.message, nullable=typed.flat)
+        return message_type(
+            typed.descriptors, typed.message, nullable=typed.flat, column=typed.column
+        )
     parsed = parse_schema(typed.schema, option=typed.type_option)
+    check_corrupt_column(parsed, column=typed.column)
     check_zone(parsed, typed.time_zone, column=typed.column)
+    if typed.time_zone:
+        zone_named(typed.time_zone, option=typed.zone_option)
     return parsed
 
 
@@ -189,12 +208,23 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
 
 
 def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:
-    """Raise OptionError for a field with the name of another column. Case does not matter to Spark.
+    """Raise OptionError for a field with the name of another one, or of another column.
+
+    Case does not matter to Spark, unless spark.sql.caseSensitive is set, which a source can't see.
 
     ``columns``: the columns of the query, of which ``name`` becomes the fields.
     """
     others = {column.lower() for column in columns} - {name}
+    seen: dict[str, str] = {}
     for field in struct.names:
+        first = seen.setdefault(field.lower(), field)
+        if first != field:
+            raise OptionError(
+                f"{name}Fields=flat makes the fields {first} and {field} columns, and Spark takes "
+                "their names for the same",
+                action=f"use {name}Fields=nested",
+                option=f"{name}Fields",
+            )
         if field.lower() in others:
             raise OptionError(
                 f"{name}Fields=flat makes the field {field} a column, and the query has another "

@@ -142,13 +142,13 @@ def test_headers_whose_elements_are_never_null() -> None:
 
 
 def test_a_value_with_fields_needs_a_format() -> None:
-    """A struct as value without valueFormat=json is an error that says so."""
+    """A struct as value without a valueFormat that has fields is an error that says so."""
     with pytest.raises(OptionError) as refused:
         with_schema(options(), struct(value=struct(id=LongType()), offset=LongType()))
 
     assert refused.value.message == (
-        "the schema has value struct<id:bigint>, but only valueFormat=json with valueSchema gives "
-        "it fields: set them, or read value as STRING"
+        "the schema has value struct<id:bigint>, but only valueFormat=json, avro or protobuf gives "
+        "it fields: set one of them with its options, or read value as STRING"
     )
 
 
@@ -224,6 +224,10 @@ def test_the_struct_s_type_is_that_of_the_arrow_column(name: str, text: str) -> 
         ({"columns": "offset"}, "the query reads no %: read % without a type, or remove %Format"),
         ({"columns": "% STRING"}, "the query reads % string"),
         ({"%Schema": "id FOO"}, "%Schema is no schema: FOO is no type of Spark"),
+        (
+            {"%Schema": "_corrupt_record INT"},
+            "%Schema gives the field _corrupt_record the type INT, but it gets the text of values",
+        ),
         ({"%Schema": "t TIMESTAMP"}, "option %TimeZone must name the zone"),
     ],
 )
@@ -335,6 +339,20 @@ def test_fields_with_the_name_of_a_column(fields: str, columns: str | None, name
         "valueFields=nested"
     ) == refused.value.message
     assert 1 <= len(schema(options(**given, columns="value")))
+
+
+@pytest.mark.parametrize("fields", ["a INT, b INT, A INT", "b INT, ä INT, Ä STRING"])
+def test_fields_with_names_that_are_the_same_to_spark(fields: str) -> None:
+    """Spark would refuse each use of such columns as ambiguous. In a struct they are allowed."""
+    given = {**FLAT, "valueSchema": fields}
+    first, last = ("a", "A") if "A" in fields else ("ä", "Ä")
+    with pytest.raises(OptionError) as refused:
+        schema(options(**given, columns="value"))
+    assert (
+        f"valueFields=flat makes the fields {first} and {last} columns, and Spark takes their "
+        "names for the same: use valueFields=nested"
+    ) == refused.value.message
+    assert 3 == len(schema(options(**{**given, "valueFields": "nested"}))["value"].dataType.names)
 
 
 def test_fields_with_the_name_of_value() -> None:

@@ -129,7 +129,7 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
 
     Raises OptionError for text that is no schema.
     """
-    from kfetch.fetch.typed_values import find_zone
+    from kfetch.time_zones import find_zone
     from kfetch.values.ddl import parse_schema
     from kfetch.values.ddl_text import fields_text
     from kfetch.values.fit import fit, inferred

@@ -19,7 +19,8 @@ from kfetch.model import OffsetRange
 from kfetch.options import SourceOptions
 
 _LENGTH = struct.Struct(">I")
-_MESSAGE_BYTES_MAX = 64 << 20  # a split of 100,000 ranges is about 20 MB
+MESSAGE_BYTES_MAX = 64 << 20
+"""A split of 100,000 ranges is about 20 MB, and two files of Protobuf types are 16 MiB."""
 _DESCRIPTORS_MAX = 4
 _CREDENTIALS = struct.Struct("3i")
 
@@ -150,8 +151,8 @@ class Channel:
         """
         prefix, descriptors = self._receive_exactly(_LENGTH.size)
         size = _LENGTH.unpack(prefix)[0]
-        if size > _MESSAGE_BYTES_MAX:
-            raise AgentError(f"a message of {size} bytes is larger than {_MESSAGE_BYTES_MAX}")
+        if size > MESSAGE_BYTES_MAX:
+            raise AgentError(f"a message of {size} bytes is larger than {MESSAGE_BYTES_MAX}")
         body, _ = self._receive_exactly(size)
         return _unpickled(body), descriptors
 

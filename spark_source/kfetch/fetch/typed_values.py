@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import zoneinfo
 from collections.abc import Callable, Sequence
-from datetime import tzinfo
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +18,12 @@ from kfetch.model import TopicPartition
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.values import TypedColumn
 from kfetch.records import Columns, Memory, Slice
+from kfetch.time_zones import find_zone, zone_named
 from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import DecodedValues, JsonDecoder
-from kfetch.values.json_options import json_settings
+from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
+from kfetch.values.times import Zones
 
 __all__ = ["TypedValues", "typed_values"]
 
@@ -33,6 +32,11 @@ log = logging.getLogger(__name__)
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
+Loops = Callable[..., int]
+"""Compiled code. It is loaded once per process."""
+
+DECODERS_MAX = 8
+"""Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
 _SLOW_S = 1.0
 
 
@@ -118,13 +122,15 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
         loops = _compiled("Protobuf", protobuf_loading.load)
-        return ProtobufDecoder(column.descriptors, column.message, loops, nullable=column.flat)
+        return ProtobufDecoder(
+            column.descriptors, column.message, loops, nullable=column.flat, column=column.column
+        )
     return _json_decoder(column)
 
 
 def _json_decoder(column: JsonColumn) -> JsonDecoder:
-    zone = column.time_zone or "UTC"
-    settings, _ = json_settings({"mode": column.mode}, session_zone=zone, find_zone=find_zone)
+    session = zone_named(column.time_zone or "UTC", option=column.zone_option)
+    settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
     return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)
 
@@ -146,32 +152,39 @@ def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
     raise RuntimeError("the slices do not have this row")
 
 
-_lock = threading.Lock()
+_making: dict[tuple[str, ...], threading.Lock] = {}
+"""A lock for each choice of formats."""
 
 
 def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     """Returns the decoder of some columns, which all readers share.
 
-    Another thread that calls this while the code is compiled waits for its end.
+    Another thread that needs the same formats waits meanwhile. If they are loaded, no thread waits
+    for the compilation of others.
     """
-    with _lock:
+    formats = tuple(column.format for column in columns)
+    with _making.setdefault(formats, threading.Lock()):
         return _typed_values(columns)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=DECODERS_MAX)
 def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
 
 
-def find_zone(name: str) -> tzinfo | None:
-    """Returns the time zone of a region, None if there is none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return None
+_loaded: dict[str, Loops] = {}
+_loading = threading.Lock()
+"""One thread compiles at a time."""
 
 
-def _compiled(name: str, load: Callable[[], Callable[..., int]]) -> Callable[..., int]:
+def _compiled(name: str, load: Callable[[], Loops]) -> Loops:
+    if name not in _loaded:
+        with _loading:
+            _loaded[name] = _timed(name, load)
+    return _loaded[name]
+
+
+def _timed(name: str, load: Callable[[], Loops]) -> Loops:
     began = time.monotonic()
     loops = load()
     seconds = time.monotonic() - began

@@ -38,6 +38,9 @@ class Option:
     meaning: str
 
 
+_MODES = "PERMISSIVE for json, FAILFAST for avro and protobuf"
+
+
 def _rows(treatment: Treatment, *rows: tuple[str, str, str]) -> list[Option]:
     return [Option(name, default, treatment, meaning) for name, default, meaning in rows]
 
@@ -109,22 +112,22 @@ OPTIONS: tuple[Option, ...] = (
         ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
         (
             "valueMode",
-            "PERMISSIVE",
-            "a value that does not fit: `PERMISSIVE` makes fields null, or a Protobuf value; "
-            "`FAILFAST` fails the query, and is the default of Avro and Protobuf",
+            _MODES,
+            "a value that does not fit: `PERMISSIVE` makes the field null in JSON, all fields in "
+            "Avro, and the value in Protobuf; `FAILFAST` fails the query",
         ),
         ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
         (
             "valueFields",
             "nested",
-            "`flat`: the fields of `valueSchema` are columns, in place of `value`",
+            "`flat`: the fields of the struct are columns, in place of `value`",
         ),
         ("keyFormat", "binary", "the same for `key`: `string`, `json`, `avro` or `protobuf`"),
         ("keySchema", "none", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
         ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
         ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
         ("keyMessage", "none", "the full name of the message of keys"),
-        ("keyMode", "PERMISSIVE", "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
+        ("keyMode", _MODES, "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
         ("keyTimeZone", "none", "the zone of times without one in keys"),
         (
             "includeHeaders",
@@ -318,6 +321,9 @@ _STREAMS_ONLY = (
 )
 """Options of streams. Batch reads ignore them, with a warning."""
 
+_ZONES = {"keyTimeZone": "keySchema", "valueTimeZone": "valueSchema"}
+"""Options without effect if a schema has no times."""
+
 _IN_STREAMS = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingTimestamp": "ending timestamp not valid in streaming queries",
@@ -368,10 +374,12 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
 
 
 def no_effect(name: str) -> str:
-    """Return the warning for an option without effect. ``check_names`` returns such options."""
+    """Return the warning for an option of ``SourceOptions.ignored``."""
     row = lookup(name)
     if name in _STREAMS_ONLY:
         return f"{name} option ignored in batch queries"
+    if name in _ZONES:
+        return f"option {name} has no effect: {_ZONES[name]} has no TIMESTAMP"
     if row and row.treatment is Treatment.BUILT:
         kind = "SASL" if row.name.startswith("kafka.sasl.") else "TLS"
         protocols = "SASL_SSL or SASL_PLAINTEXT" if kind == "SASL" else "SSL or SASL_SSL"

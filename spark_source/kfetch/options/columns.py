@@ -150,9 +150,9 @@ def _typed(column: Column, own: Column, where: str) -> Column:
     if own.name in _BYTES and column.type.startswith(_NESTED):
         untyped = " and name it without a type" if where.startswith("option") else ""
         raise _problem(
-            f"{where} has {column}, but only {own.name}Format=json with {own.name}Schema gives it "
+            f"{where} has {column}, but only {own.name}Format=json, avro or protobuf gives it "
             "fields",
-            f"set them{untyped}, or read {own.name} as STRING",
+            f"set one of them with its options{untyped}, or read {own.name} as STRING",
         )
     if own.name in _BYTES and own.type == STRING and column.type == "binary":
         raise _problem(

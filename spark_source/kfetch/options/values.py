@@ -164,6 +164,11 @@ class JsonColumn:
         return "json"
 
     @property
+    def zone_option(self) -> str:
+        """The option that names the zone."""
+        return f"{self.column}TimeZone"
+
+    @property
     def type_option(self) -> str:
         """The option that names the type."""
         return f"{self.column}Schema"

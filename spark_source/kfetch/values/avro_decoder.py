@@ -113,7 +113,7 @@ def reader_type(writer: str, *, reader: str = "", source: str = "valueSchema") -
 def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Program:
     """Returns the program for a writer's schema. Raises OptionError if no record can be read."""
     try:
-        made = compile_program(renamed(writer, reader), reader, plan)
+        made = compile_program(renamed(writer, reader), reader, plan, source=source)
     except OptionError:
         raise
     except KfetchError as cause:

@@ -46,20 +46,24 @@ class Program(NamedTuple):
     """Why no record can be decoded; empty if some can."""
 
 
-def compile_program(writer: AvroType, reader: AvroType, plan: Plan) -> Program:
+def compile_program(
+    writer: AvroType, reader: AvroType, plan: Plan, *, source: str = "valueSchema"
+) -> Program:
     """Returns the program for a writer's schema. ``plan``: the nodes of the reader's column.
 
-    Raises OptionError for schemas that need too many instructions.
+    ``source``: the option with the schema, for errors. Raises OptionError for schemas that need
+    too many instructions.
     """
-    compiler = _Compiler(plan)
+    compiler = _Compiler(plan, source)
     compiler.value(writer, reader, 0)
     compiler.add(ops.END)
     return compiler.program()
 
 
 class _Compiler:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, source: str) -> None:
         self._plan = plan
+        self._source = source
         self._rows: list[list[int]] = []
         self._paths: list[str] = []
         self._path: list[str] = []
@@ -79,9 +83,9 @@ class _Compiler:
         """Adds an instruction and returns its row."""
         if len(self._rows) >= _ROWS_MAX:
             raise OptionError(
-                f"the Avro schema needs more than {_ROWS_MAX} instructions",
+                f"{self._source} needs more than {_ROWS_MAX} instructions",
                 action="use a smaller schema",
-                option="valueSchema",
+                option=self._source,
             )
         self._rows.append([op, node, a, b, c])
         self._paths.append(".".join(self._path))
@@ -295,9 +299,9 @@ class _Compiler:
         self._optional += 1
         if self._lists > ops.LISTS_MAX:
             raise OptionError(
-                f"the Avro schema has more than {ops.LISTS_MAX} lists inside each other",
+                f"{self._source} has more than {ops.LISTS_MAX} lists inside each other",
                 action="use a flatter schema",
-                option="valueSchema",
+                option=self._source,
             )
         yield child
         self._optional -= 1

@@ -16,26 +16,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kfetch.errors import OptionError
 from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.values import exact, layout
 from kfetch.values.columns import Plan, StructColumn
+from kfetch.values.json_options import CORRUPT_COLUMN, check_corrupt_column
 from kfetch.values.powers import POWERS
 from kfetch.values.substitutes import substitute
 from kfetch.values.times import Zones
 from kfetch.values.types import Kind, ValueType
 from kfetch.values.zone_rules import zone_rules
 
-__all__ = ["CORRUPT_COLUMN", "DecodedValues", "JsonDecoder", "JsonSettings"]
+__all__ = ["DecodedValues", "JsonDecoder", "JsonSettings"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_documents``."""
 
-CORRUPT_COLUMN = "_corrupt_record"
-"""Spark's default of spark.sql.columnNameOfCorruptRecord."""
 _FIRST = np.zeros(1, np.int64)
 
 
@@ -165,16 +163,8 @@ class JsonDecoder:
 
 
 def _corrupt_field(schema: ValueType, name: str) -> int | None:
-    if name not in schema.names:
-        return None
-    at = schema.names.index(name)
-    if schema.children[at].kind is not Kind.STRING:
-        raise OptionError(
-            f"the column for corrupt records, {name}, has the type {schema.children[at].kind.name}",
-            action="give it the type STRING",
-            option="columnNameOfCorruptRecord",
-        )
-    return at
+    check_corrupt_column(schema, name=name)
+    return schema.names.index(name) if name in schema.names else None
 
 
 class _Run:

@@ -23,7 +23,7 @@ from kfetch.values import protobuf_layout as layout
 from kfetch.values.columns import StructColumn
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_plan import MessagePlan
-from kfetch.values.protobuf_schema import Item, message_tree
+from kfetch.values.protobuf_schema import message_tree
 from kfetch.values.types import ValueType
 
 __all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
@@ -53,33 +53,42 @@ class Problem(NamedTuple):
     """The byte in the value where the field starts that can't be decoded."""
 
 
-def message_type(descriptors: bytes, name: str, *, nullable: bool = False) -> ValueType:
+def message_type(
+    descriptors: bytes, name: str, *, nullable: bool = False, column: str = "value"
+) -> ValueType:
     """Returns the struct of a message. Arguments and errors are those of ``ProtobufDecoder``."""
-    return MessagePlan(_tree(descriptors, name, nullable=nullable)).nodes.schema
+    return _plan(descriptors, name, nullable=nullable, column=column).nodes.schema
 
 
-def _tree(descriptors: bytes, name: str, *, nullable: bool) -> Item:
-    root = message_tree(read_descriptors(descriptors), name)
+def _plan(descriptors: bytes, name: str, *, nullable: bool, column: str) -> MessagePlan:
+    root = message_tree(read_descriptors(descriptors, column=column), name)
     if nullable and root.type is not None:
         children = (replace(child, nullable=True) for child in root.type.children)
         root.type = replace(root.type, children=tuple(children))
-    return root
+    return MessagePlan(root, column=column)
 
 
 class ProtobufDecoder:
     """Decodes messages of one type, in any number of threads."""
 
     def __init__(
-        self, descriptors: bytes, name: str, loops: Loops, *, nullable: bool = False
+        self,
+        descriptors: bytes,
+        name: str,
+        loops: Loops,
+        *,
+        nullable: bool = False,
+        column: str = "value",
     ) -> None:
         """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
 
         ``loops``: the compiled code (``protobuf_loading.load``). ``nullable``: whether required
-        fields may be null, for columns without the struct. Raises OptionError if the bytes
-        are no FileDescriptorSet or have no such message, or if the message contains itself. Raises
-        NotBuilt for a message with groups, and for editions.
+        fields may be null, for columns without the struct. ``column``: ``key`` or ``value``, whose
+        options errors name. Raises OptionError if the bytes are no FileDescriptorSet or have no
+        such message, or if the message contains itself. Raises NotBuilt for a message with
+        groups, and for editions.
         """
-        self.plan = MessagePlan(_tree(descriptors, name, nullable=nullable))
+        self.plan = _plan(descriptors, name, nullable=nullable, column=column)
         self.loops = loops
         self.row_bytes = self.plan.nodes.row_bytes
         """Bytes that a record takes beside its text."""

@@ -84,6 +84,8 @@ class Descriptors:
     enums: dict[str, EnumType]
     top_level: tuple[str, ...]
     """Full names of the messages that lie in no other, in their order."""
+    column: str = "value"
+    """The column whose options name the file, for errors."""
 
     def message(self, name: str) -> MessageType:
         """Returns a message by its full name. At the top level, the name without package will do.
@@ -96,9 +98,9 @@ class Descriptors:
         if name in self.messages:
             return self.messages[name]
         raise OptionError(
-            f"the file of option valueDescriptor has no message {name!r}",
-            action="set valueMessage to the full name of a message, such as shop.Order",
-            option="valueMessage",
+            f"the file of option {self.column}Descriptor has no message {name!r}",
+            action=f"set {self.column}Message to the full name of a message, such as shop.Order",
+            option=f"{self.column}Message",
         )
 
 
@@ -107,26 +109,36 @@ class _Scope(NamedTuple):
 
     is_proto3: bool
     checks_text: bool
+    option: str
+    """The option that names the file."""
 
 
-def read_descriptors(data: bytes) -> Descriptors:
+class _Damaged(Exception):
+    """The bytes are no FileDescriptorSet. It says why."""
+
+
+def read_descriptors(data: bytes, *, column: str = "value") -> Descriptors:
     """Returns the types of a FileDescriptorSet.
 
-    Raises OptionError if the bytes are none, or if a type is missing. Raises NotBuilt for editions.
+    ``column``: the one whose option names the file, for errors. Raises OptionError if the
+    bytes are none, or if a type is missing. Raises NotBuilt for editions.
     """
+    option = f"{column}Descriptor"
     found = Descriptors({}, {}, ())
     top: list[str] = []
     try:
         for file in _all(_fields(data), 1):
-            top += _read_file(file, found)
+            top += _read_file(file, found, option)
     except RecursionError:
-        raise _bad("its messages lie too deep inside each other") from None
+        raise _bad("its messages lie too deep inside each other", option) from None
+    except _Damaged as damage:
+        raise _bad(str(damage), option) from None
     if not top:
-        raise _bad("it has no message")
-    return Descriptors(found.messages, found.enums, tuple(top))
+        raise _bad("it has no message", option)
+    return Descriptors(found.messages, found.enums, tuple(top), column)
 
 
-def _read_file(file: bytes, found: Descriptors) -> list[str]:
+def _read_file(file: bytes, found: Descriptors, option: str) -> list[str]:
     """Adds a file's types. Returns the full names of its messages."""
     fields = list(_fields(file))
     syntax = _text(fields, 12) or "proto2"
@@ -134,10 +146,10 @@ def _read_file(file: bytes, found: Descriptors) -> list[str]:
         raise NotBuilt(
             f"the Protobuf file {_text(fields, 1)} has the syntax {syntax}, which is not built yet",
             action="use proto2 or proto3, or decode the value in the DataFrame",
-            option="valueDescriptor",
+            option=option,
         )
     options = _message(fields, 8)
-    scope = _Scope(syntax == "proto3", syntax == "proto3" or bool(_number(options, 27)))
+    scope = _Scope(syntax == "proto3", syntax == "proto3" or bool(_number(options, 27)), option)
     package = _text(fields, 2)
     for enum in _all(fields, 5):
         _read_enum(enum, package, scope, found)
@@ -153,7 +165,7 @@ def _read_enum(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> No
         by_name[_text(value, 1)] = number
         names.setdefault(number, _text(value, 1))
     if not numbers:
-        raise _bad(f"the enum {name} has no values")
+        raise _Damaged(f"the enum {name} has no values")
     enum = EnumType(name, names, by_name, numbers[0], not scope.is_proto3)
     found.enums[_inside(outer, name)] = enum
 
@@ -167,7 +179,7 @@ def _read_message(data: bytes, outer: str, scope: _Scope, found: Descriptors) ->
         raise NotBuilt(
             f"the message {full_name} has message_set_wire_format, which is not built",
             action="decode the value in the DataFrame",
-            option="valueDescriptor",
+            option=scope.option,
         )
     is_map_entry = bool(_number(options, 7))
     for enum in _all(fields, 4):
@@ -209,7 +221,7 @@ def _inside(outer: str, name: str) -> str:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Yields the numbers and values of a message's fields. Raises OptionError."""
+    """Yields the numbers and values of a message's fields. Raises _Damaged."""
     at = 0
     while at < len(data):
         label, at = _varint(data, at)
@@ -222,9 +234,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
         if wire == 2:
             size, at = _varint(data, at)
         elif not size:
-            raise _bad(f"byte {at} is no field")
+            raise _Damaged(f"byte {at} is no field")
         if at + size > len(data):
-            raise _bad("it ends inside a field")
+            raise _Damaged("it ends inside a field")
         if wire == 2:
             yield label >> 3, data[at : at + size]
         at += size
@@ -238,7 +250,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if byte < 0x80:
             return value, at
-    raise _bad("it ends inside a number" if at == len(data) else f"byte {at} is no number")
+    raise _Damaged("it ends inside a number" if at == len(data) else f"byte {at} is no number")
 
 
 def _all(fields: Iterable[tuple[int, Value]], number: int) -> list[bytes]:
@@ -256,7 +268,7 @@ def _text(fields: list[tuple[int, Value]], number: int) -> str:
     try:
         return values[-1].decode() if values else ""
     except UnicodeDecodeError:
-        raise _bad("a name is not UTF-8") from None
+        raise _Damaged("a name is not UTF-8") from None
 
 
 def _number(fields: list[tuple[int, Value]], number: int) -> int:
@@ -269,9 +281,9 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def _bad(why: str) -> OptionError:
+def _bad(why: str, option: str) -> OptionError:
     return OptionError(
-        f"the file of option valueDescriptor is no FileDescriptorSet: {why}",
+        f"the file of option {option} is no FileDescriptorSet: {why}",
         action=_WRITE_IT,
-        option="valueDescriptor",
+        option=option,
     )

@@ -38,11 +38,13 @@ _UNKNOWN = "UNKNOWN_ENUM_VALUE_{}_"
 class MessagePlan:
     """The tables of a message. Records share them, except for ``fields``, which each run copies."""
 
-    def __init__(self, root: Item) -> None:
+    def __init__(self, root: Item, *, column: str = "value") -> None:
+        """``column``: the one whose options name the file, for errors."""
         if root.type is None:
             raise ValueError("the message has no columns")
         self.nodes = Plan(root.type)
         """The nodes of the columns."""
+        self._column = column
         self._items = [root]
         self._parents = [-1]
         self._first: list[int] = []
@@ -120,7 +122,7 @@ class MessagePlan:
         if item.enum is not None:
             row[layout.ENUM] = self._enum_row(each.type_name, item.enum)
         if item.shape == layout.SCALAR and row[layout.DEFAULTED]:
-            default = _default(item)
+            default = _default(item, self._column)
             if isinstance(default, bytes):
                 row[layout.DEFAULT_SIZE] = len(default)
                 row[layout.DEFAULT] = self._texts.add(default)
@@ -180,7 +182,7 @@ def _number(item: Item) -> int:
     return item.field.number if item.field is not None else 0
 
 
-def _default(item: Item) -> int | bytes:
+def _default(item: Item, column: str) -> int | bytes:
     """Returns the default of a scalar: its bits, or its text. Raises OptionError."""
     each = item.field
     if each is None:
@@ -191,7 +193,7 @@ def _default(item: Item) -> int | bytes:
         raise OptionError(
             f"the field {each.name} has the default {each.default!r}, which does not fit its type",
             action="write the file with protoc",
-            option="valueDescriptor",
+            option=f"{column}Descriptor",
         ) from None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.values import protobuf_layout as layout
@@ -77,7 +76,10 @@ def message_tree(descriptors: Descriptors, name: str) -> Item:
     root.children = _Builder(descriptors).children(message, (message.full_name,))
     root.type = _struct(root.children)
     if root.type is None:
-        raise _refused(f"the message {message.full_name} has no fields, so it is no struct")
+        raise _refused(
+            f"the message {message.full_name} has no fields, so it is no struct",
+            descriptors.column,
+        )
     return root
 
 
@@ -90,15 +92,16 @@ def _struct(children: list[Item]) -> ValueType | None:
 class _Builder:
     def __init__(self, descriptors: Descriptors) -> None:
         self._descriptors = descriptors
+        self._column = descriptors.column
         self._count = 0
 
     def children(self, message: MessageType, path: tuple[str, ...]) -> list[Item]:
         """Returns the fields of a message. ``path``: the messages around them."""
         if len(path) > layout.DEPTH_MAX:
-            raise _refused(f"the message {path[0]} has more than {layout.DEPTH_MAX} levels")
+            raise self._refused(f"the message {path[0]} has more than {layout.DEPTH_MAX} levels")
         self._count += len(message.fields)
         if self._count > FIELDS_MAX:
-            raise _refused(f"the message {path[0]} has more than {FIELDS_MAX} fields inside")
+            raise self._refused(f"the message {path[0]} has more than {FIELDS_MAX} fields inside")
         return [self._item(each, message.full_name, path) for each in message.fields]
 
     def _item(self, each: Field, owner: str, path: tuple[str, ...]) -> Item:
@@ -106,12 +109,12 @@ class _Builder:
             raise NotBuilt(
                 f"the field {owner}.{each.name} is a group, which is not built",
                 action="decode the value in the DataFrame, or use a message without groups",
-                option="valueMessage",
+                option=f"{self._column}Message",
             )
         if each.type == layout.MESSAGE_TYPE:
             return self._message(each, owner, path)
         if each.type not in _KINDS:
-            raise _refused(f"the field {owner}.{each.name} has the unknown type {each.type}")
+            raise self._refused(f"the field {owner}.{each.name} has the unknown type {each.type}")
         item = Item(each, layout.SCALAR, _placed(ValueType(_KINDS[each.type]), each))
         if each.type == layout.ENUM_TYPE:
             item.enum = self._enum(each)
@@ -120,21 +123,21 @@ class _Builder:
 
     def _enum(self, each: Field) -> EnumType:
         if each.type_name not in self._descriptors.enums:
-            raise _missing(each.type_name)
+            raise _missing(each.type_name, self._column)
         return self._descriptors.enums[each.type_name]
 
     def _message(self, each: Field, owner: str, path: tuple[str, ...]) -> Item:
         message = self._descriptors.messages.get(each.type_name)
         if message is None:
-            raise _missing(each.type_name)
-        kind = _time_of(message)
+            raise _missing(each.type_name, self._column)
+        kind = _time_of(message, self._column)
         if kind is not None:
             item = Item(each, _SHAPES[kind], _placed(ValueType(kind), each))
             item.children = [_hidden(child) for child in self.children(message, path)]
             return item
         is_entry = message.is_map_entry and each.is_repeated
         if message.full_name in path:
-            raise _refused(
+            raise self._refused(
                 f"the message {message.full_name} contains itself, in the field {owner}.{each.name}"
             )
         inner = path if is_entry else (*path, message.full_name)
@@ -142,8 +145,11 @@ class _Builder:
         item.is_entry = is_entry
         return _typed_map(item) if is_entry else _typed_struct(item)
 
+    def _refused(self, why: str) -> OptionError:
+        return _refused(why, self._column)
 
-def _time_of(message: MessageType) -> Kind | None:
+
+def _time_of(message: MessageType, column: str) -> Kind | None:
     """Returns the type of a message that Spark reads as a time, None for others."""
     if [each.name for each in message.fields] != ["seconds", "nanos"]:
         return None
@@ -153,7 +159,8 @@ def _time_of(message: MessageType) -> Kind | None:
     if kind is not None and (seconds != Kind.LONG or nanos != Kind.INT or repeated):
         raise _refused(
             f"Spark takes the message {message.full_name} for a time, but its fields have other "
-            "types than int64 and int32"
+            "types than int64 and int32",
+            column,
         )
     return kind
 
@@ -194,16 +201,17 @@ def _hidden(item: Item) -> Item:
     return item
 
 
-def _missing(name: str) -> OptionError:
+def _missing(name: str, column: str) -> OptionError:
     return OptionError(
-        f"the file of option valueDescriptor has no type {name}",
+        f"the file of option {column}Descriptor has no type {name}",
         action="write the file with `protoc --include_imports --descriptor_set_out=FILE`",
-        option="valueDescriptor",
+        option=f"{column}Descriptor",
     )
 
 
-def _refused(why: str, **more: Any) -> OptionError:
+def _refused(why: str, column: str) -> OptionError:
     return OptionError(
-        why, action="choose another message, or decode the value in the DataFrame",
-        option="valueMessage", **more,
-    )  # fmt: skip
+        why,
+        action="choose another message, or decode the value in the DataFrame",
+        option=f"{column}Message",
+    )

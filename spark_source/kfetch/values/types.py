@@ -19,7 +19,7 @@ DEPTH_MAX = 32
 
 
 class Kind(IntEnum):
-    """The kinds of types. The compiled loops know them by these numbers (``json_layout``)."""
+    """The kinds of types. The compiled loops know them by these numbers (``layout``)."""
 
     INTERVAL = 0
     """Microseconds: Spark's INTERVAL DAY TO SECOND."""

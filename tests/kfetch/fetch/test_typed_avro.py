@@ -11,6 +11,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from kfetch.errors import MalformedValue, OptionError
 from kfetch.schema import schema, with_schema
+from kfetch.values import avro_layout as ops
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.test_schema import options
 from tests.kfetch.values.avro_records import number
@@ -113,3 +114,22 @@ def test_flat_values_need_fields() -> None:
     empty = json.dumps({"type": "record", "name": "R", "fields": []})
     with pytest.raises(OptionError, match="valueFields=flat needs fields, and valueSchema has"):
         schema(options(valueFormat="avro", valueSchema=empty, valueFields="flat"))
+
+
+def _lists(kind: object) -> object:
+    for _ in range(ops.LISTS_MAX // 2 + 1):
+        kind = {"type": "array", "items": kind}
+    return kind
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_a_schema_with_too_many_lists_names_its_option(column: str) -> None:
+    """Keys and values have options of their own."""
+    inner = {"type": "record", "name": "I", "fields": [{"name": "a", "type": _lists("int")}]}
+    fields = [{"name": "x", "type": inner}, {"name": "y", "type": _lists("I")}]
+    record = {"type": "record", "name": "R", "fields": fields}
+    given = {f"{column}Format": "avro", f"{column}Schema": json.dumps(record)}
+    with pytest.raises(OptionError) as refusal:
+        schema(options(**given))
+    assert f"{column}Schema" == refusal.value.option
+    assert f"{column}Schema has more than {ops.LISTS_MAX} lists" in refusal.value.message

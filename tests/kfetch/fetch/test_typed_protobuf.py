@@ -11,11 +11,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from kfetch import descriptor_files
+from kfetch.agent import channel
 from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import MalformedValue, OptionError
+from kfetch.fetch import typed_values
 from kfetch.options import SourceOptions
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.test_schema import options
 from tests.kfetch.values.proto_text import descriptor_set
 from tests.kfetch.values.wire import number, sized
 from tests.kfetch.wire.little import LittleKafka
@@ -95,6 +99,37 @@ def test_the_bytes_of_types_are_not_shown(file: Path) -> None:
         )._options)  # fmt: skip
     assert "descriptors" not in repr(options.typed_columns)
     assert replace(options) == with_descriptors(options)
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_a_missing_message_names_the_column_s_options(file: Path, column: str) -> None:
+    """Keys and values have options of their own."""
+    given = {"Format": "protobuf", "Descriptor": str(file), "Message": "Nope"}
+    with pytest.raises(OptionError) as refusal:
+        schema(options(**{column + rest: text for rest, text in given.items()}))
+    assert f"{column}Message" == refusal.value.option
+    assert (
+        f"the file of option {column}Descriptor has no message 'Nope': set {column}Message to the "
+        "full name of a message, such as shop.Order"
+    ) == refusal.value.message
+
+
+def test_files_have_a_limit(tmp_path: Path) -> None:
+    """Two of them fit in a message to the agent, beside a large split."""
+    path = tmp_path / "types.desc"
+    path.write_bytes(bytes((8 << 20) + 1))
+    given = {"valueFormat": "protobuf", "valueDescriptor": str(path), "valueMessage": "t.M"}
+    with pytest.raises(OptionError, match="valueDescriptor has more than 8 MiB") as refusal:
+        schema(options(**given))
+    assert "valueDescriptor" == refusal.value.option
+    split_bytes = 20 << 20
+    assert 2 * descriptor_files.BYTES_MAX + split_bytes < channel.MESSAGE_BYTES_MAX
+
+
+def test_the_decoders_kept_have_a_limit() -> None:
+    """Each may keep two files of types. Together they take less than the agent's own limit."""
+    kept = typed_values.DECODERS_MAX * 2 * descriptor_files.BYTES_MAX
+    assert kept <= 128 << 20
 
 
 @pytest.mark.parametrize("there", [True, False])

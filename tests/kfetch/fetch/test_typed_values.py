@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kfetch import avro_loading, json_loading
 from kfetch.errors import MalformedValue
+from kfetch.fetch import typed_values
+from kfetch.options import AvroColumn, JsonColumn
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
 
@@ -66,6 +71,34 @@ def test_failfast_names_the_record(more: dict[str, str], columns: str) -> None:
     assert ("t", 1, 1) == (error.topic, error.partition, error.offset)
     assert "the record at offset 1 of t-1 does not fit valueSchema" in error.message
     assert "field id is no INT, at byte 10" in error.message
+
+
+def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of Avro is compiled for seconds. Meanwhile, JSON that is loaded can be read."""
+    compiles, ends = Event(), Event()
+
+    def slow() -> Any:
+        compiles.set()
+        assert ends.wait(10)
+        raise RuntimeError
+
+    known, new, avro = (
+        (JsonColumn(column="value", schema="known INT"),),
+        (JsonColumn(column="value", schema="new INT"),),
+        (AvroColumn(column="value", schema='{"type":"record","name":"R","fields":[]}'),),
+    )
+    shared = typed_values.typed_values(known)
+    monkeypatch.setattr(avro_loading, "load", slow)
+    monkeypatch.setattr(typed_values, "_loaded", {"JSON": json_loading.load()}, raising=False)
+    with ThreadPoolExecutor() as pool:
+        try:
+            compiling = pool.submit(typed_values.typed_values, avro)
+            assert compiles.wait(10)
+            assert shared is pool.submit(typed_values.typed_values, known).result(2)
+            assert pool.submit(typed_values.typed_values, new).result(2)
+        finally:
+            ends.set()
+        assert isinstance(compiling.exception(10), RuntimeError)
 
 
 KEYS = {"keyFormat": "json", "keySchema": "k INT, t TIMESTAMP", "keyTimeZone": "+01:00"}

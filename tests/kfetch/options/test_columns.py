@@ -167,8 +167,8 @@ def test_fields_need_a_format(text: str) -> None:
         parse({**REQUIRED, "columns": f"offset, {text}"})
 
     assert refused.value.message.endswith(
-        f", but only {name}Format=json with {name}Schema gives it fields: set them and name it "
-        f"without a type, or read {name} as STRING"
+        f", but only {name}Format=json, avro or protobuf gives it fields: set one of them with its "
+        f"options and name it without a type, or read {name} as STRING"
     )
 
 

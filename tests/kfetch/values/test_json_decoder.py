@@ -174,7 +174,7 @@ def test_the_corrupt_column_has_the_value_as_it_was() -> None:
 
 def test_the_corrupt_column_must_be_text() -> None:
     """Spark refuses another type for it, and so does kfetch."""
-    with pytest.raises(OptionError, match="for corrupt records, _corrupt_record, has the type INT"):
+    with pytest.raises(OptionError, match="gives the field _corrupt_record the type INT"):
         decoder("id INT, _corrupt_record INT")
 
 

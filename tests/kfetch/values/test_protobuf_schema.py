@@ -22,6 +22,13 @@ def _type(file: str, name: str = "t.M") -> str:
     return shown.removeprefix("struct<").removesuffix(">")
 
 
+def _names_options_of(column: str, error: OptionError) -> None:
+    other = "value" if column == "key" else "key"
+    assert error.option in (f"{column}Message", f"{column}Descriptor")
+    assert f"{other}Message" not in error.message
+    assert f"{other}Descriptor" not in error.message
+
+
 def _proto3(body: str, more: str = "") -> str:
     return f'syntax = "proto3"; package t; {more} message M {{ {body} }}'
 
@@ -102,12 +109,14 @@ def test_names_of_messages(name: str) -> None:
         ('syntax = "proto2"; package t; message M { optional int32 a = 1 [default = x]; }', "t.M", "the field a has the default"),
     ],
 )  # fmt: skip
-def test_messages_that_are_refused(file: str, name: str, sentence: str) -> None:
-    """The sentence names the message or the type."""
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_messages_that_are_refused(file: str, name: str, sentence: str, column: str) -> None:
+    """The sentence names the message or the type. Options are those of the column."""
     with pytest.raises(OptionError) as refusal:
-        message_type(descriptor_set(file), name)
+        message_type(descriptor_set(file), name, column=column)
     assert sentence in refusal.value.message
     assert not isinstance(refusal.value, NotBuilt)
+    _names_options_of(column, refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +126,20 @@ def test_messages_that_are_refused(file: str, name: str, sentence: str) -> None:
         ('syntax = "editions"; package t; message M { int32 a = 1; }', "has the syntax editions"),
     ],
 )  # fmt: skip
-def test_what_is_not_built_says_so(file: str, sentence: str) -> None:
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_what_is_not_built_says_so(file: str, sentence: str, column: str) -> None:
     """Groups as known fields, and editions, raise NotBuilt."""
-    with pytest.raises(NotBuilt, match=sentence):
-        message_type(descriptor_set(file), "t.M")
+    with pytest.raises(NotBuilt, match=sentence) as refusal:
+        message_type(descriptor_set(file), "t.M", column=column)
+    _names_options_of(column, refusal.value)
+
+
+def test_the_set_of_messages_is_not_built() -> None:
+    """The error names the option of the column's file."""
+    file = sized(1, sized(4, sized(1, b"M") + sized(7, number(1, 1))))
+    with pytest.raises(NotBuilt, match="message_set_wire_format") as refusal:
+        read_descriptors(file, column="key")
+    _names_options_of("key", refusal.value)
 
 
 @pytest.mark.parametrize(("levels", "is_refused"), [(99, False), (102, True), (900, True)])
@@ -158,8 +177,10 @@ def _nested(levels: int) -> bytes:
     "data", [b"", b"\x0a", b"\x0a\xff", b"text, no descriptor", b"\xff" * 20, number(1, 1),
              _nested(2000), sized(1, sized(4, sized(1, b"\xff"))), sized(1, sized(5, sized(1, b"E")))],
 )  # fmt: skip
-def test_damaged_files(data: bytes) -> None:
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_damaged_files(data: bytes, column: str) -> None:
     """The error says what the file should be, and how to write it."""
     with pytest.raises(OptionError, match="is no FileDescriptorSet: ") as refusal:
-        read_descriptors(data)
+        read_descriptors(data, column=column)
+    _names_options_of(column, refusal.value)
     assert "protoc --include_imports" in str(refusal.value)

@@ -24,7 +24,7 @@ def _read(path: Path) -> tuple[dict[str, str], list[bytes], list[Any]]:
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
 def test_the_decoder_gives_the_rows_of_spark(path: Path) -> None:
-    """Values, nulls, defaults and refused values are those of from_protobuf: decision 103."""
+    """Values, nulls, defaults and refused values are those of from_protobuf (record 103)."""
     head, values, rows = _read(path)
     decoder = ProtobufDecoder(descriptor_set(head["file"]), "t.M", load())
     result = decoder.decode_column(pa.array(values, pa.binary()))
