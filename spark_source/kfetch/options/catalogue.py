@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import sasl_rows, tls_rows
+from kfetch.options import format_rows, sasl_rows, tls_rows
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
@@ -36,9 +36,6 @@ class Option:
     default: str
     treatment: Treatment
     meaning: str
-
-
-_MODES = "PERMISSIVE for json, FAILFAST for avro and protobuf"
 
 
 def _rows(treatment: Treatment, *rows: tuple[str, str, str]) -> list[Option]:
@@ -85,50 +82,7 @@ OPTIONS: tuple[Option, ...] = (
             "deliver only these columns, in this order, such as `value,partition,offset`; see "
             "[docs/columns.md](docs/columns.md)",
         ),
-        (
-            "valueFormat",
-            "binary",
-            "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
-            "agent; see [docs/json.md](docs/json.md), [docs/avro.md](docs/avro.md), "
-            "[docs/protobuf.md](docs/protobuf.md)",
-        ),
-        (
-            "valueSchema",
-            "none",
-            "the struct of `valueFormat=json`, as DDL or `StructType.json()`; for `avro`, the "
-            "writer's schema as the JSON of an .avsc file",
-        ),
-        (
-            "valueReaderSchema",
-            "valueSchema",
-            "the schema of the struct in Avro, if it differs from the writer's",
-        ),
-        (
-            "valueDescriptor",
-            "none",
-            "the types of `valueFormat=protobuf`: a file of `protoc --descriptor_set_out` on the "
-            "driver",
-        ),
-        ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
-        (
-            "valueMode",
-            _MODES,
-            "a value that does not fit: `PERMISSIVE` makes the field null in JSON, all fields in "
-            "Avro, and the value in Protobuf; `FAILFAST` fails the query",
-        ),
-        ("valueTimeZone", "none", "the zone of times without one in JSON, such as `UTC`"),
-        (
-            "valueFields",
-            "nested",
-            "`flat`: the fields of the struct are columns, in place of `value`",
-        ),
-        ("keyFormat", "binary", "the same for `key`: `string`, `json`, `avro` or `protobuf`"),
-        ("keySchema", "none", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
-        ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
-        ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
-        ("keyMessage", "none", "the full name of the message of keys"),
-        ("keyMode", _MODES, "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
-        ("keyTimeZone", "none", "the zone of times without one in keys"),
+        *format_rows.ROWS,
         (
             "includeHeaders",
             "false",
