@@ -21,7 +21,7 @@ from kfetch.values import avro_layout as ops
 from kfetch.values.avro_program import Program, compile_program
 from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
-from kfetch.values.columns import Plan, StructColumn
+from kfetch.values.columns import Plan, StructColumn, positions_of
 from kfetch.values.types import ValueType
 
 __all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
@@ -160,14 +160,7 @@ class AvroDecoder:
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
         """Returns the same for the values of a binary column."""
-        parts: Any = column.buffers()
-        if not len(column) or parts[2] is None:
-            parts[2] = pa.py_buffer(b"")
-        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
-        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
-        if column.null_count:
-            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
-        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
+        return self.decode(*positions_of(column), memory)
 
     def problem(self, value: bytes | memoryview) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits."""

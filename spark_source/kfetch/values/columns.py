@@ -17,7 +17,7 @@ from kfetch.records.memory import Memory
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
 
-__all__ = ["Plan", "StructColumn"]
+__all__ = ["Plan", "StructColumn", "positions_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -255,3 +255,18 @@ def _pairs(kind: Any, children: list[Any]) -> Any:
     """Returns the entries of a map column: structs of a key and a value."""
     fields = pa.struct([kind.key_field, kind.item_field])
     return pa.Array.from_buffers(fields, len(children[0]), [None], children=children)
+
+
+def positions_of(column: pa.Array[Any]) -> tuple[memoryview, Array, Array]:
+    """Returns the bytes of a binary column, where each value starts, and the values' lengths.
+
+    Positions and lengths are int32. The length of a null is -1.
+    """
+    parts: Any = column.buffers()
+    if not len(column) or parts[2] is None:
+        parts[2] = pa.py_buffer(b"")
+    ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
+    lengths = np.diff(ends) if len(column) else np.array([], np.int32)
+    if column.null_count:
+        lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
+    return memoryview(parts[2]), ends[: len(column)], lengths

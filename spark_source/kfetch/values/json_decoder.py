@@ -20,7 +20,7 @@ from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.values import exact, layout
-from kfetch.values.columns import Plan, StructColumn
+from kfetch.values.columns import Plan, StructColumn, positions_of
 from kfetch.values.json_options import CORRUPT_COLUMN, check_corrupt_column
 from kfetch.values.powers import POWERS
 from kfetch.values.substitutes import substitute
@@ -99,14 +99,7 @@ class JsonDecoder:
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
         """Returns the same for the values of a binary column."""
-        parts: Any = column.buffers()
-        if not len(column) or parts[2] is None:
-            parts[2] = pa.py_buffer(b"")
-        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
-        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
-        if column.null_count:
-            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
-        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
+        return self.decode(*positions_of(column), memory)
 
     def problem(self, value: bytes | memoryview) -> exact.Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""

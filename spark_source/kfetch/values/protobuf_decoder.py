@@ -20,7 +20,7 @@ from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.values import layout as node_layout
 from kfetch.values import protobuf_layout as layout
-from kfetch.values.columns import StructColumn
+from kfetch.values.columns import StructColumn, positions_of
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_plan import MessagePlan
 from kfetch.values.protobuf_schema import message_tree
@@ -113,14 +113,7 @@ class ProtobufDecoder:
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedMessages:
         """Returns the same for the values of a binary column."""
-        parts: Any = column.buffers()
-        if not len(column) or parts[2] is None:
-            parts[2] = pa.py_buffer(b"")
-        ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
-        lengths = np.diff(ends) if len(column) else np.array([], np.int32)
-        if column.null_count:
-            lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
-        return self.decode(memoryview(parts[2]), ends[: len(column)], lengths, memory)
+        return self.decode(*positions_of(column), memory)
 
     def problem(self, value: bytes | memoryview) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kfetch_jobs import config
-from kfetch_jobs.config import functions, yamlfile
+from kfetch_jobs.config import functions
 from kfetch_jobs.errors import ConfigError
-from tests.examples import examples
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 IN_PROJECT = [
@@ -322,53 +318,6 @@ def test_what_is_wrong_for_every_job_is_told_once(project: Path) -> None:
 
     (mistake,) = (told for told in found.jobs_and_mistakes()[1] if "bootstrap.servers" in told)
     assert mistake.startswith("conf/kfetch.yml:")
-
-
-IN_YAML = [
-    ("a: 1\nb: &x {c: *x}", ":2: b.c is an alias of what it stands in: write out what is meant"),
-    ("a: &x\n  - 1\n  - *x", ":1: a.1 is an alias of what it stands in"),
-    ("&x\na: *x", ":2: a is an alias of what it stands in"),
-    ("a: " + "[" * 500 + "]" * 500, " is nested too deeply: "),
-    ("a: 1\nb: !!bool maybe", ":2: b is no bool: correct it, or put it in quotes"),
-    ("a: !!int ''", ":1: a is no int: "),
-    ("a: !!float x", ":1: a is no float: "),
-    ("a: !!timestamp x", ":1: a is no timestamp: "),
-    ("a:\n  b: 2024-13-45", ":2: a.b is no timestamp: correct it, or put it in quotes"),
-    ("a: 0b_", ":1: a is no int: "),
-    ("a: !!binary \u00e9", ":1: a is no binary: "),
-    ("a: !foo x", ":1: a has the tag !foo, which is not known: leave it out"),
-    ('a: "\\UFFFFFFFF"', " is not YAML: "),
-    ("%YAML 1." + "9" * 5000 + "\n---\na: 1", " is not YAML: "),
-    ("a: \0", ":1: not YAML: unacceptable character #x0000"),
-    ('a: "${file:b\\0c}"', ":1: 'b\\x00c' cannot name a file"),
-]
-
-
-@pytest.mark.parametrize(("text", "sentence"), IN_YAML)
-def test_what_yaml_cannot_mean(tmp_path: Path, text: str, sentence: str) -> None:
-    """Whatever a file holds, it is one sentence with its line, never a traceback."""
-    path = tmp_path / "kfetch.yml"
-    path.write_text(text)
-
-    with pytest.raises(ConfigError) as told:
-        yamlfile.read(path, {}, {})
-    assert str(told.value).startswith(f"{path}{sentence}")
-    assert "\n" not in str(told.value)
-
-
-_WORDS = (
-    "a ? : - , [ ] { } & * &x *x ! !!int !!map !!null !!bool | > ' \" # \\ 0x_ << ~ 1 ${file:a}"
-)
-
-
-@examples(90)
-@given(st.lists(st.sampled_from([*_WORDS.split(), " ", "\n", "\n  ", "a: "]), max_size=20))
-def test_yaml_of_any_kind(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
-    """It is read, or it is the user's mistake."""
-    path = tmp_path_factory.getbasetemp() / "any.yml"
-    path.write_text("".join(words))
-    with suppress(ConfigError):
-        yamlfile.read(path, {}, {})
 
 
 def test_at_least_forty() -> None:
