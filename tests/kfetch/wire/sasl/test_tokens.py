@@ -173,6 +173,7 @@ def test_errors_are_of_kfetch() -> None:
     assert issubclass(TokenUnavailable, KfetchError)
     assert not issubclass(TokenUnavailable, AuthenticationFailed)
 
+
 @given(now=st.floats(1e9, 4e9))
 def test_a_token_is_never_from_the_future(now: float) -> None:
     """The broker reads ``iat`` rounded to milliseconds. Its clock shows whole milliseconds, cut."""
