@@ -131,7 +131,7 @@ class AvroDecoder:
     ) -> None:
         """``writer``, ``reader``: schemas in JSON; without ``reader`` they are the same.
 
-        ``loops``: the compiled code (``avro_loading.load``). ``source``: the option with the
+        ``loops``: the compiled code (``value_loading.load``). ``source``: the option with the
         writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
         and NotBuilt.
         """

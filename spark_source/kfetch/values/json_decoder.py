@@ -65,7 +65,7 @@ class JsonDecoder:
     def __init__(
         self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
     ) -> None:
-        """``schema``: a struct. ``loops``: the compiled code (``json_loading.load``).
+        """``schema``: a struct. ``loops``: the compiled code (``value_loading.load``).
 
         Raises OptionError if the schema's corrupt record column is no STRING.
         """

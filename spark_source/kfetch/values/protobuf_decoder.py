@@ -82,7 +82,7 @@ class ProtobufDecoder:
     ) -> None:
         """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
 
-        ``loops``: the compiled code (``protobuf_loading.load``). ``nullable``: whether required
+        ``loops``: the compiled code (``value_loading.load``). ``nullable``: whether required
         fields may be null, for columns without the struct. ``column``: ``key`` or ``value``, whose
         options errors name. Raises OptionError if the bytes are no FileDescriptorSet or have no
         such message, or if the message contains itself. Raises NotBuilt for a message with

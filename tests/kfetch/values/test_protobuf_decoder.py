@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
-from kfetch.protobuf_loading import load
+from kfetch.value_loading import load
 from kfetch.records import Memory
 from kfetch.values import protobuf_layout
 from kfetch.values.protobuf_decoder import Problem, ProtobufDecoder
@@ -36,7 +36,7 @@ _PAGE = mmap.PAGESIZE
 
 def decoder(file: str = _FILE) -> ProtobufDecoder:
     """A decoder of the message t.M."""
-    return ProtobufDecoder(descriptor_set(file), "t.M", load())
+    return ProtobufDecoder(descriptor_set(file), "t.M", load("protobuf"))
 
 
 def rows(values: list[bytes | None], file: str = _FILE) -> list[Any]:
