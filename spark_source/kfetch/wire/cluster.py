@@ -23,6 +23,7 @@ from kfetch.model import (
 )
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages, timestamp_types
+from kfetch.wire.addresses import has_fresh_address
 from kfetch.wire.connection import Connection
 from kfetch.wire.leaders import (
     A,
@@ -300,8 +301,13 @@ class Cluster:
             try:
                 return question(self._connect(address, until), until)
             except ConnectionLost as cause:
-                self._asked_last_until[address] = time.monotonic() + _ASKED_LAST_S
                 causes.append(cause)
+                now = time.monotonic()
+                # One address of a name may be a wrong listener. It comes last now.
+                if isinstance(cause, LASTING) and now < deadline and has_fresh_address(*address):
+                    addresses.insert(0, address)
+                else:
+                    self._asked_last_until[address] = now + _ASKED_LAST_S
             except BrokerError as cause:
                 if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
                     raise

@@ -204,6 +204,11 @@ _RECURSIVE = {
             "a decimal of 40 digits, and Spark has 38 at most",
         ),
         ("[" * 100 + "]" * 100, OptionError, "nested deeper than 64"),
+        (
+            "schemas/w.avsc",
+            OptionError,
+            "valueSchema looks like the path of a file (schemas/w.avsc), and it must be the text",
+        ),
     ],
 )
 def test_mistakes_in_schemas(writer: Any, error: type[KfetchError], sentence: str) -> None:
@@ -217,11 +222,16 @@ def test_mistakes_in_schemas(writer: Any, error: type[KfetchError], sentence: st
 @pytest.mark.parametrize(
     ("writer", "reader", "sentence"),
     [
-        (one("int"), one("string"), "field a: string can't be read from int"),
+        (one("int"), one("string"), "field a: string can't be read from int: correct one of the s"),
         (
             one("int"),
             {"type": "record", "name": "R", "fields": [{"name": "b", "type": "int"}]},
-            "record R has no field b, and the reader's has no default",
+            "record R has no field b, and the reader's has no default: give the reader's field a d",
+        ),
+        (
+            {"type": "record", "name": "R", "fields": []},
+            one({"type": "bytes", "logicalType": "decimal", "precision": 2}, default="\u0001\u0000"),
+            "the default of the field a does not fit its type: it is no decimal of 2 digits: corr",
         ),
         (one("int"), one("int", aliases=["b"]) | {"fields": []}, ""),
         (one("int"), one("string", default=1), "field a: string can't be read from int"),

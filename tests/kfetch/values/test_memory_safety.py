@@ -100,14 +100,6 @@ def test_buffers_grow_in_time() -> None:
     assert expected == _guarded_rows(_WIDE, [document] * 3, b",1", layout.SLACK)
 
 
-def test_text_beyond_int32_offsets_is_refused() -> None:
-    """A document may become longer as text. A column of more than 2 GiB is an error."""
-    column = StructColumn(decoder("s STRING").plan, 1, 0, UNLIMITED)
-    column.table[1, layout.ROOM] = 2**31 - 1
-    with pytest.raises(KfetchError, match=r"lower kafka\.max\.partition\.fetch\.bytes"):
-        column.grow(1)
-
-
 class _Counted(Memory):
     size = 0
 
