@@ -22,7 +22,16 @@ from kfetch_jobs.config.source_options import option_mistakes, source_location
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["PROJECT_FILE", "Job", "Project", "TableLocation", "find", "is_job_name", "load", "located"]
+__all__ = [
+    "PROJECT_FILE",
+    "Job",
+    "Project",
+    "TableLocation",
+    "find",
+    "is_job_name",
+    "load",
+    "located",
+]
 
 PROJECT_FILE = "kfetch.yml"
 ENVIRONMENT_VARIABLE = "KFETCH_ENV"

@@ -137,7 +137,7 @@ def display(path: Path) -> str:
     All lie below ``/``, so it counts as none.
     """
     here = Path.cwd()
-    inside = here != here.parent and path != here and path.is_relative_to(here)
+    inside = here != here.parent and path.is_relative_to(here)
     return str(path.relative_to(here) if inside else path)
 
 

@@ -44,9 +44,7 @@ class CachedCode(NamedTuple):
     """Why the directory that KFETCH_CACHE names can't hold it; empty if it can."""
 
 
-def read_or_make(
-    name: str, make: Callable[[], bytes], environ: Mapping[str, str]
-) -> CachedCode:
+def read_or_make(name: str, make: Callable[[], bytes], environ: Mapping[str, str]) -> CachedCode:
     """Returns the code of that name. If no trusted directory has it, ``make`` makes it."""
     cached = read(name, environ)
     code = cached[0] if cached else make()

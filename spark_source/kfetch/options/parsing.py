@@ -127,9 +127,7 @@ def _columns(read: OptionReader) -> dict[str, Any]:
     structs = [typed.column for typed in chosen.typed]
     return {
         "includes": includes,
-        "columns": columns.parsed(
-            read("columns", str, None), includes, chosen.strings, structs
-        ),
+        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings, structs),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
     }

@@ -102,7 +102,7 @@ class Descriptors:
         example = f"set {self.column}Message to the full name of a message, such as "
         raise OptionError(
             f"the file of option {self.column}Descriptor has no message {name!r}",
-            action=f"did you mean {near[0]}?" if near else example + self.top_level[0],
+            action=f"did you mean {near[0]}?" if near else example + "shop.Order",
             option=f"{self.column}Message",
         )
 

@@ -50,6 +50,8 @@ _SHARE_MIN_S = 5.0
 """The least time for one of many servers, or half of what is left. The metadata of a large cluster
 takes seconds."""
 _ASKED_LAST_S = 30.0
+_CAUSES_MAX = 20
+"""Failures of one question. Beyond them, a name's other addresses are not tried any more."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. Black holes must not hold it up.
 _VIEWS_S = 3.0
@@ -304,7 +306,8 @@ class Cluster:
                 causes.append(cause)
                 now = time.monotonic()
                 # One address of a name may be a wrong listener. It comes last now.
-                if isinstance(cause, LASTING) and now < deadline and has_fresh_address(*address):
+                more = now < deadline and len(causes) < _CAUSES_MAX
+                if more and isinstance(cause, LASTING) and has_fresh_address(*address):
                     addresses.insert(0, address)
                 else:
                     self._asked_last_until[address] = now + _ASKED_LAST_S

@@ -110,7 +110,7 @@ def test_a_missing_message_names_the_column_s_options(file: Path, column: str) -
     assert f"{column}Message" == refusal.value.option
     assert (
         f"the file of option {column}Descriptor has no message 'Nope': set {column}Message to the "
-        "full name of a message, such as t.M"
+        "full name of a message, such as shop.Order"
     ) == refusal.value.message
 
 

@@ -230,7 +230,9 @@ def test_mistakes_in_schemas(writer: Any, error: type[KfetchError], sentence: st
         ),
         (
             {"type": "record", "name": "R", "fields": []},
-            one({"type": "bytes", "logicalType": "decimal", "precision": 2}, default="\u0001\u0000"),
+            one(
+                {"type": "bytes", "logicalType": "decimal", "precision": 2}, default="\u0001\u0000"
+            ),
             "the default of the field a does not fit its type: it is no decimal of 2 digits: corr",
         ),
         (one("int"), one("int", aliases=["b"]) | {"fields": []}, ""),

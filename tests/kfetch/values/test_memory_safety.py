@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.errors import KfetchError
-from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.records.memory import Memory
 from kfetch.values import json_decoder, layout
-from kfetch.values.columns import StructColumn
 from tests.kfetch.values import documents
 from tests.kfetch.values.guarded import GuardedColumn, GuardedMemory
 from tests.kfetch.values.plain import plain

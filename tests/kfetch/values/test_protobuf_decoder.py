@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
-from kfetch.value_loading import load
 from kfetch.records import Memory
+from kfetch.value_loading import load
 from kfetch.values import protobuf_layout
 from kfetch.values.protobuf_decoder import Problem, ProtobufDecoder
 from kfetch.values.protobuf_descriptors import read_descriptors
