@@ -42,9 +42,13 @@ class Loops(NamedTuple):
 @cache
 def load() -> Loops:
     """Returns the functions of ``loops``, loaded once per process."""
-    code, *origin = code_cache.read_or_make(_name(), _compile, os.environ)
-    functions = machine_code.link(code, layout.PARAMETERS)
-    return Loops(*(functions[name] for name in layout.PARAMETERS), *origin)
+    cached = code_cache.read_or_make(_name(), _compile, os.environ)
+    return Loops(
+        **machine_code.link(cached.code, layout.PARAMETERS),
+        compiled=cached.compiled,
+        directory=cached.directory,
+        named_directory_problem=cached.named_directory_problem,
+    )
 
 
 def cache_directory() -> str:

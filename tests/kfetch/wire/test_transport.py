@@ -31,7 +31,7 @@ def test_a_socket_that_takes_no_options_is_closed(monkeypatch: pytest.MonkeyPatc
 
     stream = Refusing()
     monkeypatch.setattr(transport, "connect", lambda *_: stream)
-    with pytest.raises(ConnectionLost, match="h:9092 can't be configured: .*Invalid argument"):
+    with pytest.raises(ConnectionLost, match=r"h:9092 can't be configured: .*Invalid argument"):
         open_stream("h", 9092, NETWORK, time.monotonic() + 1)
 
     assert -1 == stream.fileno()
