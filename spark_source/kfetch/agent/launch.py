@@ -35,9 +35,11 @@ _KILL_TIMEOUT_S = 5.0
 _LOCK_TIMEOUT_S = _GREETING_TIMEOUT_S + _KILL_TIMEOUT_S + _START_TIMEOUT_S
 _POLL_INTERVAL_S = 0.02
 _ALLOCATORS = {
-    # How many ms Arrow's allocator keeps returned pages. With its default, a second, pages outlast
-    # whole tasks: 30 MiB more than are in use. With 0 the decoder is half as fast (page faults).
+    # How many ms Arrow's allocator keeps the pages of small blocks. With 0 the decoder is half as
+    # fast (page faults). It keeps those of replies and batches so many times longer, a second in
+    # all, unless ``freed_memory`` returns them earlier.
     "MIMALLOC_PURGE_DELAY": "10",
+    "MIMALLOC_ARENA_PURGE_MULT": "100",
     # The C library serves the codecs, whose windows have up to 2 MiB. By itself it raises both
     # limits, and each thread keeps tens of freed MiB. Below 4 MiB zstd is half as fast.
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),

@@ -171,6 +171,7 @@ def test_an_agent_stands_apart_from_the_worker(
     assert "/shipped/by/py-files.zip" in path
     assert not {*spark} & {*path}
     assert "10" == environment["MIMALLOC_PURGE_DELAY"]
+    assert "100" == environment["MIMALLOC_ARENA_PURGE_MULT"]
     assert "4194304" == environment["MALLOC_TRIM_THRESHOLD_"]
     assert "hush" not in " ".join(agent.cmdline())
     assert {str(files.log)} == {os.readlink(f"/proc/{agent.pid}/fd/{n}") for n in (1, 2)}
