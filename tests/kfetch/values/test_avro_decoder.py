@@ -18,6 +18,7 @@ from kfetch.values import avro_decoder, layout
 from kfetch.values import avro_layout as ops
 from kfetch.values.avro_decoder import reader_type
 from kfetch.values.types import Kind
+from tests.examples import examples
 from tests.kfetch.values.avro_cases import decode, decoder
 from tests.kfetch.values.avro_records import damaged, evolved, number, record, schema
 from tests.kfetch.values.guarded import GuardedColumn, GuardedMemory
@@ -55,6 +56,7 @@ _ROWS = st.fixed_dictionaries(
 )
 
 
+@examples(10)
 @given(st.lists(_ROWS, max_size=20))
 def test_rows_are_what_fastavro_wrote(rows: list[dict[str, Any]]) -> None:
     """Another library writes the records, and all values come back."""
