@@ -1,9 +1,9 @@
 """Returns freed memory to the system: while the agent is short of it, and when no task reads.
 
 With a large budget, Arrow's allocator keeps the pages of freed replies and batches for a second
-(``launch``), because fresh pages are a third of the agent's time. The codecs allocate their windows with ``malloc``. The C library keeps
-what is freed below a block that is still in use, and nobody counts it: 10 to 15 MiB of a budget of
-64 MiB.
+(``launch``), because fresh pages are a third of the agent's time. The codecs allocate their windows
+with ``malloc``. The C library keeps what is freed below a block that is still in use, and nobody
+counts it: 10 to 15 MiB of a budget of 64 MiB.
 """
 
 from __future__ import annotations

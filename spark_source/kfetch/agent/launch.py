@@ -44,8 +44,8 @@ _ALLOCATORS = {
     "MALLOC_TRIM_THRESHOLD_": str(4 << 20),
     "MALLOC_ARENA_MAX": "1",
 }
-# With a budget of so many bytes there is room for 30 MiB more. Then the allocator keeps the pages of
-# replies and batches for a second, unless ``freed_memory`` returns them earlier.
+# With a budget of so many bytes there is room for 30 MiB more. Then Arrow's allocator keeps the
+# pages of replies and batches for a second, unless ``freed_memory`` returns them earlier.
 _LARGE_BUDGET = 256 << 20
 _KEEP_PAGES = {"MIMALLOC_ARENA_PURGE_MULT": "100"}
 # Spark's archives come first in a worker's path. Python would read the directory of each before it
