@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import numpy as np
 
-from kfetch.avro_loading import load
+from kfetch.value_loading import load
 from kfetch.values.avro_decoder import AvroDecoder
 from kfetch.values.types import Kind, ValueType
 
@@ -55,7 +55,7 @@ def avro_contestants(schema: dict[str, Any], items: list[bytes]) -> dict[str, Ca
     data = b"".join(items) + bytes(64)
     lengths = np.array([len(item) for item in items], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    decoder, parsed = AvroDecoder(json.dumps(schema), load()), fastavro.parse_schema(schema)
+    decoder, parsed = AvroDecoder(json.dumps(schema), load("avro")), fastavro.parse_schema(schema)
     return {
         "kfetch": lambda: decoder.decode(data, positions, lengths),
         "fastavro": lambda: [

@@ -243,6 +243,42 @@ def _unread(name: str, form: str, kind: str, read: str) -> OptionError:
     )
 
 
+def _difference(given: DataType, own: DataType, path: str) -> tuple[str, str, str] | None:
+    """Return the first part of a type that differs, and both types of it; None for the same type.
+
+    Comments do not count.
+    """
+    if isinstance(own, StructType) and isinstance(given, StructType) and given.names == own.names:
+        return _first_difference(
+            (mine.dataType, mine.nullable, other.dataType, other.nullable, f"{path}.{mine.name}")
+            for mine, other in zip(given, own, strict=True)
+        )
+    if isinstance(own, ArrayType) and isinstance(given, ArrayType):
+        parts = given.elementType, given.containsNull, own.elementType, own.containsNull
+        return _first_difference([(*parts, f"{path}.element")])
+    if isinstance(own, MapType) and isinstance(given, MapType):
+        keys = given.keyType, False, own.keyType, False
+        values = given.valueType, given.valueContainsNull, own.valueType, own.valueContainsNull
+        return _first_difference([(*keys, f"{path}.key"), (*values, f"{path}.value")])
+    return None if given == own else (path, given.simpleString(), own.simpleString())
+
+
+def _first_difference(
+    parts: Iterable[tuple[DataType, bool, DataType, bool, str]],
+) -> tuple[str, str, str] | None:
+    """``parts``: the given type and whether it may be null, the same of the own type, the path."""
+    for given, given_nullable, own, own_nullable, path in parts:
+        if difference := _difference(given, own, path):
+            return difference
+        if given_nullable != own_nullable:
+            texts = [
+                kind.simpleString() + ("" if nullable else " NOT NULL")
+                for kind, nullable in ((given, given_nullable), (own, own_nullable))
+            ]
+            return path, texts[0], texts[1]
+    return None
+
+
 def _spark_type(kind: ValueType) -> Any:
     from kfetch.values.types import Kind
 
@@ -269,13 +305,14 @@ def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
     own = structs.get(field.name)
     name = field.dataType.simpleString()
     if own is not None and field.nullable and isinstance(field.dataType, StructType):
-        if field.dataType == own:
+        difference = _difference(field.dataType, own, field.name)
+        if difference is None:
             return "binary"
+        path, given, wanted = difference
         raise OptionError(
-            f"the schema has {field.name} {name}, and {field.name}Schema means "
-            f"{own.simpleString()}, all of it nullable",
-            action="give the same fields in both",
-            option=f"{field.name}Schema",
+            f"the schema has {path} {given}, and {field.name}Format makes it {wanted}",
+            action="give the same type, or remove .schema(…)",
+            option=f"{field.name}Format",
         )
     if own is not None and isinstance(field.dataType, BinaryType):
         raise OptionError(

@@ -19,7 +19,8 @@ OptionPairs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="An option of the source, not a secret one. Repeat it for more options.",
+        help="An option of the source, such as kafka.security.protocol=SSL. No secrets. Repeat it "
+        "for more options.",
     ),
 ]
 PropertiesFile = Annotated[

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from kfetch import avro_loading, json_loading, protobuf_loading
+from kfetch import value_loading
+from kfetch.compiled.machine_code import Loop
 from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
 from kfetch.model import TopicPartition
@@ -27,17 +26,11 @@ from kfetch.values.times import Zones
 
 __all__ = ["TypedValues", "typed_values"]
 
-log = logging.getLogger(__name__)
-
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
-Loops = Callable[..., int]
-"""Compiled code. It is loaded once per process."""
-
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
-_SLOW_S = 1.0
 
 
 class TypedValues:
@@ -116,23 +109,22 @@ class _ColumnDecoder:
 
 
 def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
+    loops = value_loading.load(column.format)
     if isinstance(column, AvroColumn):
-        loops = _compiled("Avro", avro_loading.load)
         source = f"{column.column}Schema"
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
-        loops = _compiled("Protobuf", protobuf_loading.load)
         return ProtobufDecoder(
             column.descriptors, column.message, loops, nullable=column.flat, column=column.column
         )
-    return _json_decoder(column)
+    return _json_decoder(column, loops)
 
 
-def _json_decoder(column: JsonColumn) -> JsonDecoder:
+def _json_decoder(column: JsonColumn, loops: Loop) -> JsonDecoder:
     session = zone_named(column.time_zone or "UTC", option=column.zone_option)
     settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
-    return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)
+    return JsonDecoder(schema, loops, settings)
 
 
 def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
@@ -170,25 +162,3 @@ def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
 @lru_cache(maxsize=DECODERS_MAX)
 def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
-
-
-_loaded: dict[str, Loops] = {}
-_loading = threading.Lock()
-"""One thread compiles at a time."""
-
-
-def _compiled(name: str, load: Callable[[], Loops]) -> Loops:
-    if name not in _loaded:
-        with _loading:
-            _loaded[name] = _timed(name, load)
-    return _loaded[name]
-
-
-def _timed(name: str, load: Callable[[], Loops]) -> Loops:
-    began = time.monotonic()
-    loops = load()
-    seconds = time.monotonic() - began
-    if seconds > _SLOW_S:
-        advice = "`kfetch warm` does that when you build an image"
-        log.warning("the %s decoder was compiled in %.1f s; %s", name, seconds, advice)
-    return loops

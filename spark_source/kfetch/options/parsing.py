@@ -124,12 +124,10 @@ def _columns(read: OptionReader) -> dict[str, Any]:
         serialized_sizes=read("includeSerializedSizes", boolean, False),
     )
     chosen = formats(read)
+    structs = [typed.column for typed in chosen.typed]
     return {
-        "include_headers": includes.headers,
-        "headers_as_map": includes.headers_as_map,
-        "include_leader_epoch": includes.leader_epoch,
-        "include_serialized_sizes": includes.serialized_sizes,
-        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings),
+        "includes": includes,
+        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings, structs),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
     }

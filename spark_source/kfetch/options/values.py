@@ -241,11 +241,8 @@ class SourceOptions:
     starting: Bound = field(default_factory=lambda: Bound(rest=LATEST))
     ending: Bound | None = None
     """Where a batch read ends. None: a stream, which has no end."""
-    include_headers: bool = False
-    headers_as_map: bool = False
-    """Whether ``headers`` is a map, with the last value of each key."""
-    include_leader_epoch: bool = False
-    include_serialized_sizes: bool = False
+    includes: Includes = Includes()  # noqa: RUF009 - it never changes
+    """What the include… options say."""
     columns: tuple[Column, ...] = ()
     """The columns to deliver, in their order. Empty: all that the include… options say."""
     typed_columns: tuple[TypedColumn, ...] = ()
@@ -290,16 +287,6 @@ class SourceOptions:
     """The consumer group for which the driver commits its progress; empty: none."""
     ignored: tuple[str, ...] = ()
     """Options that have no effect here. The source warns of each once."""
-
-    @property
-    def includes(self) -> Includes:
-        """What the include… options say."""
-        return Includes(
-            headers=self.include_headers,
-            headers_as_map=self.headers_as_map,
-            leader_epoch=self.include_leader_epoch,
-            serialized_sizes=self.include_serialized_sizes,
-        )
 
     @property
     def delivered(self) -> tuple[Column, ...]:

@@ -21,7 +21,7 @@ from kfetch.values import avro_layout as ops
 from kfetch.values.avro_program import Program, compile_program
 from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
-from kfetch.values.columns import Plan, StructColumn, positions_of
+from kfetch.values.columns import Plan, StructColumn, positions_of, too_large
 from kfetch.values.types import ValueType
 
 __all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
@@ -117,9 +117,9 @@ def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Pro
     except OptionError:
         raise
     except KfetchError as cause:
-        raise _does_not_fit(source, cause.message) from None
+        raise _does_not_fit(source, cause.message, "correct one of the schemas") from None
     if made.unconditional:
-        raise _does_not_fit(source, made.unconditional)
+        raise _does_not_fit(source, made.unconditional, made.advice)
     return made
 
 
@@ -131,7 +131,7 @@ class AvroDecoder:
     ) -> None:
         """``writer``, ``reader``: schemas in JSON; without ``reader`` they are the same.
 
-        ``loops``: the compiled code (``avro_loading.load``). ``source``: the option with the
+        ``loops``: the compiled code (``value_loading.load``). ``source``: the option with the
         writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
         and NotBuilt.
         """
@@ -167,7 +167,9 @@ class AvroDecoder:
         one = np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
         run = _Run(self, self._own, value, one, lengths, starts, UNLIMITED)
-        return self._own.problem(run.state) if len(run.corrupt_records()) else None
+        if not len(run.corrupt_records()):
+            return None
+        return Problem(too_large(len(value)), 0) if run.refused else self._own.problem(run.state)
 
     @property
     def plan(self) -> Plan:
@@ -185,10 +187,10 @@ class AvroDecoder:
         return self._loops
 
 
-def _does_not_fit(source: str, why: str) -> OptionError:
+def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
     return OptionError(
         f"the reader's schema can't read any record of {source}: {why}",
-        action="give the reader's field a default, or correct one of the schemas",
+        action=advice,
         option=source,
     )
 
@@ -222,6 +224,8 @@ class _Run:
         self._counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
         self.state = array("q", bytes(8 * ops.STATE_WIDTH))
         self.state[ops.NODE_COUNT] = len(decoder.plan.types)
+        self.refused = False
+        """Whether a record needed more memory than one may have."""
 
     def _check_places(self) -> None:
         positions, lengths, _ = self._numbers
@@ -252,4 +256,14 @@ class _Run:
                     "the decoded values have more text or elements than an Arrow batch holds: "
                     "lower kafka.max.partition.fetch.bytes"
                 )
-            column.grow(self.state[ops.STUCK_NODE])
+            record = self.state[ops.RECORD]
+            if not column.grow(self.state[ops.STUCK_NODE], int(self._numbers[1][record])):
+                self._refuse(record)
+
+    def _refuse(self, record: int) -> None:
+        """Makes a record corrupt: one without bytes ends early, because it has text or lists."""
+        positions, lengths, starts = self._numbers
+        lengths = lengths.copy()  # it may be the caller's
+        lengths[record] = 0
+        self._numbers = positions, lengths, starts
+        self.refused = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
+from kfetch.values.schema_text import check_is_text
 
 __all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro", "renamed"]
 
@@ -91,6 +92,7 @@ def parse_avro(text: str, *, source: str = "valueSchema") -> AvroType:
     """
     if len(text) > _TEXT_MAX:
         raise _error(source, f"it has more than {_TEXT_MAX} characters")
+    check_is_text(text, source)
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as cause:

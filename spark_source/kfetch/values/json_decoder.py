@@ -65,7 +65,7 @@ class JsonDecoder:
     def __init__(
         self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
     ) -> None:
-        """``schema``: a struct. ``loops``: the compiled code (``json_loading.load``).
+        """``schema``: a struct. ``loops``: the compiled code (``value_loading.load``).
 
         Raises OptionError if the schema's corrupt record column is no STRING.
         """
@@ -188,10 +188,13 @@ class _Run:
         """Decodes all records. Returns the numbers of the corrupt ones."""
         view = pa.py_buffer(self._data)
         numbers = self._positions, self._lengths
-        while self._loop(view, *numbers, len(self._positions)) == layout.DOUBTFUL:
+        while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
             record = self._state[layout.RECORD]
             start = int(self._positions[record])
-            self._decide(record, self._data[start : start + int(self._lengths[record])])
+            if result == layout.DOUBTFUL:
+                self._decide(record, self._data[start : start + int(self._lengths[record])])
+            else:
+                self._refuse(record)
             self._state[layout.RECORD] = record + 1
         return self._corrupt[: self._state[layout.CORRUPT]].copy()
 
@@ -199,14 +202,24 @@ class _Run:
         """Decodes the value that the loops could not decode."""
         is_last = int(self._positions[record]) + len(value) + layout.SLACK > len(self._data)
         padded = bytes(value) + bytes(layout.SLACK)
-        if is_last and self._one(padded, len(value), raw=0, record=record) != layout.DOUBTFUL:
-            return  # the loops read some bytes behind each value, so it needed a copy
-        row, problem = self._decoder.exact(value)
+        # The loops read some bytes behind each value, so the last one may only need a copy.
+        result = self._one(padded, len(value), raw=0, record=record) if is_last else layout.DOUBTFUL
+        if result == layout.FULL:
+            self._refuse(record)
+        elif result == layout.DOUBTFUL:
+            row, problem = self._decoder.exact(value)
+            self._put(record, row, is_corrupt=problem is not None)
+
+    def _refuse(self, record: int) -> None:
+        """Writes the row of a record that needs more memory than one may have."""
+        self._put(record, [None] * len(self._decoder.plan.schema.children), is_corrupt=True)
+
+    def _put(self, record: int, row: list[Any] | None, *, is_corrupt: bool) -> None:
         document = substitute(row, self._decoder.plan.schema)
         padded = document + bytes(layout.SLACK)
         if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
             raise AssertionError(f"the loops refuse the row of record {record}")
-        if problem is not None:
+        if is_corrupt:
             self._corrupt[self._state[layout.CORRUPT]] = record
             self._state[layout.CORRUPT] += 1
 
@@ -222,10 +235,15 @@ class _Run:
         return result
 
     def _loop(self, view: pa.Buffer, positions: Array, lengths: Array, count: int) -> int:
-        """Calls the loops, with larger buffers as often as they need them."""
+        """Calls the loops, with larger buffers as often as they need them.
+
+        FULL means that the record needs more memory than one may have.
+        """
         records = address_of(positions), address_of(lengths), count
         while True:
             result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
             if result != layout.FULL:
                 return result
-            self.column.grow(self._state[layout.STUCK_NODE])
+            size = int(lengths[self._state[layout.RECORD]])
+            if not self.column.grow(self._state[layout.STUCK_NODE], size):
+                return result

@@ -6,6 +6,7 @@ knows the fields that change how values are decoded. It refuses files whose rule
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -97,9 +98,11 @@ class Descriptors:
                 return self.messages[full_name]
         if name in self.messages:
             return self.messages[name]
+        near = difflib.get_close_matches(name, self.messages, n=1)
+        example = f"set {self.column}Message to the full name of a message, such as "
         raise OptionError(
             f"the file of option {self.column}Descriptor has no message {name!r}",
-            action=f"set {self.column}Message to the full name of a message, such as shop.Order",
+            action=f"did you mean {near[0]}?" if near else example + "shop.Order",
             option=f"{self.column}Message",
         )
 

@@ -212,3 +212,16 @@ def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None
     """Known formats and modes that are not there yet raise NotBuilt."""
     with pytest.raises(NotBuilt, match="is not built yet"):
         parse({**REQUIRED, **_named(column, options)})
+
+
+@BOTH
+def test_columns_as_bytes_contradict_a_format(column: str) -> None:
+    """A format makes a struct, so a column can't be BINARY. Without a type it can be named."""
+    given = {**REQUIRED, **_named(column, JSON)}
+    assert parse({**given, "columns": f"{column},offset"}).typed_columns
+    with pytest.raises(OptionError) as mistake:
+        parse({**given, "columns": f"offset, {column} Binary"})
+    assert (
+        f"option columns has {column} BINARY, and {column}Format makes it a struct: name {column} "
+        f"without a type, or remove {column}Format"
+    ) == mistake.value.message
