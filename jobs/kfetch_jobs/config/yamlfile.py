@@ -36,7 +36,7 @@ _SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}
 _TEXT_MIN = 3
 """Shorter texts may be part of any word. Only their quoted form gets a placeholder."""
 _SECRET_LINE_MIN = 8
-_SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
+_SECRET = re.compile(r"(?i)secret|passw|token|credential|user\.info|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)

@@ -29,9 +29,9 @@ PropertiesFile = Annotated[
     ),
 ]
 
-_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|keystore\.key$")
+_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|user\.info$|keystore\.key$")
 """Names of options whose values may have secrets."""
-_PREFIXED = re.compile(r"(?i)(kafka|kfetch)\.[\w.-]+")
+_PREFIXED = re.compile(r"(?i)(kafka|kfetch|schema\.registry)\.[\w.-]+")
 
 
 def source_options(

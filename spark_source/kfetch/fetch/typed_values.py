@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,10 +24,16 @@ from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 from kfetch.values.times import Zones
+from kfetch.values.wire_format import SchemaUnavailable
+
+if TYPE_CHECKING:
+    from kfetch.fetch.framed_values import Framed
 
 __all__ = ["TypedValues", "typed_values"]
 
 log = logging.getLogger(__name__)
+
+Decoder = JsonDecoder | AvroDecoder | ProtobufDecoder
 
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
@@ -63,7 +69,12 @@ class TypedValues:
         for decoder in self._decoders:
             at = batch.schema.get_field_index(decoder.name)
             column = batch.column(at)
-            decoded = decoder.decoded(column, memory)
+            try:
+                decoded = decoder.decoded(column, memory)
+            except SchemaUnavailable as failure:
+                tp, offset = _place(slices, failure.row, options)
+                what = f"the {decoder.name} of the record at offset {offset} of {tp}"
+                raise failure.cause.behind(what) from None
             if decoder.fails and len(decoded.corrupt):
                 row = int(decoded.corrupt[0])
                 raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
@@ -93,7 +104,7 @@ class _ColumnDecoder:
         self.fails = column.mode == "failfast"
         """Whether a corrupt record is an error."""
         self._type_option = column.type_option
-        self._decoder = _decoder_of(column)
+        self._decoder = _framed(_decoder_of(column), column)
         self.row_bytes = self._decoder.row_bytes
 
     def decoded(
@@ -118,6 +129,9 @@ class _ColumnDecoder:
 def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
     if isinstance(column, AvroColumn):
         loops = _compiled("Avro", avro_loading.load)
+        if column.registry:
+            source, references = column.type_option, column.references
+            return AvroDecoder(column.reader_schema, loops, source=source, references=references)
         source = f"{column.column}Schema"
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
@@ -126,6 +140,15 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
             column.descriptors, column.message, loops, nullable=column.flat, column=column.column
         )
     return _json_decoder(column)
+
+
+def _framed(decoder: Decoder, column: TypedColumn) -> Decoder | Framed:
+    """Returns the decoder for values in Confluent's wire format, if the column's are in it."""
+    if column.registry is None:
+        return decoder
+    from kfetch.fetch.framed_values import framed  # late: it imports HTTP and TLS
+
+    return framed(decoder, column.registry.registry)
 
 
 def _json_decoder(column: JsonColumn) -> JsonDecoder:
