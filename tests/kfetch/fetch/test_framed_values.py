@@ -19,7 +19,6 @@ from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
 from kfetch.fetch.framed_values import FramedAvro
 from kfetch.schema import schema, with_schema
 from kfetch.values.avro_decoder import AvroDecoder
-from kfetch.values.protobuf_fields import all_of, fields_of
 from kfetch.wire import registry as client
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.test_schema import options
@@ -27,6 +26,7 @@ from tests.kfetch.values.avro_records import evolved, number, record
 from tests.kfetch.values.avro_records import schema as random_schema
 from tests.kfetch.values.plain import plain
 from tests.kfetch.values.proto_text import descriptor_set
+from tests.kfetch.values.protobuf_cases import alone
 from tests.kfetch.values.wire import number as field
 from tests.kfetch.values.wire import sized
 from tests.kfetch.wire.little import LittleKafka
@@ -254,8 +254,7 @@ ORDER = field(1, 5) + sized(2, sized(1, b"pen"))
 
 
 def _file(text: str) -> bytes:
-    """The file alone, without Google's."""
-    return all_of(fields_of(descriptor_set(text)), 1)[-1]
+    return alone(descriptor_set(text))
 
 
 def test_protobuf_messages(registry: ScriptedRegistry) -> None:
