@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
 from integration.records import producer
-from integration.streams import drain, kfetch
+from integration.streams import drain, kfetch, wait_until
 from integration.values.apicurio import Apicurio, apicurio
 from integration.values.avro_oracle import from_avro_sql, prepare
 from kfetch_jobs.kafka import Cluster
@@ -196,9 +196,12 @@ def test_a_registry_that_is_down_for_a_moment(
     with ScriptedRegistry() as scripted:
         scripted.add(_V1)
         _send(kafka, name, [framed(1, b"\x02\x02a")])
-        down = [(503, b"")] * 1_000_000
-        scripted.answers = down
-        back = threading.Timer(3, down.clear)
+        scripted.answers = [(503, b"")] * 1_000_000
+
+        def recover() -> None:
+            wait_until(lambda: len(scripted.requests) > 2)
+            scripted.answers.clear()
+
         frame = kfetch(
             *(spark, kafka),
             subscribe=name,
@@ -208,6 +211,8 @@ def test_a_registry_that_is_down_for_a_moment(
             valueReaderSchema=json.dumps(_V1),
             valueRegistry=scripted.url,
         )
-        back.start()
+        helper = threading.Thread(target=recover, daemon=True)
+        helper.start()
         assert [(0, {"id": 1, "gone": "a"})] == _rows(frame, tmp_path)
-        assert len(scripted.requests) > 2
+        helper.join(10)
+        assert len(scripted.requests) > 3

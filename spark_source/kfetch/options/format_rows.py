@@ -85,7 +85,8 @@ REGISTRY_ROWS: tuple[tuple[str, str, str], ...] = (
     (
         "kfetch.registry.timeout",
         "60s",
-        "how long kfetch asks a schema registry again that does not answer",
+        "how long kfetch asks a schema registry again that does not answer; at most half of "
+        "`kafkaConsumer.pollTimeoutMs`",
     ),
 )
 """Rows about the connection to schema registries, which keys and values share."""

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
-from kfetch.options.converters import duration
+from kfetch.options.converters import duration, seconds
 from kfetch.options.reader import OptionReader
 from kfetch.options.secret import Secret
 from kfetch.options.tls import TlsOptions, tls_options
@@ -29,6 +29,7 @@ PREFIX = "schema.registry."
 _USER_INFO = PREFIX + "basic.auth.user.info"
 _TOKEN = PREFIX + "bearer.auth.token"
 _TIMEOUT = "kfetch.registry.timeout"
+_POLL_TIMEOUT = "kafkaConsumer.pollTimeoutMs"
 _TLS = PREFIX + "ssl."
 _KAFKA_TLS = "kafka.ssl."
 _URLS_MAX = 16
@@ -138,7 +139,8 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
         user_info=user_info,
         token=token,
         tls=_tls(read),
-        retry_s=read(_TIMEOUT, duration, 60.0),
+        # A task waits for it, and must learn the cause before it counts as stuck.
+        retry_s=min(read(_TIMEOUT, duration, 60.0), read(_POLL_TIMEOUT, seconds, 120.0) / 2),
     )
 
 

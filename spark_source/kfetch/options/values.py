@@ -316,3 +316,10 @@ class SourceOptions:
     def delivered(self) -> tuple[Column, ...]:
         """The columns of the query, in their order. Those of a typed column are its bytes."""
         return self.columns or columns_of(self.includes, self.string_columns)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that tasks read for connections, as the options name them."""
+        registries = (typed.registry for typed in self.typed_columns if typed.registry)
+        own = (path for each in registries for path in each.registry.tls.files)
+        return (*self.network.security.files, *own)

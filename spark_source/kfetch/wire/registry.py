@@ -46,8 +46,8 @@ _SECOND_LOOK_S = 0.2
 _SECOND_LOOKS_EVERY_S = 5.0
 """Values that are no Avro at all may name a thousand ids, and waiting for each would take long."""
 _PAUSES = Backoff(0.1, 5.0)
-_ATTEMPT_S = 20.0
-"""The longest time of one request."""
+_ATTEMPT_S = 5.0
+"""A request has this time at least, even if no other one would follow."""
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
 _PASSING = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
@@ -225,7 +225,7 @@ class Registry:
         while True:
             for url in self._options.urls:
                 try:
-                    status, body = self._request(url + path)
+                    status, body = self._request(url + path, deadline)
                     if status not in _PASSING:
                         return status, body
                     cause = f"{url} answers with status {status}"
@@ -244,11 +244,11 @@ class Registry:
             time.sleep(pauses.pause)
             pauses = pauses.doubled()
 
-    def _request(self, url: str) -> tuple[int, bytes]:
+    def _request(self, url: str, deadline: float) -> tuple[int, bytes]:
         request = Request(url=url, headers=self._headers(), answer_bytes_max=_ANSWER_BYTES_MAX + 1)
         try:
             context = context_of(self._options.tls) if url.lower().startswith("https") else None
-            return exchange(request, context, time.monotonic() + _ATTEMPT_S)
+            return exchange(request, context, max(deadline, time.monotonic() + _ATTEMPT_S))
         except OptionError as problem:
             raise RegistryRefused(
                 f"TLS of the schema registry: {with_registry_names(problem.what)}",
