@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kfetch.options.values import TypedColumn
     from kfetch.values.types import ValueType
 
-__all__ = ["schema", "with_schema"]
+__all__ = ["column_type", "schema", "with_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Mapping[str, DataType] = {
@@ -120,7 +120,7 @@ def _unused_zones(options: SourceOptions) -> list[str]:
     return [
         typed.zone_option
         for typed in options.typed_columns
-        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(_parsed_type(typed))
+        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(column_type(typed))
     ]
 
 
@@ -154,14 +154,15 @@ def _is_in(given: StructType, typed: TypedColumn) -> bool:
 
 
 def _struct_of(typed: TypedColumn) -> StructType:
-    parsed, name = _parsed_type(typed), typed.type_option
+    parsed, name = column_type(typed), typed.type_option
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     struct: StructType = _spark_type(parsed)
     return struct
 
 
-def _parsed_type(typed: TypedColumn) -> ValueType:
+def column_type(typed: TypedColumn) -> ValueType:
+    """Return the struct of a column. Raises OptionError or NotBuilt."""
     name = typed.type_option
     # Imported here, because they need Arrow.
     from kfetch.time_zones import zone_named

@@ -29,7 +29,7 @@ from kfetch.values.wire_format import SchemaUnavailable
 if TYPE_CHECKING:
     from kfetch.fetch.framed_values import Framed
 
-__all__ = ["TypedValues", "typed_values"]
+__all__ = ["TypedValues", "column_decoder", "typed_values"]
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class _ColumnDecoder:
         self.fails = column.mode == "failfast"
         """Whether a corrupt record is an error."""
         self._type_option = column.type_option
-        self._decoder = _framed(_decoder_of(column), column)
+        self._decoder = column_decoder(column)
         self.row_bytes = self._decoder.row_bytes
 
     def decoded(
@@ -142,8 +142,9 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
     return _json_decoder(column)
 
 
-def _framed(decoder: Decoder, column: TypedColumn) -> Decoder | Framed:
-    """Returns the decoder for values in Confluent's wire format, if the column's are in it."""
+def column_decoder(column: TypedColumn) -> Decoder | Framed:
+    """Returns the decoder of a column's values, with or without headers of the wire format."""
+    decoder = _decoder_of(column)
     if column.registry is None:
         return decoder
     from kfetch.fetch.framed_values import framed  # late: it imports HTTP and TLS

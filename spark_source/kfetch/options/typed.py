@@ -71,7 +71,9 @@ def _check_used(column: str, given: dict[str, str], chosen: str) -> None:
     for rest, text in given.items():
         if not text or rest in _EFFECTIVE.get(chosen, ()):
             continue
-        needed = next(name for name, options in _EFFECTIVE.items() if rest in options)
+        # JSON needs more than a registry, so Avro is the better example.
+        names = [name for name, options in _EFFECTIVE.items() if rest in options]
+        needed = names[1] if rest == "Registry" else names[0]
         raise OptionError(
             f"option {column}{rest} has no effect without {column}Format={needed}",
             action=f"set {column}Format={needed}, or remove it",
