@@ -147,6 +147,29 @@ def test_the_columns_of_a_query_stay(
     assert new == [row for _, row in _rows(kfetch(spark, kafka, **shared), tmp_path / "new")]
 
 
+def test_references(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, registry: Apicurio, tmp_path: Path
+) -> None:
+    """A schema may name a type of another subject."""
+    name = topic()
+    fields = [{"name": "n", "type": "int"}]
+    inner = {
+        "type": "record",
+        "name": "Inner",
+        "namespace": name.replace("-", "_"),
+        "fields": fields,
+    }
+    full_name = f"{inner['namespace']}.Inner"
+    registry.add(full_name, inner)
+    outer = {"type": "record", "name": "Outer", "fields": [{"name": "i", "type": full_name}]}
+    references = [(full_name, full_name, 1)]
+    schema = registry.add(f"{name}-value", outer, references=references)
+    _send(kafka, name, [framed(schema, b"\x0a")])
+    options = {"valueFormat": "avro", "valueRegistry": registry.url, "valueFields": "nested"}
+    frame = kfetch(spark, kafka, subscribe=name, startingOffsets="earliest", **options)
+    assert [(0, {"i": {"n": 5}})] == _rows(frame, tmp_path)
+
+
 def test_tls(spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path) -> None:
     """The registry's certificate must be of an authority that the options name."""
     authority, name = Authority(), topic()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +37,13 @@ from kfetch.wire.registry import Registry, Schema, SchemaUnknown, registry_of
 __all__ = ["Framed", "FramedAvro", "FramedJson", "FramedProtobuf", "framed"]
 
 Array = np.ndarray[Any, Any]
+V = TypeVar("V")
+_Table = tuple[list[Program], Programs]
 
 _SCHEMAS_MAX = 2_000
-"""Schemas whose programs or messages a decoder keeps."""
-_TABLES_MAX = 64
+"""Headers whose messages a decoder keeps."""
+_ROWS_MAX = 1_000_000
+"""Instructions that a decoder keeps, of 40 bytes each: those of writers, and those of tables."""
 _NO_JSON = b"}"
 """A document that is corrupt for sure."""
 
@@ -53,14 +56,16 @@ class Problem(NamedTuple):
     """The byte of the value."""
 
 
-class _Kept:
-    """What a decoder knows about schemas, by their ids. It is limited."""
+class _Kept(Generic[V]):
+    """What a decoder knows about schemas: the values that were used last, up to a weight."""
 
-    def __init__(self) -> None:
-        self._values: OrderedDict[Any, Any] = OrderedDict()
+    def __init__(self, limit: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
+        self._limit, self._weigh = limit, weigh
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._weight = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Any, make: Callable[[], Any], limit: int = _SCHEMAS_MAX) -> Any:
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
         """Returns the value of a key. Two threads may make one at the same time."""
         with self._lock:
             if key in self._values:
@@ -68,9 +73,13 @@ class _Kept:
                 return self._values[key]
         made = make()
         with self._lock:
+            if key in self._values:
+                return self._values[key]
             self._values[key] = made
-            while len(self._values) > limit:
-                self._values.popitem(last=False)
+            self._weight += self._weigh(made)
+            while self._weight > self._limit and len(self._values) > 1:
+                _, oldest = self._values.popitem(last=False)
+                self._weight -= self._weigh(oldest)
         return made
 
 
@@ -104,7 +113,8 @@ class FramedAvro:
     def __init__(self, decoder: AvroDecoder, registry: Registry) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._programs, self._tables = _Kept(), _Kept()
+        self._programs = _Kept[Program](_ROWS_MAX, lambda program: len(program.rows))
+        self._tables = _Kept[_Table](_ROWS_MAX, lambda table: len(table[1].rows))
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
@@ -129,21 +139,18 @@ class FramedAvro:
             for number, header in enumerate(headers.distinct)
         ] or [failing_program("")]
         if all(header.damage == "" for header in headers.distinct):
+            # A table keeps its programs, so that their ids stay theirs.
             key = tuple(map(id, made))
-            table: tuple[list[Program], Programs] = self._tables.get(
-                key, lambda: (made, Programs(made)), _TABLES_MAX
-            )  # which keeps the programs, so that their ids stay theirs
-            return table[1]
+            return self._tables.get(key, lambda: (made, Programs(made)))[1]
         return Programs(made)
 
     def _program(self, header: Header) -> Program:
         if header.damage:
             return failing_program(header.damage)
         try:
-            made: Program = self._programs.get(header.id, lambda: self._compiled(header.id))
+            return self._programs.get(header.id, lambda: self._compiled(header.id))
         except SchemaUnknown as refusal:
             return failing_program(str(refusal))
-        return made
 
     def _compiled(self, number: int) -> Program:
         schema, source = self._registry.by_id(number), f"schema {number} of the registry"
@@ -161,7 +168,7 @@ class FramedProtobuf:
     def __init__(self, decoder: ProtobufDecoder, registry: Registry) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._refusals = _Kept()
+        self._refusals = _Kept[str](_SCHEMAS_MAX)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedMessages:
         """See ProtobufDecoder. Raises SchemaUnavailable, too."""
@@ -191,12 +198,11 @@ class FramedProtobuf:
         if header.damage:
             return header.damage
         try:
-            refusal: str = self._refusals.get(
+            return self._refusals.get(
                 (header.id, header.indexes), lambda: self._checked(header.id, header.indexes)
             )
         except SchemaUnknown as unknown:
             return str(unknown)
-        return refusal
 
     def _checked(self, number: int, indexes: Sequence[int]) -> str:
         schema, source = self._registry.by_id(number, form="serialized"), f"schema {number}"

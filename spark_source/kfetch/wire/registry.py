@@ -197,7 +197,8 @@ class Registry:
                     f"has a schema with a circle of references, or with more than "
                     f"{_REFERENCES_MAX} of them, or more than {_DEPTH_MAX} in a row"
                 )
-            where = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+            # A deleted version stays readable, because others may refer to it.
+            where = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
             inner = self._json(where, form, f"version {version} of subject {subject}")
             if not isinstance(inner, dict) or not isinstance(inner.get("schema"), str):
                 raise self._strange("answers without a schema")
@@ -206,7 +207,8 @@ class Registry:
 
     def _json(self, path: str, form: str, what: str) -> Any:
         """Returns the answer to a request. ``what``: the thing that the path names."""
-        status, body = self._answer(path + (f"?format={form}" if form else ""), what)
+        separator = "&" if "?" in path else "?"
+        status, body = self._answer(path + (f"{separator}format={form}" if form else ""), what)
         answer = _parsed(body)
         if status == _NOT_FOUND and _is_not_found(answer):
             raise SchemaUnknown(f"the schema registry {self.name} has no {what}")

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.avro_loading import load
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
+from kfetch.fetch import framed_values
 from kfetch.fetch.framed_values import FramedAvro
 from kfetch.schema import schema, with_schema
 from kfetch.values.avro_decoder import AvroDecoder
@@ -348,3 +349,17 @@ def test_protobuf_of_confluent_s_serializer(
     more = {"valueFormat": "protobuf", "valueMessage": case["message"]}
     expected = {"n": case["n"] or None}
     assert [{"value": expected}] == _read(registry, [value], **more)
+
+
+def test_what_a_decoder_keeps_has_a_limit() -> None:
+    """The values that were used last stay, up to a weight. The newest one stays in any case."""
+    kept = framed_values._Kept[str](4, len)
+    asked: list[str] = []
+
+    def get(key: str, value: str) -> str:
+        return kept.get(key, lambda: asked.append(key) or value)
+
+    for key, value in [("a", "xx"), ("b", "xx"), ("a", ""), ("c", "xx"), ("a", ""), ("b", "y" * 9)]:
+        get(key, value)
+    assert ["a", "b", "c", "b"] == asked
+    assert ("y" * 9, ["a", "b", "c", "b"]) == (get("b", ""), asked)

@@ -91,6 +91,10 @@ def test_references_come_before_those_who_need_them(server: ScriptedRegistry) ->
     server.add("B", "b", references=(("a", 1),))
     number = server.add("C", "c", references=(("b", 1), ("a", 1)))
     assert ("A", "B") == client(server).by_id(number).references
+    assert "/subjects/a/versions/1?deleted=true" in server.requests
+    server.requests.clear()
+    client(server).by_id(number, form="serialized")
+    assert "/subjects/a/versions/1?deleted=true&format=serialized" in server.requests
 
 
 def test_references_in_a_circle_are_refused(server: ScriptedRegistry) -> None:
