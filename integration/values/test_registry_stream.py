@@ -153,13 +153,14 @@ def test_references(
     """A schema may name a type of another subject."""
     name = topic()
     fields = [{"name": "n", "type": "int"}]
+    space = name.replace("-", "_")
     inner = {
         "type": "record",
         "name": "Inner",
-        "namespace": name.replace("-", "_"),
+        "namespace": space,
         "fields": fields,
     }
-    full_name = f"{inner['namespace']}.Inner"
+    full_name = f"{space}.Inner"
     registry.add(full_name, inner)
     outer = {"type": "record", "name": "Outer", "fields": [{"name": "i", "type": full_name}]}
     references = [(full_name, full_name, 1)]

@@ -127,7 +127,7 @@ class FramedAvro:
         """Returns why a value does not fit, and where; None if it fits."""
         header = read_header(value, indexed=False)
         programs = Programs([self._program(header)])
-        found = self._decoder.problem(value[header.size :], programs)
+        found = self._decoder.problem(value[header.size :], programs=programs)
         if found is None:
             return None
         return Problem(found.what, found.at + (header.at if header.damage else header.size))
@@ -182,7 +182,7 @@ class FramedProtobuf:
         refused = np.array([*map(bool, refusals), False])[headers.which]
         decoded = self._decoder.decode(data, positions, np.where(refused, -1, lengths), memory)
         corrupt = np.union1d(decoded.corrupt, np.flatnonzero(refused)).astype(np.int32)
-        return DecodedMessages(decoded.values, corrupt)
+        return decoded._replace(corrupt=corrupt)
 
     def problem(self, value: bytes) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""

@@ -181,7 +181,7 @@ class AvroDecoder:
         return self.decode(*positions_of(column), memory)
 
     def problem(
-        self, value: bytes | memoryview, programs: Programs | None = None
+        self, value: bytes | memoryview, *, programs: Programs | None = None
     ) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits.
 
