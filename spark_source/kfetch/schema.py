@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from kfetch.options.values import TypedColumn
     from kfetch.values.types import ValueType
 
-__all__ = ["schema", "with_schema"]
+__all__ = ["column_type", "schema", "with_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Mapping[str, DataType] = {
@@ -84,7 +85,7 @@ def schema(options: SourceOptions) -> StructType:
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
-    options = with_descriptors(options)
+    options = _with_types(options)
     structs = _structs(options)
     _check_formats(options, options.delivered)
     types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
@@ -101,7 +102,7 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
-    options = with_descriptors(options)
+    options = _with_types(options, given)
     structs = _structs(options)
     nested = _nested(list(given), options, structs)
     named = [Column(field.name, _type_of(field, structs)) for field in nested]
@@ -119,7 +120,7 @@ def _unused_zones(options: SourceOptions) -> list[str]:
     return [
         typed.zone_option
         for typed in options.typed_columns
-        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(_parsed_type(typed))
+        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(column_type(typed))
     ]
 
 
@@ -128,15 +129,41 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
     return {typed.column: _struct_of(typed) for typed in options.typed_columns}
 
 
+def _with_types(options: SourceOptions, given: StructType | None = None) -> SourceOptions:
+    """Return the options with the types that files and registries hold. ``given``: Spark's."""
+    options = with_descriptors(options)
+    if all(typed.registry is None for typed in options.typed_columns):
+        return options
+    from kfetch.reader_schemas import with_reader_schemas  # late: it imports HTTP and TLS
+
+    if given is None:
+        return with_reader_schemas(options)
+    return with_reader_schemas(options, partial(_is_in, given))
+
+
+def _is_in(given: StructType, typed: TypedColumn) -> bool:
+    """Return whether a schema has the struct of a column, or its fields where they are flat."""
+    try:
+        struct = _struct_of(typed)
+    except OptionError:
+        return False  # an older version need not have a type in Spark
+    if typed.flat:
+        shapes = [_shape(field) for field in given]
+        return all(_shape(field) in shapes for field in struct)
+    return any(field.name == typed.column and field.dataType == struct for field in given)
+
+
 def _struct_of(typed: TypedColumn) -> StructType:
-    parsed, name = _parsed_type(typed), typed.type_option
+    parsed, name = column_type(typed), typed.type_option
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     struct: StructType = _spark_type(parsed)
     return struct
 
 
-def _parsed_type(typed: TypedColumn) -> ValueType:
+def column_type(typed: TypedColumn) -> ValueType:
+    """Return the struct of a column. Raises OptionError or NotBuilt."""
+    name = typed.type_option
     # Imported here, because they need Arrow.
     from kfetch.time_zones import zone_named
     from kfetch.values.avro_decoder import reader_type
@@ -144,6 +171,8 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     from kfetch.values.json_options import check_corrupt_column, check_zone
     from kfetch.values.protobuf_decoder import message_type
 
+    if isinstance(typed, AvroColumn) and typed.registry:
+        return reader_type(typed.reader_schema, source=name, references=typed.references)
     if isinstance(typed, AvroColumn):
         return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
     if isinstance(typed, ProtobufColumn):

@@ -38,7 +38,7 @@ _TEXT_MIN = 3
 _SECRET_LINE_MIN = 8
 _SCHEMA = re.compile(r"(?i)(key|value)(reader)?schema")
 """Keys whose files are no secrets."""
-_SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
+_SECRET = re.compile(r"(?i)secret|passw|token|credential|user\.info|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)

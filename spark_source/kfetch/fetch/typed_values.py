@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,8 +23,14 @@ from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 from kfetch.values.times import Zones
+from kfetch.values.wire_format import SchemaUnavailable
 
-__all__ = ["TypedValues", "typed_values"]
+if TYPE_CHECKING:
+    from kfetch.fetch.framed_values import Framed
+
+__all__ = ["TypedValues", "column_decoder", "typed_values"]
+
+Decoder = JsonDecoder | AvroDecoder | ProtobufDecoder
 
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
@@ -56,7 +62,12 @@ class TypedValues:
         for decoder in self._decoders:
             at = batch.schema.get_field_index(decoder.name)
             column = batch.column(at)
-            decoded = decoder.decoded(column, memory)
+            try:
+                decoded = decoder.decoded(column, memory)
+            except SchemaUnavailable as failure:
+                tp, offset = _place(slices, failure.row, options)
+                what = f"the {decoder.name} of the record at offset {offset} of {tp}"
+                raise failure.cause.behind(what) from None
             if decoder.fails and len(decoded.corrupt):
                 row = int(decoded.corrupt[0])
                 raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
@@ -86,7 +97,7 @@ class _ColumnDecoder:
         self.fails = column.mode == "failfast"
         """Whether a corrupt record is an error."""
         self._type_option = column.type_option
-        self._decoder = _decoder_of(column)
+        self._decoder = column_decoder(column)
         self.row_bytes = self._decoder.row_bytes
 
     def decoded(
@@ -111,6 +122,9 @@ class _ColumnDecoder:
 def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
     loops = value_loading.load(column.format)
     if isinstance(column, AvroColumn):
+        if column.registry:
+            source, references = column.type_option, column.references
+            return AvroDecoder(column.reader_schema, loops, source=source, references=references)
         source = f"{column.column}Schema"
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
@@ -118,6 +132,16 @@ def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDeco
             column.descriptors, column.message, loops, nullable=column.flat, column=column.column
         )
     return _json_decoder(column, loops)
+
+
+def column_decoder(column: TypedColumn) -> Decoder | Framed:
+    """Returns the decoder of a column's values, with or without headers of the wire format."""
+    decoder = _decoder_of(column)
+    if column.registry is None:
+        return decoder
+    from kfetch.fetch.framed_values import framed  # late: it imports HTTP and TLS
+
+    return framed(decoder, column.registry.registry)
 
 
 def _json_decoder(column: JsonColumn, loops: Loop) -> JsonDecoder:

@@ -93,18 +93,26 @@ class Programs:
         return Problem(f"{where}{what}", state[ops.AT] + shift)
 
 
-def _parsed(writer: str, reader: str, source: str) -> tuple[AvroType, AvroType, str]:
+def _parsed(
+    writer: str, reader: str, source: str, references: Sequence[str] = ()
+) -> tuple[AvroType, AvroType, str]:
     """Returns both schemas, and the option of the reader's."""
-    written = parse_avro(writer, source=source)
+    written = parse_avro(writer, source=source, references=references)
     if not reader:
         return written, written, source
     option = source.replace("Schema", "ReaderSchema")
     return written, parse_avro(reader, source=option), option
 
 
-def reader_type(writer: str, *, reader: str = "", source: str = "valueSchema") -> ValueType:
+def reader_type(
+    writer: str,
+    *,
+    reader: str = "",
+    source: str = "valueSchema",
+    references: Sequence[str] = (),
+) -> ValueType:
     """Returns the type of the column. The arguments and errors are those of ``AvroDecoder``."""
-    written, read, option = _parsed(writer, reader, source)
+    written, read, option = _parsed(writer, reader, source, references)
     kind = column_type(read, source=option)
     _program(written, read, Plan(kind), source)
     return kind
@@ -127,15 +135,21 @@ class AvroDecoder:
     """Decodes records of one reader's schema, in any number of threads."""
 
     def __init__(
-        self, writer: str, loops: Loops, *, reader: str = "", source: str = "valueSchema"
+        self,
+        writer: str,
+        loops: Loops,
+        *,
+        reader: str = "",
+        source: str = "valueSchema",
+        references: Sequence[str] = (),
     ) -> None:
         """``writer``, ``reader``: schemas in JSON; without ``reader`` they are the same.
 
         ``loops``: the compiled code (``value_loading.load``). ``source``: the option with the
-        writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
-        and NotBuilt.
+        writer's schema, for messages. ``references``: as in ``parse_avro``, for the writer's
+        schema. Raises OptionError for schemas that do not fit each other, and NotBuilt.
         """
-        written, self._reader, reader_source = _parsed(writer, reader, source)
+        written, self._reader, reader_source = _parsed(writer, reader, source, references)
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
         self._own = Programs([_program(written, self._reader, self._plan, source)])
@@ -146,15 +160,19 @@ class AvroDecoder:
         positions: Array,
         lengths: Array,
         memory: Memory = UNLIMITED,
+        *,
+        written: tuple[Programs, Array] | None = None,
     ) -> DecodedAvro:
         """Returns the column of values that lie in ``data``.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
-        null. The bytes must not change meanwhile. The result does not refer to them.
+        null. The bytes must not change meanwhile. The result does not refer to them. ``written``:
+        the programs of the values' writers, and the row of them where each value's program starts;
+        None: all values are of the decoder's own writer.
         Raises KfetchError for more bytes of values than a column can hold.
         """
-        starts = np.zeros(len(positions), np.int32)
-        run = _Run(self, self._own, data, positions, lengths, starts, memory)
+        programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
+        run = _Run(self, programs, data, positions, lengths, starts, memory)
         corrupt = run.corrupt_records()
         return DecodedAvro(run.column.array(), corrupt)
 
@@ -162,14 +180,27 @@ class AvroDecoder:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview) -> Problem | None:
-        """Returns why a value does not fit, and where; None if it fits."""
-        one = np.zeros(1, np.int64)
+    def problem(
+        self, value: bytes | memoryview, *, programs: Programs | None = None
+    ) -> Problem | None:
+        """Returns why a value does not fit, and where; None if it fits.
+
+        ``programs``: its writer's program comes first there; None: it is of the own writer.
+        """
+        programs, one = programs or self._own, np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _Run(self, self._own, value, one, lengths, starts, UNLIMITED)
+        run = _Run(self, programs, value, one, lengths, starts, UNLIMITED)
         if not len(run.corrupt_records()):
             return None
-        return Problem(too_large(len(value)), 0) if run.refused else self._own.problem(run.state)
+        return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)
+
+    def program(self, writer: str, references: Sequence[str], source: str) -> Program:
+        """Returns the program of another writer. ``source``: its name, for errors.
+
+        Raises OptionError if the reader can't read any of its records, and NotBuilt.
+        """
+        written = parse_avro(writer, source=source, references=references)
+        return _program(written, self._reader, self._plan, source)
 
     @property
     def plan(self) -> Plan:

@@ -23,7 +23,7 @@ from kfetch.values.avro_types import branches, is_wide_union
 from kfetch.values.columns import Plan
 from kfetch.values.types import Kind
 
-__all__ = ["Program", "compile_program"]
+__all__ = ["Program", "compile_program", "failing_program"]
 
 Array = np.ndarray[Any, Any]
 _ROWS_MAX = 200_000
@@ -60,6 +60,12 @@ def compile_program(
     compiler.value(writer, reader, 0)
     compiler.add(ops.END)
     return compiler.program()
+
+
+def failing_program(why: str) -> Program:
+    """Returns a program for records that can't be decoded. ``why``: the reason, for errors."""
+    rows = np.array([[ops.FAIL, 0, 0, 0, 0]], np.int64)
+    return Program(rows, [""], [why], [], why)
 
 
 class _Compiler:

@@ -83,18 +83,23 @@ class JsonDecoder:
         positions: Array,
         lengths: Array,
         memory: Memory = UNLIMITED,
+        *,
+        texts: tuple[Array, Array] | None = None,
     ) -> DecodedValues:
         """Returns the column of values that lie in ``data``.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
-        null. The bytes must not change meanwhile. The result does not refer to them.
+        null. The bytes must not change meanwhile. The result does not refer to them. ``texts``:
+        positions and lengths of what the corrupt record column gets, if not the values.
         Raises KfetchError for more bytes of values than a column can hold.
         """
         run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
-            values = self._with_corrupt_column(values, data, positions, lengths, corrupt)
+            values = self._with_corrupt_column(
+                values, data, *(texts or (positions, lengths)), corrupt
+            )
         return DecodedValues(values, corrupt)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:

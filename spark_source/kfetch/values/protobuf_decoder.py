@@ -83,6 +83,8 @@ class ProtobufDecoder:
         such message, or if the message contains itself. Raises NotBuilt for a message with
         groups, and for editions.
         """
+        self.full_name = read_descriptors(descriptors, column=column).message(name).full_name
+        """The message's full name."""
         self.plan = _plan(descriptors, name, nullable=nullable, column=column)
         self.loops = loops
         self.row_bytes = self.plan.nodes.row_bytes

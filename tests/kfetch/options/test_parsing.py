@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse, sasl_rows
+from kfetch.options import Ago, Bound, SourceOptions, Subscription, format_rows, parse, sasl_rows
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
 from kfetch.options.columns import Column
 
@@ -218,10 +218,11 @@ def test_every_built_option_is_tried() -> None:
     here = {option.name for option in BUILT if not option.name.startswith(SECURITY)}
     sasl = {row[0] for row in sasl_rows.BUILT if not row[0].startswith(SECURITY)}
 
-    # test_typed tries these
+    # test_typed and test_registry try these
     rests = ("Format", "Schema", "ReaderSchema", "Descriptor", "Message", "Mode", "TimeZone")
+    rests += ("Registry", "Subject", "SubjectVersion")
     typed = {column + rest for column in ("key", "value") for rest in rests}
-    typed.add("valueFields")
+    typed |= {"valueFields", *(row[0] for row in format_rows.REGISTRY_ROWS)}
     assert here - sasl - typed == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",
