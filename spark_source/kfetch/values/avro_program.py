@@ -65,7 +65,7 @@ def compile_program(
 def failing_program(why: str) -> Program:
     """Returns a program for records that can't be decoded. ``why``: the reason, for errors."""
     rows = np.array([[ops.FAIL, 0, 0, 0, 0]], np.int64)
-    return Program(rows, [""], [why], [], why)
+    return Program(rows, [""], [why], [], why, "correct one of the schemas")
 
 
 class _Compiler:
