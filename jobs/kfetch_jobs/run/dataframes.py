@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
-from kfetch_jobs.run.stateless import stateful_operator
 from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
     from kfetch_jobs.config.models import Decode
 
-__all__ = ["ERROR", "apply_transform", "check_stateless", "source_frames"]
-
-ERROR = "_error"
-"""The column with the reason why a record's value can't be decoded; null for a valid value."""
+__all__ = ["apply_transform", "source_frames", "user_mistakes"]
 
 _CORRUPT = "_corrupt"
 _BROKER_REPORT = "kfetch.brokerReport"
@@ -38,7 +35,7 @@ _BROKER_REPORT = "kfetch.brokerReport"
 def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
     """Return the streams by the names of their views.
 
-    With dead letters, they have the column ERROR.
+    With dead letters, they have the column LETTER.
     """
     frames = {}
     for view, source in job.file.views().items():
@@ -50,6 +47,8 @@ def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
             if source.decode:
                 fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
                 frame = _decoded(frame, source.decode, fields, mark=job.dead_letters is not None)
+            elif job.dead_letters is not None:
+                frame = frame.withColumnRenamed("deadLetter", LETTER)
             frames[view] = frame
     return frames
 
@@ -75,7 +74,7 @@ def _parsed(job: Job, fields: str, *at: str) -> StructType:
 
 
 def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, mark: bool) -> DataFrame:
-    """Add the decoded struct. An invalid value raises; with ``mark``, it gets a text in ERROR."""
+    """Add the decoded struct. An invalid value raises; with ``mark``, LETTER has it."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -88,12 +87,21 @@ def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, mark: bool
     broken = f.col("value").isNotNull() & (struct.isNull() | struct[_CORRUPT].isNotNull())
     error = f.when(broken, f.lit(f"value is not JSON of the fields {decode.fields}"))
     if mark:
-        frame = frame.withColumn(ERROR, error)
+        # With keyFormat=string or valueFormat=string they are text, of any bytes.
+        raw = [_bytes(frame, name).alias(name) for name in ("key", "value")]
+        letter = f.struct(error.alias("error"), *raw)
+        frame = frame.withColumn(LETTER, f.when(broken, letter))
         return frame.withColumn(decode.into, struct.dropFields(_CORRUPT))
     return frame.withColumn(
         decode.into,
         f.when(broken, f.raise_error(_sentence(error))).otherwise(struct.dropFields(_CORRUPT)),
     )
+
+
+def _bytes(frame: DataFrame, name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return (f.col(name) if name in frame.columns else f.lit(None)).cast("binary")
 
 
 def _sentence(error: Column) -> Column:
@@ -178,18 +186,3 @@ def _raised_at(job: Job, cause: BaseException) -> str:
         if is_project_code(frame.filename, job.code)
     ]
     return lines[-1] if lines else ""
-
-
-def check_stateless(job: Job, frame: DataFrame) -> None:
-    """Raise ConfigError for a transform with state.
-
-    With dead letters, the transform sees one micro-batch at a time. A join with a static table
-    needs no more.
-    """
-    operator = stateful_operator(frame._jdf.queryExecution().analyzed())
-    if operator:
-        raise ConfigError(
-            f"{job.document.file_line(('sink', 'deadLetters'))}: with deadLetters the transform "
-            f"sees one micro-batch at a time, and this one needs more ({operator}): write the "
-            "decoded records to a table first, or leave deadLetters out"
-        )

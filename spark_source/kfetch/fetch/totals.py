@@ -6,7 +6,8 @@ import threading
 from collections import Counter
 
 from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.stats import FetchStats, counts
+from kfetch.fetch.kinds import Kinds, added
+from kfetch.fetch.stats import FetchStats, counts, kinds
 
 
 class Totals:
@@ -14,14 +15,17 @@ class Totals:
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
+        self._kinds: dict[str, Kinds] = {}
         self._lock = threading.Lock()
 
     def add(self, event: FetchEvent) -> None:
         """Count one event."""
         with self._lock:
             self._sums.update(counts(event))
+            for name, counted in kinds(event).items():
+                self._kinds[name] = added(self._kinds.get(name, {}), counted)
 
     def stats(self) -> FetchStats:
         """Returns the totals until now."""
         with self._lock:
-            return FetchStats(**self._sums)
+            return FetchStats(**self._sums, **self._kinds)

@@ -51,4 +51,10 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("keyMessage", "none", "the full name of the message of keys"),
     ("keyMode", _MODES, "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
     ("keyTimeZone", "none", "the zone of times without one in keys"),
+    (
+        "deadLetters",
+        "none",
+        "`column`: adds `deadLetter`, null for good records; else why a key or value does not "
+        "fit, and its bytes; see [docs/dead-letters.md](docs/dead-letters.md)",
+    ),
 )

@@ -116,14 +116,15 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
 
 
 def _columns(read: OptionReader) -> dict[str, Any]:
+    chosen = formats(read)
     is_map = read("includeHeaders", lambda text: text.lower() == "map", False)
     includes = columns.Includes(
         headers=read("includeHeaders", headers, False),
         headers_as_map=is_map,
         leader_epoch=read("includeLeaderEpoch", boolean, False),
         serialized_sizes=read("includeSerializedSizes", boolean, False),
+        dead_letters=chosen.dead_letters,
     )
-    chosen = formats(read)
     return {
         "include_headers": includes.headers,
         "headers_as_map": includes.headers_as_map,
@@ -132,6 +133,7 @@ def _columns(read: OptionReader) -> dict[str, Any]:
         "columns": columns.parsed(read("columns", str, None), includes, chosen.strings),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
+        "dead_letters": chosen.dead_letters,
     }
 
 

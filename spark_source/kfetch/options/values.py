@@ -252,6 +252,8 @@ class SourceOptions:
     """Which of ``key`` and ``value`` are decoded into structs, and how."""
     string_columns: tuple[str, ...] = ()
     """Which of ``key`` and ``value`` are strings by their format."""
+    dead_letters: bool = False
+    """Whether a column has the records that can't be decoded."""
     skip_corrupt_batches: bool = False
     """Whether to skip, log and count corrupt batches instead of failing."""
     fail_on_data_loss: bool = True
@@ -299,6 +301,7 @@ class SourceOptions:
             headers_as_map=self.headers_as_map,
             leader_epoch=self.include_leader_epoch,
             serialized_sizes=self.include_serialized_sizes,
+            dead_letters=self.dead_letters,
         )
 
     @property

@@ -23,6 +23,7 @@ from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
 from kfetch.values.columns import Plan, StructColumn, positions_of
 from kfetch.values.types import ValueType
+from kfetch.values.unknown_fields import unknown_in_avro
 
 __all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
 
@@ -139,6 +140,8 @@ class AvroDecoder:
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
         self._own = Programs([_program(written, self._reader, self._plan, source)])
+        self.unread = frozenset(unknown_in_avro(renamed(written, self._reader), self._reader))
+        """The writer's fields that the reader's schema lacks."""
 
     def decode(
         self,
@@ -162,11 +165,11 @@ class AvroDecoder:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview) -> Problem | None:
+    def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits."""
         one = np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _Run(self, self._own, value, one, lengths, starts, UNLIMITED)
+        run = _Run(self, self._own, value, one, lengths, starts, memory)
         return self._own.problem(run.state) if len(run.corrupt_records()) else None
 
     @property

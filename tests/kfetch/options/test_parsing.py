@@ -222,7 +222,7 @@ def test_every_built_option_is_tried() -> None:
     # test_typed tries these
     rests = ("Format", "Schema", "ReaderSchema", "Descriptor", "Message", "Mode", "TimeZone")
     typed = {column + rest for column in ("key", "value") for rest in rests}
-    typed.add("valueFields")
+    typed |= {"valueFields", "deadLetters"}
     assert here - sasl - typed == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",
