@@ -30,6 +30,8 @@ class DeadLetterCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[int, Letters] = {}
+        self.reads = 1
+        """How often Spark reads each record."""
 
     def put(self, batch: int, letters: Letters) -> None:
         """Set the count of a batch. A repeated batch replaces its count."""

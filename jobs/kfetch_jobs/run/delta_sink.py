@@ -27,7 +27,7 @@ from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mist
 from kfetch_jobs.run.dead_letter_frames import beside, good_records, letters_of, split
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.run.merging import check_table, merge, order_columns
-from kfetch_jobs.run.stateless import stateful_operator
+from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,9 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
         counts = counts or DeadLetterCounts()
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
             return _by_batch(job, frames["source"], _transforming(job, counts))
-        return _by_batch(job, beside(result, letters_of(frames.values())), _splitting(job, counts))
+        both = beside(result, letters_of(frames.values()))
+        counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
+        return _by_batch(job, both, _splitting(job, counts))
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
     return _append_natively(job, result)

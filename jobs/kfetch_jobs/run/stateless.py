@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["stateful_operator"]
+__all__ = ["stateful_operator", "stream_leaves"]
 
 _STATEFUL = re.compile(
     r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct"
@@ -45,6 +45,12 @@ def stateful_operator(plan: Any) -> str:
         elif _STATEFUL.fullmatch(name):
             return name
     return ""
+
+
+def stream_leaves(plan: Any) -> int:
+    """Return how often a plan of one stream reads it."""
+    leaves = [node for node in _nodes(plan) if not node.children().size()]
+    return sum(1 for leaf in leaves if leaf.isStreaming())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -101,8 +101,9 @@ def _topics(
     if len(topics) == 1:
         return [*topics] * len(rows)
     if "topic" in batch.schema.names:
-        named: list[str] = batch.column("topic").take(pa.array(rows, pa.int64())).to_pylist()
-        return named
+        named: Any = batch.column("topic").take(pa.array(rows, pa.int64()))
+        topics_of_rows: list[str] = named.to_pylist()
+        return topics_of_rows
     return [tp.topic for tp, _ in places(slices, rows, options, memory)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from kfetch.fetch.events import (
     BatchSkipped,
@@ -70,11 +71,11 @@ class FetchStats:
     connections_opened: int = 0
 
     def __add__(self, other: FetchStats) -> FetchStats:
-        numbers = (f.name for f in fields(self) if f.name not in KINDS)
-        return FetchStats(
-            **{name: getattr(self, name) + getattr(other, name) for name in numbers},
-            **{name: added(getattr(self, name), getattr(other, name)) for name in KINDS},
-        )
+        sums: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            one, two = getattr(self, name), getattr(other, name)
+            sums[name] = added(one, two) if name in KINDS else one + two
+        return FetchStats(**sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 from kfetch.fetch.events import FetchEvent
 from kfetch.fetch.kinds import Kinds, added
@@ -28,4 +29,5 @@ class Totals:
     def stats(self) -> FetchStats:
         """Returns the totals until now."""
         with self._lock:
-            return FetchStats(**self._sums, **self._kinds)
+            sums: dict[str, Any] = {**self._sums, **self._kinds}
+        return FetchStats(**sums)

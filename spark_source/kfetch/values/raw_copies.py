@@ -35,8 +35,8 @@ def copies(
     ends[filled + 1] = lengths[filled]
     np.cumsum(ends, dtype=np.int32, out=ends)
     copied = pa.allocate_buffer(size)
-    _copy(memoryview(data), positions[filled], memoryview(copied), ends[filled], lengths[filled])  # type: ignore[arg-type]
-    buffers = [is_listed(count, filled), pa.py_buffer(ends), copied]
+    _copy(memoryview(data), positions[filled], memoryview(copied), ends[filled], lengths[filled])
+    buffers: list[pa.Buffer | None] = [is_listed(count, filled), _buffer(ends), copied]
     nulls = count - len(filled)
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
 
@@ -64,4 +64,8 @@ def is_listed(count: int, records: Array) -> pa.Buffer:
     """Returns the validity bitmap of ``count`` rows of which only ``records`` are not null."""
     valid = np.zeros(count, np.bool_)
     valid[records] = True
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return _buffer(np.packbits(valid, bitorder="little"))
+
+
+def _buffer(numbers: Any) -> pa.Buffer:
+    return pa.py_buffer(numbers)

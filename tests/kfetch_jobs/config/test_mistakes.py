@@ -63,7 +63,7 @@ IN_JOB = [
     (
         "  path:",
         "  deadLetters: {path: x}\n  path:",
-        "1: deadLetters need source.decode: it says wh",
+        "1: deadLetters need source.decode, or valueFo",
     ),
     (
         "  path:",

@@ -96,6 +96,18 @@ def test_progress_has_what_was_buried(project: Path) -> None:
     assert 3 == watched.dead_letters
 
 
+def test_rows_are_counted_once(project: Path) -> None:
+    """A plan that reads each record twice has the rows of one that reads it once."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    reported: list[Batch] = []
+    watched = query_recorder.QueryRecorder(job, reported.append)
+    watched.counts.reads = 2
+    watched.record_progress(TOLD | {"runId": "1", "id": "2"})
+
+    assert [TOLD["numInputRows"] // 2] == [batch.rows for batch in reported]
+
+
 @pytest.mark.parametrize(
     ("many", "told"), [(0, ""), (1, ", 1 dead letter"), (2000, ", 2,000 dead letters")]
 )
