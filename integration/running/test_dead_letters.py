@@ -131,7 +131,7 @@ def test_windows(
 @pytest.mark.parametrize(
     ("transform", "sentence"),
     [
-        (COUNTED, "Append output mode not supported"),
+        (COUNTED, "without watermark"),
         ('source.join(source.groupBy("offset").count(), "offset")', "one.yml"),
     ],
 )

@@ -187,7 +187,7 @@ MISTAKES = [
         DEAD,
         "return source",
         'return source.groupBy("partition").count()\n#',
-        r"one\.yml:9: Append output mode not supported",
+        r"one\.yml:9: Invalid streaming output mode: append.*without watermark",
     ),
     (
         MERGE,

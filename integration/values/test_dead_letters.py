@@ -43,7 +43,7 @@ def test_each_record_arrives(
             wrong = number % 10 == 0
             key = b"{" if number % 25 == 0 else b'{"k":%d}' % number
             sender.send(name, bad if wrong else good % number, key=key, partition=0)
-        sender.send(name, None, partition=0)
+        sender.send(name, None, key=b"{}", partition=0)
     options = {
         **schema,
         **{"subscribe": name, "startingOffsets": "earliest", "kfetch.agent": place},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["apply_transform", "source_frames", "user_mistakes"]
 
 _CORRUPT = "_corrupt"
+_PARSED = "_parsed"
 _BROKER_REPORT = "kfetch.brokerReport"
 
 
-def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
+def source_frames(
+    spark: SparkSession, job: Job, columns: Sequence[str] = ()
+) -> dict[str, DataFrame]:
     """Return the streams by the names of their views.
 
-    With dead letters, they have the column LETTER.
+    With dead letters, they have the column LETTER. ``columns``: those of the source; without them,
+    all that the job's options say.
     """
     frames = {}
     for view, source in job.file.views().items():
@@ -43,6 +47,7 @@ def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
         with user_mistakes(job, *at):
             report = str(broker_report_path(job.directory, view))
             options = {_BROKER_REPORT: report} | job.source_options(view)
+            options |= {"columns": ",".join(columns)} if columns else {}
             frame = spark.readStream.format("kfetch").options(**options).load()
             if source.decode:
                 fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
@@ -81,21 +86,20 @@ def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, mark: bool
     options = {"columnNameOfCorruptRecord": _CORRUPT} | decode.options
     schema = StructType([*fields.fields, StructField(_CORRUPT, StringType())])
     parsed = f.from_json(f.col("value").cast("string"), schema, options)
-    frame = frame.withColumn(decode.into, parsed)
-    struct = f.col(decode.into)
+    frame = frame.withColumn(_PARSED, parsed)  # ``into`` may be value
+    struct = f.col(_PARSED)
     # from_json marks a broken text in its corrupt column, and an empty text only by null.
     broken = f.col("value").isNotNull() & (struct.isNull() | struct[_CORRUPT].isNotNull())
     error = f.when(broken, f.lit(f"value is not JSON of the fields {decode.fields}"))
+    fields_alone = struct.dropFields(_CORRUPT)
     if mark:
         # With keyFormat=string or valueFormat=string they are text, of any bytes.
         raw = [_bytes(frame, name).alias(name) for name in ("key", "value")]
         letter = f.struct(error.alias("error"), *raw)
         frame = frame.withColumn(LETTER, f.when(broken, letter))
-        return frame.withColumn(decode.into, struct.dropFields(_CORRUPT))
-    return frame.withColumn(
-        decode.into,
-        f.when(broken, f.raise_error(_sentence(error))).otherwise(struct.dropFields(_CORRUPT)),
-    )
+    else:
+        fields_alone = f.when(broken, f.raise_error(_sentence(error))).otherwise(fields_alone)
+    return frame.withColumn(decode.into, fields_alone).drop(_PARSED)
 
 
 def _bytes(frame: DataFrame, name: str) -> Column:

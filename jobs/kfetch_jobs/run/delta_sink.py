@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job, TableLocation
@@ -28,6 +28,7 @@ from kfetch_jobs.run.dead_letter_frames import beside, good_records, letters_of,
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.run.merging import check_table, merge, order_columns
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
+from kfetch_jobs.run.used_columns import used_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,8 +50,7 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     ``counts`` gets the number of dead letters of each micro-batch.
     """
     _check_catalog(spark, job)
-    frames = source_frames(spark, job)
-    result = apply_transform(job, good_records(frames))
+    frames, result = _frames(spark, job)
     _check_columns(job, result.columns)
     if job.file.sink.mode == "merge":
         check_table(spark, job)
@@ -67,6 +67,24 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
     return _append_natively(job, result)
+
+
+def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame]:
+    """Return the job's streams, and the result of its transform.
+
+    The streams have only the columns that the transform uses, if its SQL shows them.
+    """
+    frames = source_frames(spark, job)
+    result = apply_transform(job, good_records(frames))
+    columns = used_columns(job, result)
+    if columns:
+        narrow = source_frames(spark, job, columns)
+        with suppress(ConfigError):  # SELECT * EXCEPT (key) names a column that it does not use
+            same = apply_transform(job, good_records(narrow))
+            if same.schema == result.schema:
+                log.info("the transform uses these columns of the source: %s", ", ".join(columns))
+                return narrow, same
+    return frames, result
 
 
 def _check_catalog(spark: SparkSession, job: Job) -> None:
