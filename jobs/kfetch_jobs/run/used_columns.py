@@ -51,7 +51,7 @@ def _always(job: Job, options: SourceOptions) -> set[str]:
     names = {"deadletter", *options.string_columns, *(one.column for one in options.typed_columns)}
     decodes = job.file.source is not None and job.file.source.decode is not None
     if decodes:
-        names.add("value")
+        names.update(("value", *_PLACE[:3]))  # an error names the place
     if job.dead_letters is not None:
         names.update(_PLACE)
         names.update({"key"} if decodes else ())
