@@ -108,7 +108,7 @@ def sample(
                 continue
             left, sampled = left - size, sampled + 1
             found = islice(unknown_fields(decoder, value.to_pybytes()), _NAMES_MAX)
-            names.update({f"{name}.{field}"[:_NAME_MAX] for field in found})
+            names.update({_shown(f"{name}.{field}") for field in found})
     topics = sorted({one.tp.topic for one in slices})
     more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
     return events.UnknownFields(topic=f"{topics[0]}{more}", fields=dict(names), sampled=sampled)
@@ -116,3 +116,8 @@ def sample(
 
 def _rows(count: int) -> range:
     return range(0, count, max(1, count // _SAMPLE_RECORDS))[:_SAMPLE_RECORDS]
+
+
+def _shown(name: str) -> str:
+    """Returns a name that fits into a line of the log: producers choose it."""
+    return "".join(char if char.isprintable() else "?" for char in name[:_NAME_MAX])

@@ -79,11 +79,11 @@ def test_limits_of_a_sample() -> None:
     """Few values are examined, spread over the batch, and none that is large. Names are cut."""
     values: list[bytes | None] = [b'{"a":1}'] * 5000
     values[0], values[250], values[500] = b'{"b":1}', None, b'{"c":"' + b"x" * 20_000 + b'"}'
-    values[750] = b'{"%s":1}' % (b"n" * 200)
+    values[750], values[1000] = b'{"%s":1}' % (b"n" * 200), b'{"two\\nlines":1}'
     found = _sampled(values)
 
     assert 18 == found.sampled
-    assert {"value.b": 1, "value." + "n" * 54: 1} == found.fields
+    assert {"value.b": 1, "value." + "n" * 54: 1, "value.two?lines": 1} == found.fields
 
 
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 39, 100_000])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from kfetch.values.ddl import parse_schema
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_schema import message_tree
 from kfetch.values.unknown_fields import unknown_in_avro, unknown_in_json, unknown_in_protobuf
+from tests.kfetch.values import documents
 from tests.kfetch.values.proto_text import descriptor_set
 
 SCHEMA = parse_schema("a INT, s STRUCT<x: INT>, l ARRAY<STRUCT<x: INT>>", option="valueSchema")
@@ -31,6 +34,17 @@ SCHEMA = parse_schema("a INT, s STRUCT<x: INT>, l ARRAY<STRUCT<x: INT>>", option
 def test_json(document: bytes, names: list[str]) -> None:
     """Names at any level are found. A field of another type is no unknown field."""
     assert names == sorted(unknown_in_json(document, SCHEMA))
+
+
+@given(seed=st.integers(0, 1 << 32), oddity=st.sampled_from([0.0, 0.1]))
+def test_json_of_any_document(seed: int, oddity: float) -> None:
+    """Odd and damaged documents never raise. Of good ones, only the unknown field is found."""
+    rng = Random(seed)
+    kind = documents.schema(rng)
+    document = documents.document(rng, kind, oddity)
+    found = {name.rpartition(".")[2] for name in unknown_in_json(document, kind)}
+    assert oddity or found <= {"unknown"}
+    assert all(isinstance(name, str) for name in unknown_in_json(document, SCHEMA))
 
 
 def _record(*fields: str, name: str = "R") -> str:
