@@ -146,7 +146,7 @@ def test_a_join_with_a_static_table_beside_dead_letters(
     (tmp_path / "right").mkdir()
     code = written(tmp_path / "right", STATIC_JOIN.format(users=users, how="right"))
     wrong = job(tmp_path / "right", kafka, DEAD.format(topic=name, code=code))
-    with pytest.raises(ConfigError, match=r"one\.yml:9: .*[Rr]ight"):
+    with pytest.raises(ConfigError, match=r"one\.yml:8: .*[Rr]ight"):
         delta_sink.start(spark, wrong)
 
 
@@ -187,7 +187,7 @@ MISTAKES = [
         DEAD,
         "return source",
         'return source.groupBy("event.page").count()\n#',
-        r"one\.yml:9: Invalid streaming output mode: append.*without watermark",
+        r"one\.yml:8: Invalid streaming output mode: append.*without watermark",
     ),
     (
         MERGE,
