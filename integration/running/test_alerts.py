@@ -126,6 +126,13 @@ TABLE: list[tuple[str, list[Any], list[Any], dict[str, str], str]] = [
         "",
     ),
     (
+        "KfetchUndecodedRecords",
+        [("kfetch_job_fetch_undecoded_records_total", JOB | {"reader": "executor"}, "0x20 1x20")],
+        [("kfetch_job_fetch_undecoded_records_total", JOB | {"reader": "executor"}, "7x40")],
+        JOB,
+        "",
+    ),
+    (
         "KfetchSessionsRefused",
         [(EVENTS, JOB | {"event": "refused", "reader": "executor"}, "0+1x40")],
         [

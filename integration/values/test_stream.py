@@ -93,7 +93,7 @@ def test_failfast_names_the_record(
     with pytest.raises(Exception, match="MALFORMED_VALUE") as failure:
         finish(query)
 
-    sentence = f"the record at offset 500 of {name}-0 does not fit valueSchema: field a is no INT"
+    sentence = f"the record at offset 500 of {name}-0 does not fit valueSchema: field n.a is no INT"
     assert sentence in str(failure.value)
 
 

@@ -37,6 +37,8 @@ from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn
 from kfetch.options.columns import (
+    DEAD_LETTER,
+    DEAD_LETTER_TYPE,
     HEADERS_ARRAY,
     HEADERS_MAP,
     Column,
@@ -52,6 +54,13 @@ if TYPE_CHECKING:
 __all__ = ["column_type", "schema", "with_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_DEAD_LETTER = StructType(
+    [
+        StructField("error", StringType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
 _TYPES: Mapping[str, DataType] = {
     "binary": BinaryType(),
     "string": StringType(),
@@ -60,6 +69,7 @@ _TYPES: Mapping[str, DataType] = {
     "timestamp": TimestampType(),
     HEADERS_ARRAY: ArrayType(_HEADER),
     HEADERS_MAP: MapType(StringType(), BinaryType()),
+    DEAD_LETTER_TYPE: _DEAD_LETTER,
 }
 
 
@@ -234,6 +244,12 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
     for name in options.string_columns:
         if name not in by_name:
             raise _unread(name, "string", "string", f"no {name}")
+    if options.dead_letters and DEAD_LETTER not in by_name:
+        raise OptionError(
+            f"deadLetters=column adds the column {DEAD_LETTER}, and the query does not read it",
+            action=f"name {DEAD_LETTER} in option columns or in the schema, or remove deadLetters",
+            option="deadLetters",
+        )
 
 
 def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:

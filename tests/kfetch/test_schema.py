@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from kfetch import records
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.fetch.record_columns import record_columns
 from kfetch.options import SourceOptions, parse
-from kfetch.records import Columns
 from kfetch.schema import schema, with_schema
 from kfetch.values.ddl import parse_schema
 from kfetch.values.types import arrow_type
@@ -44,15 +44,6 @@ def struct(**types: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
-def arrow_columns(of: SourceOptions) -> Columns:
-    """The columns that a reader passes to the decoder."""
-    return Columns(
-        **of.includes._asdict(),
-        names=tuple(column.name for column in of.columns),
-        strings=tuple(column.name for column in of.delivered if column.is_decoded),
-    )
-
-
 @given(st.data(), st.sampled_from(["true", "map"]))
 def test_schema_of_the_batches(data: st.DataObject, headers: str) -> None:
     """The Arrow batches of any columns have exactly the schema that Spark derives from them, by the
@@ -70,7 +61,7 @@ def test_schema_of_the_batches(data: st.DataObject, headers: str) -> None:
     assert given == schema(by_option) == schema(by_schema)
     assert by_option == by_schema == with_schema(by_option, given)
     derived = to_arrow_schema(given, timezone="UTC")
-    assert derived.equals(records.schema_of(arrow_columns(by_option)))
+    assert derived.equals(records.schema_of(record_columns(by_option)))
 
 
 def test_sparks_own_schema_changes_nothing() -> None:
@@ -323,6 +314,41 @@ def test_strings_that_can_t_be_read(name: str) -> None:
         with_schema(given, struct(offset=LongType()))
     with pytest.raises(OptionError, match=f"{name} binary, but {name}Format=string makes it a"):
         with_schema(given, StructType([StructField(name, BinaryType())]))
+
+
+LETTERS = {"deadLetters": "column"}
+LETTER = StructType(
+    [
+        StructField("error", TEXT),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+
+
+@BOTH
+@pytest.mark.parametrize("columns", [None, "deadLetter,%", "%,offset,deadLetter"])
+def test_dead_letters(name: str, columns: str | None) -> None:
+    """They are a column, the last one unless columns says another place. A user's schema may have
+    it, too. The record decoder does not build it."""
+    chosen = {"columns": columns.replace("%", name)} if columns else {}
+    given = options(**typed(name), **LETTERS, **chosen)
+    own = schema(given)
+
+    assert LETTER == own["deadLetter"].dataType
+    assert columns or own.names[-1] == "deadLetter"
+    assert own == schema(with_schema(given, own))
+    assert "deadLetter" not in record_columns(given).names
+    assert own == schema(with_schema(options(**typed(name), **LETTERS), own))
+
+
+@BOTH
+def test_dead_letters_that_nobody_reads(name: str) -> None:
+    """Leaving the column out would lose records in silence. The column needs its option."""
+    with pytest.raises(OptionError, match="adds the column deadLetter, and the query does not"):
+        schema(options(**typed(name), **LETTERS, columns=name))
+    with pytest.raises(OptionError, match="which this query does not include: set deadLetters=col"):
+        schema(options(**typed(name), columns=f"{name},deadLetter"))
 
 
 FLAT = {**typed("value"), "valueFields": "flat"}

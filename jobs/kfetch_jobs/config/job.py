@@ -17,6 +17,7 @@ __all__ = [
     "merged",
     "option_name",
     "with_absolute_stores",
+    "with_dead_letters",
 ]
 
 _STORES = frozenset(
@@ -78,6 +79,8 @@ class Job:
         source = self.file.views()[view]
         cluster = cluster_options(self.clusters[source.cluster])
         options = cluster | source.strategy() | source.options
+        if self.dead_letters is not None and source.decode is None:
+            options = with_dead_letters(options)
         return with_absolute_stores(options, self.shared[0].path.parent)
 
     def redacted(self, sentence: str) -> str:
@@ -95,6 +98,16 @@ class Job:
     def documents(self) -> tuple[Document, ...]:
         """The job's file, the project's, and its environment's."""
         return (self.document, *self.shared)
+
+
+def with_dead_letters(options: Options) -> Options:
+    """Return options with which the source has the column of dead letters."""
+    names = {name.lower(): name for name in options}
+    added = {} if "deadletters" in names else {"deadLetters": "column"}
+    name = names.get("columns", "")
+    if name and "deadletter" not in options[name].lower():
+        added[name] = f"{options[name]},deadLetter"
+    return options | added
 
 
 def option_name(property_name: str) -> str:

@@ -21,6 +21,7 @@ from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Options, SparkSettings
 
 __all__ = [
+    "STRUCT_FORMATS",
     "DeadLetters",
     "Decode",
     "EnvironmentFile",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_FORMATS = ("keyformat", "valueformat")
+STRUCT_FORMATS = ("json", "avro", "protobuf")
+"""Formats of keys and values that the source decodes into structs."""
 
 
 class Model(BaseModel):
@@ -130,6 +134,12 @@ class Source(Model):
         if len(self.strategy()) != 1:
             raise ValueError(f"exactly one of {', '.join(SUBSCRIPTION_OPTIONS)} must be given")
         return self
+
+    @property
+    def decodes(self) -> bool:
+        """Whether some records may not be decodable: dead letters can have them."""
+        formats = {text.lower() for name, text in self.options.items() if name.lower() in _FORMATS}
+        return self.decode is not None or not formats.isdisjoint(STRUCT_FORMATS)
 
     def strategy(self) -> Options:
         """Return the given one of subscribe, subscribePattern and assign."""
@@ -304,8 +314,11 @@ class JobFile(Model):
             raise ValueError("source is missing, or sources in place of it")
         if len(self.sources) > 1 and self.transform is None:
             raise ValueError("several sources need a transform that makes one stream of them")
-        if self.sink.deadLetters and (self.source is None or self.source.decode is None):
-            raise ValueError("deadLetters need source.decode: it says which values can be read")
+        if self.sink.deadLetters and (self.source is None or not self.source.decodes):
+            raise ValueError(
+                "deadLetters need source.decode, or valueFormat json, avro or protobuf in "
+                "source.options: they say which values can be read"
+            )
         if self.after and self.trigger.cron:
             raise ValueError("after and cron exclude each other: both say when the job starts")
         return self

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
 from kfetch_jobs.config.job import Job, option_name
-from kfetch_jobs.config.models import JobFile, Source
+from kfetch_jobs.config.models import STRUCT_FORMATS, JobFile, Source
 from kfetch_jobs.config.values import Options
 
 __all__ = ["option_mistakes", "option_warnings", "source_location"]
 
 
+_PLACE = ("topic", "partition", "offset", "timestamp")
 _SERVERS = "kafka.bootstrap.servers"
 _VALID = {
     _SERVERS: "localhost:9092",
@@ -31,10 +32,15 @@ def option_mistakes(job: Job) -> Iterator[str]:
         else:  # a mistake of its own
             servers = {_SERVERS: _VALID[_SERVERS]}
             options = servers | source.strategy() | source.options
+        if job.file.sink.deadLetters and (missing := _missing_places(options)):
+            yield (
+                f"{_option_line(job, view, 'columns')}: sink.deadLetters needs the place of each "
+                f"record: add {', '.join(missing)} to option columns"
+            )
         formats = {name.lower(): text.lower() for name, text in options.items()}
         for option, reader, column in _readers_of_bytes(job, source):
             form = formats.get(option.lower())
-            if form in _STRUCT_FORMATS:
+            if form in STRUCT_FORMATS:
                 yield (
                     f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
                     f"option {option}={form} makes a struct of them: remove one of the two"
@@ -44,12 +50,21 @@ def option_mistakes(job: Job) -> Iterator[str]:
             yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
 
 
+def _missing_places(options: Options) -> list[str]:
+    """Return the columns that the table of dead letters needs and the option columns leaves out."""
+    try:
+        columns = {column.name for column in parse_options(options).columns}
+    except OptionError:
+        return []  # a mistake of its own
+    return [name for name in _PLACE if columns and name not in columns]
+
+
 def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
     """Yield options that must not make structs, the job's key that forbids it, and the column."""
     if source.decode:
         yield "valueFormat", "decode", "value"
-    if job.file.sink.deadLetters:
-        yield "keyFormat", "sink.deadLetters", "key"
+        if job.file.sink.deadLetters:
+            yield "keyFormat", "sink.deadLetters", "key"
 
 
 def _option_errors(options: Options) -> Iterator[OptionError]:
@@ -98,9 +113,6 @@ def option_warnings(job: Job) -> list[str]:
             parse_options(job.source_options(view))
         ).items()
     ]
-
-
-_STRUCT_FORMATS = ("json", "avro", "protobuf")
 
 
 def source_location(file: JobFile, view: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
@@ -44,6 +44,7 @@ _TOTALS = (
     ("kfetch_job_fetch_other_rack_bytes_total", "other_rack_bytes", {}),
     ("kfetch_job_fetch_wait_seconds_total", "wait_s", {}),
     ("kfetch_job_fetch_records_total", "records", {}),
+    ("kfetch_job_fetch_undecoded_records_total", "undecoded", {}),
     ("kfetch_job_fetch_decode_seconds_total", "decode_s", {}),
     ("kfetch_job_fetch_memory_wait_seconds_total", "starved_s", {}),
     ("kfetch_job_fetch_batches_skipped_total", "batches_skipped", {}),
@@ -55,6 +56,12 @@ _TOTALS = (
 )
 """Metric, field of FetchStats, further labels beside job and reader."""
 
+_KINDS = {
+    "undecoded_kinds": ("kfetch_job_fetch_undecoded_kinds_total", "kind"),
+    "unknown_fields": ("kfetch_job_fetch_unknown_fields_total", "field"),
+}
+"""Metric, and its label beside job and topic, by fields of FetchStats."""
+
 
 class FetchMetrics:
     """Follows agents and files. Totals from before the first update do not count."""
@@ -62,6 +69,7 @@ class FetchMetrics:
     def __init__(self) -> None:
         self._growth = GrowingSums()
         self._losses = GrowingSums()
+        self._kinds = GrowingSums()
         self._changed: dict[str, int] = {}
         """Each file's time of change when it was last read, in nanoseconds."""
         self._agents: list[Status] = []
@@ -70,6 +78,7 @@ class FetchMetrics:
         """Set all counters to zero."""
         self._growth.reset()
         self._losses.reset()
+        self._kinds.reset()
 
     def update(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read changed files."""
@@ -88,11 +97,16 @@ class FetchMetrics:
             for query in status.queries:
                 if job.query and query.stream == job.query:
                     part = (status.pid, query.name)
-                    self._growth.update(f"{job.name} executor", part, asdict(query.totals))
+                    self._update_readers(job.name, part, asdict(query.totals))
+
+    def _update_readers(self, job: str, part: Hashable, totals: Mapping[str, Any]) -> None:
+        self._growth.update(f"{job} executor", part, _numbers(totals))
+        for field in _KINDS:
+            self._kinds.update(f"{job} {field}", part, _flat(totals.get(field)))
 
     def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
         for path, totals in self._changed_files(job, directory, changed):
-            self._growth.update(f"{job} executor", path, _numbers(totals))
+            self._update_readers(job, path, totals)
         for path, content in self._changed_files(job, directory / "driver", changed):
             self._growth.update(f"{job} driver", path, _numbers(content.get("watch")))
             self._losses.update(job, path, _numbers(content.get("losses")))
@@ -116,6 +130,10 @@ class FetchMetrics:
             sums = self._growth.sums(f"{job.name} {reader}")
             for name, field, labels in _TOTALS:
                 samples.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
+        for field, (name, label) in _KINDS.items():
+            for key, number in sorted(self._kinds.sums(f"{job.name} {field}").items()):
+                topic, kind = json.loads(key)
+                samples.put(name, number, job_name=job.name, topic=topic, **{label: kind})
         if job.statistics:
             losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
             for kind, number in sorted(losses.items()):
@@ -174,6 +192,16 @@ def _files(directory: Path) -> Iterator[tuple[str, int]]:
                         yield entry.path, entry.stat().st_mtime_ns
     except OSError:
         return  # no run has made the directory yet
+
+
+def _flat(kinds: object) -> dict[str, float]:
+    """Returns counts by topic and kind as one object; nothing for other values."""
+    topics = kinds.items() if isinstance(kinds, dict) else ()
+    return {
+        json.dumps([topic, kind]): number
+        for topic, counts in topics
+        for kind, number in _numbers(counts).items()
+    }
 
 
 def _numbers(value: object) -> dict[str, float]:

@@ -133,6 +133,21 @@ _ENTRIES = (
         "kfetch_job_fetch_wait_seconds_total", _READER, "Time between requests and their replies."
     ),
     Entry("kfetch_job_fetch_records_total", _READER, "Decoded records."),
+    Entry(
+        "kfetch_job_fetch_undecoded_records_total",
+        _READER,
+        "Records whose key or value the source could not decode (`valueFormat`, `keyFormat`).",
+    ),
+    Entry(
+        "kfetch_job_fetch_undecoded_kinds_total",
+        ("job_name", "topic", "kind"),
+        "These records by topic and by reason, 20 reasons for each topic at most.",
+    ),
+    Entry(
+        "kfetch_job_fetch_unknown_fields_total",
+        ("job_name", "topic", "field"),
+        "Sampled keys and values with a field that the schema lacks, 20 fields of each topic.",
+    ),
     Entry("kfetch_job_fetch_decode_seconds_total", _READER, "Time for decoding."),
     Entry(
         "kfetch_job_fetch_memory_wait_seconds_total",

@@ -40,6 +40,8 @@ class Batch:
     """The next offset had waited at least this long when the batch was planned, in seconds."""
     dead_letters: int = 0
     """Rows that could not be decoded and went to the dead letters. ``rows`` includes them."""
+    dead_letter: str = ""
+    """The place of one of them, and why it could not be decoded."""
     phases: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
@@ -56,9 +58,9 @@ def line_of(batch: Batch) -> str:
     """Return the line for a batch, with its end."""
     values = asdict(batch) | {"lag": batch.lag}
     if not batch.dead_letters:
-        # A supervisor of an older kfetch does not know this key. Without dead letters it can go on
-        # reading this file before it is restarted.
-        del values["dead_letters"]
+        # A supervisor of an older kfetch does not know these keys. Without dead letters it can go
+        # on reading this file before it is restarted.
+        del values["dead_letters"], values["dead_letter"]
     return json.dumps(values) + "\n"
 
 

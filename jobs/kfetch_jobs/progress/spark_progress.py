@@ -13,11 +13,16 @@ __all__ = ["batch_from_spark"]
 
 
 def batch_from_spark(
-    progress: Mapping[str, Any], now: float, lag_s: float = 0.0, dead_letters: int = 0
+    progress: Mapping[str, Any],
+    now: float,
+    lag_s: float = 0.0,
+    dead_letters: int = 0,
+    dead_letter: str = "",
 ) -> Batch:
     """Return the micro-batch of Spark's progress report.
 
     ``progress`` is the JSON of StreamingQueryProgress, ``now`` is in seconds since 1970.
+    ``dead_letters`` and ``dead_letter``: those of ``Batch``.
     """
     ends = [_offset_sum(source.get("endOffset")) for source in progress["sources"]]
     log_ends = [_offset_sum(source.get("latestOffset")) for source in progress["sources"]]
@@ -31,6 +36,7 @@ def batch_from_spark(
         latest=sum(map(max, ends, log_ends)),
         lag_s=round(lag_s, 3),
         dead_letters=dead_letters,
+        dead_letter=dead_letter,
         phases={
             name: ms / 1000
             for name, ms in progress["durationMs"].items()

@@ -3,6 +3,9 @@
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
 dataframes.py      from a job's description to a DataFrame: sources, decoding, transform
+dead_letter_frames.py  dead letters apart from good records, and beside rows
+used_columns.py    the columns of the source that a job's SQL uses
+plan_nodes.py      walks over logical plans of Spark
 stateless.py       finds an operator that needs more than one micro-batch
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded

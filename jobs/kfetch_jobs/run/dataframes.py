@@ -8,16 +8,16 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
-from kfetch_jobs.run.stateless import stateful_operator
 from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
     from kfetch_jobs.config.models import Decode
 
-__all__ = ["ERROR", "apply_transform", "check_stateless", "source_frames"]
-
-ERROR = "_error"
-"""The column with the reason why a record's value can't be decoded; null for a valid value."""
+__all__ = ["apply_transform", "source_frames", "user_mistakes"]
 
 _CORRUPT = "_corrupt"
+_PARSED = "_parsed"
 _BROKER_REPORT = "kfetch.brokerReport"
 
 
-def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
+def source_frames(
+    spark: SparkSession, job: Job, columns: Sequence[str] = ()
+) -> dict[str, DataFrame]:
     """Return the streams by the names of their views.
 
-    With dead letters, they have the column ERROR.
+    With dead letters, they have the column LETTER. ``columns``: those of the source; without them,
+    all that the job's options say.
     """
     frames = {}
     for view, source in job.file.views().items():
@@ -46,10 +47,13 @@ def source_frames(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
         with user_mistakes(job, *at):
             report = str(broker_report_path(job.directory, view))
             options = {_BROKER_REPORT: report} | job.source_options(view)
+            options |= {"columns": ",".join(columns)} if columns else {}
             frame = spark.readStream.format("kfetch").options(**options).load()
             if source.decode:
                 fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
                 frame = _decoded(frame, source.decode, fields, mark=job.dead_letters is not None)
+            elif job.dead_letters is not None:
+                frame = frame.withColumnRenamed("deadLetter", LETTER)
             frames[view] = frame
     return frames
 
@@ -75,25 +79,33 @@ def _parsed(job: Job, fields: str, *at: str) -> StructType:
 
 
 def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, mark: bool) -> DataFrame:
-    """Add the decoded struct. An invalid value raises; with ``mark``, it gets a text in ERROR."""
+    """Add the decoded struct. An invalid value raises; with ``mark``, LETTER has it."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType, StructField, StructType
 
     options = {"columnNameOfCorruptRecord": _CORRUPT} | decode.options
     schema = StructType([*fields.fields, StructField(_CORRUPT, StringType())])
     parsed = f.from_json(f.col("value").cast("string"), schema, options)
-    frame = frame.withColumn(decode.into, parsed)
-    struct = f.col(decode.into)
+    frame = frame.withColumn(_PARSED, parsed)  # ``into`` may be value
+    struct = f.col(_PARSED)
     # from_json marks a broken text in its corrupt column, and an empty text only by null.
     broken = f.col("value").isNotNull() & (struct.isNull() | struct[_CORRUPT].isNotNull())
     error = f.when(broken, f.lit(f"value is not JSON of the fields {decode.fields}"))
+    fields_alone = struct.dropFields(_CORRUPT)
     if mark:
-        frame = frame.withColumn(ERROR, error)
-        return frame.withColumn(decode.into, struct.dropFields(_CORRUPT))
-    return frame.withColumn(
-        decode.into,
-        f.when(broken, f.raise_error(_sentence(error))).otherwise(struct.dropFields(_CORRUPT)),
-    )
+        # With keyFormat=string or valueFormat=string they are text, of any bytes.
+        raw = [_bytes(frame, name).alias(name) for name in ("key", "value")]
+        letter = f.struct(error.alias("error"), *raw)
+        frame = frame.withColumn(LETTER, f.when(broken, letter))
+    else:
+        fields_alone = f.when(broken, f.raise_error(_sentence(error))).otherwise(fields_alone)
+    return frame.withColumn(decode.into, fields_alone).drop(_PARSED)
+
+
+def _bytes(frame: DataFrame, name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return (f.col(name) if name in frame.columns else f.lit(None)).cast("binary")
 
 
 def _sentence(error: Column) -> Column:
@@ -178,18 +190,3 @@ def _raised_at(job: Job, cause: BaseException) -> str:
         if is_project_code(frame.filename, job.code)
     ]
     return lines[-1] if lines else ""
-
-
-def check_stateless(job: Job, frame: DataFrame) -> None:
-    """Raise ConfigError for a transform with state.
-
-    With dead letters, the transform sees one micro-batch at a time. A join with a static table
-    needs no more.
-    """
-    operator = stateful_operator(frame._jdf.queryExecution().analyzed())
-    if operator:
-        raise ConfigError(
-            f"{job.document.file_line(('sink', 'deadLetters'))}: with deadLetters the transform "
-            f"sees one micro-batch at a time, and this one needs more ({operator}): write the "
-            "decoded records to a table first, or leave deadLetters out"
-        )

@@ -8,11 +8,20 @@ it counts it.
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
-__all__ = ["DeadLetterCounts"]
+__all__ = ["DeadLetterCounts", "Letters"]
 
 _BATCHES_MAX = 10_000
 """Limit of counts for a slow listener. Spark's queue of events has the same limit."""
+
+
+class Letters(NamedTuple):
+    """The dead letters of one micro-batch."""
+
+    records: int = 0
+    example: str = ""
+    """The place of one of them, and why it can't be decoded."""
 
 
 class DeadLetterCounts:
@@ -20,18 +29,20 @@ class DeadLetterCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[int, int] = {}
+        self._counts: dict[int, Letters] = {}
+        self.reads = 1
+        """How often Spark reads each record."""
 
-    def put(self, batch: int, records: int) -> None:
+    def put(self, batch: int, letters: Letters) -> None:
         """Set the count of a batch. A repeated batch replaces its count."""
         with self._lock:
-            self._counts[batch] = records
+            self._counts[batch] = letters
             if len(self._counts) > _BATCHES_MAX:
                 del self._counts[next(iter(self._counts))]
 
-    def take(self, batch: int) -> int:
+    def take(self, batch: int) -> Letters:
         """Return and remove the count of a committed batch, and drop those of earlier batches."""
         with self._lock:
-            records = self._counts.get(batch, 0)
+            letters = self._counts.get(batch, Letters())
             self._counts = {other: n for other, n in self._counts.items() if other > batch}
-            return records
+            return letters

@@ -4,6 +4,10 @@ append                  Delta's own streaming sink: the table records (query id,
 merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
                         batch that is repeated after a crash, because the table has its record
 
+With dead letters, a transform without state runs inside foreachBatch, so Spark reads Kafka once. A
+transform with state runs before it. Its rows and the dead letters are one stream, for which Spark
+reads Kafka twice.
+
 The query id belongs to the checkpoint. With a new checkpoint, batches count from 0 again, under
 another id. So Delta never takes a new batch for an old one.
 """
@@ -12,21 +16,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SparkError
-from kfetch_jobs.run.dataframes import (
-    ERROR,
-    apply_transform,
-    check_stateless,
-    source_frames,
-    user_mistakes,
-)
-from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
+from kfetch_jobs.run.dead_letter_frames import beside, good_records, letters_of, split
+from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.run.merging import check_table, merge, order_columns
+from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
+from kfetch_jobs.run.used_columns import used_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +41,7 @@ log = logging.getLogger("kfetch_jobs.run")
 
 _START_S = 600
 """A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
+_EXAMPLE_MAX = 500  # characters
 
 
 def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
@@ -47,10 +50,7 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     ``counts`` gets the number of dead letters of each micro-batch.
     """
     _check_catalog(spark, job)
-    frames = source_frames(spark, job)
-    result = apply_transform(job, _without_errors(frames))
-    if job.dead_letters is not None:
-        check_stateless(job, result)
+    frames, result = _frames(spark, job)
     _check_columns(job, result.columns)
     if job.file.sink.mode == "merge":
         check_table(spark, job)
@@ -58,17 +58,33 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
     if job.dead_letters is not None:
-        return _by_batch(
-            job, frames["source"], _with_dead_letters(job, counts or DeadLetterCounts())
-        )
+        counts = counts or DeadLetterCounts()
+        if not stateful_operator(result._jdf.queryExecution().analyzed()):
+            return _by_batch(job, frames["source"], _transforming(job, counts))
+        both = beside(result, letters_of(frames.values()))
+        counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
+        return _by_batch(job, both, _splitting(job, counts))
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
     return _append_natively(job, result)
 
 
-def _without_errors(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    """The frames without the column that only the dead letters need."""
-    return {view: frame.drop(ERROR) for view, frame in frames.items()}
+def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame]:
+    """Return the job's streams, and the result of its transform.
+
+    The streams have only the columns that the transform uses, if its SQL shows them.
+    """
+    frames = source_frames(spark, job)
+    result = apply_transform(job, good_records(frames))
+    columns = used_columns(job, result)
+    if columns:
+        narrow = source_frames(spark, job, columns)
+        with suppress(ConfigError):  # SELECT * EXCEPT (key) names a column that it does not use
+            same = apply_transform(job, good_records(narrow))
+            if same.schema == result.schema:
+                log.info("the transform uses these columns of the source: %s", ", ".join(columns))
+                return narrow, same
+    return frames, result
 
 
 def _check_catalog(spark: SparkSession, job: Job) -> None:
@@ -151,43 +167,61 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _with_dead_letters(job: Job, counts: DeadLetterCounts) -> Write:
+def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
+    """Return the writer of the source's micro-batches: the transform has no state."""
+
     def write(batch: DataFrame, query: str, number: int) -> None:
-        batch = batch.persist()  # else Spark reads Kafka once for each of the two tables
-        try:
-            counts.put(number, _write_dead_letters(job, batch, query, number))
-            rows = apply_transform(job, {"source": batch.where(f"{ERROR} IS NULL").drop(ERROR)})
-            if job.file.sink.mode == "merge":
-                merge(job, rows, query, number)
-            else:
-                append(job.target, rows, query, number, job.file.sink.options, _partitions(job))
-        finally:
-            batch.unpersist()
+        with _persisted(batch):
+            counts.put(number, _write_letters(job, letters_of([batch]), query, number))
+            rows = apply_transform(job, good_records({"source": batch}))
+            _write_rows(job, rows, query, number)
 
     return write
 
 
-def _partitions(job: Job) -> list[str]:
-    return list(job.file.sink.partitionBy)
+def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
+    """Return the writer of the micro-batches of ``beside``."""
+
+    def write(batch: DataFrame, query: str, number: int) -> None:
+        with _persisted(batch):
+            rows, letters = split(batch)
+            counts.put(number, _write_letters(job, letters, query, number))
+            _write_rows(job, rows, query, number)
+
+    return write
 
 
-def _write_dead_letters(job: Job, batch: DataFrame, query: str, number: int) -> int:
-    """Append the records that can't be decoded to their table, and return their number.
+@contextmanager
+def _persisted(batch: DataFrame) -> Iterator[None]:
+    """Keep a micro-batch. Else Spark reads Kafka once for each of the two tables."""
+    batch.persist()
+    try:
+        yield
+    finally:
+        batch.unpersist()
 
-    A row has the record's place, the reason, and the raw bytes.
-    """
+
+def _write_rows(job: Job, rows: DataFrame, query: str, number: int) -> None:
+    sink = job.file.sink
+    if sink.mode == "merge":
+        merge(job, rows, query, number)
+    else:
+        append(job.target, rows, query, number, sink.options, list(sink.partitionBy))
+
+
+def _write_letters(job: Job, letters: DataFrame, query: str, number: int) -> Letters:
+    """Append the dead letters of a micro-batch to their table, and return their number."""
     assert job.dead_letters is not None
-    dead = batch.where(f"{ERROR} IS NOT NULL").selectExpr(
-        *("topic", "partition", "offset", "timestamp", f"{ERROR} AS error"),
-        # With keyFormat=string or valueFormat=string they are text, of any bytes.
-        *("CAST(key AS BINARY) AS key", "CAST(value AS BINARY) AS value"),
-    )
-    records = int(dead.count())
-    if records:
-        message = "batch %d: %d records that cannot be decoded are in the dead letters, %s"
-        log.warning(message, number, records, job.dead_letters)
-        append(job.dead_letters, dead, query, number, {}, [])
-    return records
+    records = int(letters.count())
+    if not records:
+        return Letters()
+    (first,) = letters.select("topic", "partition", "offset", "error").take(1)
+    example = f"{first.topic}-{first.partition}, offset {first.offset}: {first.error}"
+    example = job.redacted(example[:_EXAMPLE_MAX])
+    message = "batch %d: %d records that cannot be decoded are in the dead letters, %s; one is %s"
+    log.warning(message, number, records, job.dead_letters, example)
+    append(job.dead_letters, letters, query, number, {}, [])
+    return Letters(records, example)
 
 
 def append(

@@ -80,8 +80,9 @@ class QueryRecorder:
         self._query = str(progress["id"])
         if progress["sources"] and "addBatch" in progress["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
-            dead_letters = self.counts.take(progress["batchId"])
-            self._record_batch(batch_from_spark(progress, time.time(), lag_s, dead_letters))
+            letters = self.counts.take(progress["batchId"])
+            once = progress | {"numInputRows": progress["numInputRows"] // self.counts.reads}
+            self._record_batch(batch_from_spark(once, time.time(), lag_s, *letters))
         self._reported_s = now = time.time()
         self._write_files(now)
 

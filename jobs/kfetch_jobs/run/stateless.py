@@ -8,10 +8,11 @@ the same rows either way, if the join keeps no row of the static side that has n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["stateful_operator"]
+from kfetch_jobs.run.plan_nodes import items, nodes
+
+__all__ = ["stateful_operator", "stream_leaves"]
 
 _STATEFUL = re.compile(
     r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct"
@@ -33,9 +34,9 @@ _STREAM_SIDE = {
 
 def stateful_operator(plan: Any) -> str:
     """Return the name of a stateful operator in a logical plan of Spark; empty without one."""
-    for node in _nodes(plan):
+    for node in nodes(plan):
         name = str(node.nodeName())
-        if any(one.isStreaming() for one in _items(node.subqueries())):
+        if any(one.isStreaming() for one in items(node.subqueries())):
             return "Subquery of a stream"  # it would see the rows of one micro-batch
         if not node.isStreaming():
             continue  # a static table may be aggregated before its join
@@ -47,20 +48,13 @@ def stateful_operator(plan: Any) -> str:
     return ""
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    """Yield the plan's operators, and those of the subqueries in its expressions."""
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += [*_items(node.children()), *_items(node.subqueries())]
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]
+def stream_leaves(plan: Any) -> int:
+    """Return how often a plan of one stream reads it."""
+    leaves = (node for node in nodes(plan) if not node.children().size())
+    return sum(1 for leaf in leaves if leaf.isStreaming())
 
 
 def _is_static_join(join: Any) -> bool:
-    streams = [side for side, one in enumerate(_items(join.children())) if one.isStreaming()]
+    streams = [side for side, one in enumerate(items(join.children())) if one.isStreaming()]
     sides = _STREAM_SIDE.get(str(join.joinType().toString()), ())
     return len(streams) == 1 and streams[0] in sides

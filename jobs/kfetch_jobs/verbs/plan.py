@@ -70,7 +70,10 @@ def _schema(job: Job, source: SourceReport) -> str | None:
         return None
     from kfetch.admin.sources import columns as columns_of
 
-    columns = ", ".join(f"{name} {kind}" for name, kind in columns_of(source.options).items())
+    # The dead letters have a table of their own.
+    left_out = {"deadLetter"} if job.dead_letters else set[str]()
+    kinds = {n: kind for n, kind in columns_of(source.options).items() if n not in left_out}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
     decode = job.file.views()[source.view].decode
     return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
 

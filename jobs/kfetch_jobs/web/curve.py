@@ -128,7 +128,7 @@ class JobCurves:
         """Set the dead letters of the micro-batches from ``first`` on to 0, after an undo."""
         for index, batch in enumerate(self.batches):
             if batch.batch >= first:
-                self.batches[index] = replace(batch, dead_letters=0)
+                self.batches[index] = replace(batch, dead_letters=0, dead_letter="")
 
     def add(self, batch: Batch, now: float) -> None:
         """Add a micro-batch. One with an impossible time is skipped."""

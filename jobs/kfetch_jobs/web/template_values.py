@@ -16,6 +16,7 @@ from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, sparkline
 from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
+from kfetch_jobs.web.misfits import Misfits, misfits
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 __all__ = [
@@ -45,6 +46,8 @@ class JobRow:
     """Duration of the last micro-batch, in seconds."""
     dead_letters: int
     """Dead letters of the micro-batches on its page."""
+    dead_letter: str = ""
+    """The newest of them that is known: its place, and why it could not be decoded."""
     lag_line: str
     rate_line: str
     """SVG paths, in the size that ``drawing`` sets."""
@@ -75,6 +78,7 @@ def _row(job: JobStatus, snapshot: Snapshot, observer: Observer) -> JobRow:
         rate=observer.rate(job.name, snapshot.at),
         batch_s=last[0].seconds if last else None,
         dead_letters=sum(batch.dead_letters for batch in last),
+        dead_letter=next((batch.dead_letter for batch in last if batch.dead_letter), ""),
         lag_line=sparkline(points["lag"]),
         rate_line=sparkline(points["rows_s"]),
     )
@@ -124,6 +128,8 @@ class JobPage:
     lagging: LaggingPartitions | None
     agents: list[tuple[Status, QueryStatus]]
     """The agents on this machine that read for the job."""
+    misfits: Misfits
+    """What these agents say about keys and values."""
 
 
 def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
@@ -131,6 +137,12 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
     lags = partition_lags.read(partition_lags.partitions_path(directory))
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
+    readers = [
+        (agent, query)
+        for agent in snapshot.agents
+        for query in agent.queries
+        if job.query and query.stream == job.query
+    ]
     return JobPage(
         row=_row(job, snapshot, observer),
         batches=batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
@@ -138,12 +150,8 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
         runs=runs,
         trouble=trouble,
         lagging=lagging_partitions(lags) if lags else None,
-        agents=[
-            (agent, query)
-            for agent in snapshot.agents
-            for query in agent.queries
-            if job.query and query.stream == job.query
-        ],
+        agents=readers,
+        misfits=misfits(query.totals for _, query in readers),
     )
 
 

@@ -1,15 +1,15 @@
 """Events of fetching, as frozen values for event handlers.
 
 A fetcher reports its requests, its replies and changes of its session. A SplitReader reports
-decoded and skipped batches. A BrokerThread reports waits for memory. ``totals.Totals`` adds events
-up, and ``log_event`` writes them to the log at DEBUG. A handler runs in the thread of the event. It
-must be quick and must not raise.
+decoded and skipped batches, and records that it could not decode. A BrokerThread reports waits for
+memory. ``totals.Totals`` adds events up, and ``log_event`` writes them to the log at DEBUG. A
+handler runs in the thread of the event. It must be quick and must not raise.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kfetch.model import Broker
@@ -117,6 +117,34 @@ class BatchSkipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Undecoded:
+    """Keys or values of some records of a topic could not be decoded, for one reason."""
+
+    topic: str
+    kind: str
+    """The column and the reason, without the place in the value and without its bytes."""
+    records: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.records} records could not be decoded: {self.kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownFields:
+    """A sample of records was examined for fields that their schema lacks."""
+
+    topic: str
+    fields: Mapping[str, int]
+    """Names with their column in front, and the number of sampled records that have them."""
+    sampled: int
+    """Keys and values that were examined."""
+
+    def __str__(self) -> str:
+        names = ", ".join(self.fields) or "none"
+        return f"{self.topic}: unknown fields in {self.sampled} sampled values: {names}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedForMemory:
     """A request waited for memory (``kfetch.agent.memory``) and has it now."""
 
@@ -128,7 +156,15 @@ class WaitedForMemory:
 
 
 FetchEvent = (
-    Connected | Requested | Replied | SessionChanged | Decoded | BatchSkipped | WaitedForMemory
+    Connected
+    | Requested
+    | Replied
+    | SessionChanged
+    | Decoded
+    | BatchSkipped
+    | Undecoded
+    | UnknownFields
+    | WaitedForMemory
 )
 EventHandler = Callable[[FetchEvent], None]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ from kfetch.values.json_decoder import DecodedValues, JsonDecoder
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 from kfetch.values.protobuf_fields import Damaged
 from kfetch.values.protobuf_names import message_at, serialized_file
+from kfetch.values.unknown_fields import unknown_in_json, unknown_in_protobuf
 from kfetch.values.wire_format import (
     Header,
     Headers,
@@ -123,14 +125,20 @@ class FramedAvro:
         starts = np.array([*programs.starts, 0], np.int32)[headers.which]
         return self._decoder.decode(data, positions, lengths, memory, written=(programs, starts))
 
-    def problem(self, value: bytes) -> Problem | None:
+    def problem(self, value: bytes, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits."""
         header = read_header(value, indexed=False)
         programs = Programs([self._program(header)])
-        found = self._decoder.problem(value[header.size :], programs=programs)
+        found = self._decoder.problem(value[header.size :], memory, programs=programs)
         if found is None:
             return None
         return Problem(found.what, found.at + (header.at if header.damage else header.size))
+
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the fields of its writer that the reader's schema lacks."""
+        with suppress(KfetchError):  # a sample is no reason to fail
+            return self._program(read_header(value, indexed=False)).unread
+        return ()
 
     def _programs_of(self, headers: Headers) -> Programs:
         """Returns the programs of all headers of a batch, in their order."""
@@ -184,14 +192,18 @@ class FramedProtobuf:
         corrupt = np.union1d(decoded.corrupt, np.flatnonzero(refused)).astype(np.int32)
         return decoded._replace(corrupt=corrupt)
 
-    def problem(self, value: bytes) -> Problem | None:
+    def problem(self, value: bytes, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
         header = read_header(value, indexed=True)
         refusal = self._refusal(header)
         if refusal:
             return Problem(refusal, header.at)
-        found = self._decoder.problem(value[header.size :])
+        found = self._decoder.problem(value[header.size :], memory)
         return Problem(found.what, found.at + header.size) if found else None
+
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the numbers of the fields that the reader's message lacks."""
+        return unknown_in_protobuf(_body(value, indexed=True), self._decoder.root)
 
     def _refusal(self, header: Header) -> str:
         """Returns why values with a header can't be decoded; empty if they can."""
@@ -254,13 +266,23 @@ class FramedJson:
         texts = positions, lengths
         return self._decoder.decode(whole, starts, sizes, memory, texts=texts)
 
-    def problem(self, value: bytes) -> Problem | None:
+    def problem(self, value: bytes, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
         header = read_header(value, indexed=False)
         if header.damage:
             return Problem(header.damage, header.at)
-        found = self._decoder.problem(value[header.size :])
+        found = self._decoder.problem(value[header.size :], memory)
         return Problem(found.what, found.at + header.size) if found else None
+
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the fields that the schema lacks."""
+        return unknown_in_json(_body(value, indexed=False), self._decoder.decoded_schema)
+
+
+def _body(value: bytes, *, indexed: bool) -> bytes:
+    """Returns what is behind the header; nothing behind a damaged one."""
+    header = read_header(value, indexed=indexed)
+    return b"" if header.damage else value[header.size :]
 
 
 Framed = FramedAvro | FramedProtobuf | FramedJson

@@ -33,11 +33,12 @@ from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.record_columns import record_columns
 from kfetch.fetch.replica_moves import ReplicaMoves
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
-from kfetch.records import Columns, Memory, Slice
+from kfetch.records import Memory, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses, clearer, may_retry
 
@@ -110,11 +111,7 @@ class SplitReader:
     ) -> None:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
-        self._columns = Columns(
-            **options.includes._asdict(),
-            names=tuple(column.name for column in options.columns),
-            strings=tuple(column.name for column in options.delivered if column.is_decoded),
-        )
+        self._columns = record_columns(options)
         self._values: TypedValues | None = None
         self._cluster = cluster
         self._leaders = leaders or FreshMetadata(cluster)
@@ -146,7 +143,8 @@ class SplitReader:
             if self._options.typed_columns:
                 typed_values = import_module("kfetch.fetch.typed_values").typed_values
                 self._values = typed_values(self._options.typed_columns)
-                self._columns = self._columns._replace(typed_bytes=self._values.row_bytes)
+                row_bytes = self._values.row_bytes(self._options)
+                self._columns = self._columns._replace(typed_bytes=row_bytes)
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._unfinished:
@@ -228,7 +226,8 @@ class SplitReader:
                 memory=memory,
             )
             if batch is not None and self._values is not None:
-                batch = self._values.typed(batch, memory, slices, self._options)
+                on_event = self._on_event
+                batch = self._values.typed(batch, memory, slices, self._options, on_event)
         event = events.Decoded(
             records=batch.num_rows if batch is not None else 0,
             size=_size(slices) - _size(remaining),

@@ -7,7 +7,8 @@ Counted per query, in each Python worker or agent. ``counts`` is the rule of cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from kfetch.fetch.events import (
     BatchSkipped,
@@ -17,9 +18,15 @@ from kfetch.fetch.events import (
     Replied,
     Requested,
     SessionChanged,
+    Undecoded,
+    UnknownFields,
     WaitedForMemory,
 )
+from kfetch.fetch.kinds import Kinds, added
 from kfetch.session.transitions import SessionEvent
+
+KINDS = ("undecoded_kinds", "unknown_fields")
+"""Fields that are counts by topic and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,14 @@ class FetchStats:
     records: int = 0
     batches_skipped: int = 0
     """Damaged record batches that the decoder skipped (kfetch.onCorruptBatch=skip)."""
+    undecoded: int = 0
+    """Records whose key or value could not be decoded. ``records`` includes them."""
+    undecoded_kinds: Kinds = field(default_factory=dict)
+    """These records by topic and by reason."""
+    sampled: int = 0
+    """Keys and values that were examined for fields that their schema lacks."""
+    unknown_fields: Kinds = field(default_factory=dict)
+    """Sampled keys and values with such fields, by topic and by field."""
     decode_s: float = 0.0
     starved_s: float = 0.0
     """Seconds that requests waited for memory (``kfetch.agent.memory``)."""
@@ -56,9 +71,11 @@ class FetchStats:
     connections_opened: int = 0
 
     def __add__(self, other: FetchStats) -> FetchStats:
-        return FetchStats(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        )
+        sums: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            one, two = getattr(self, name), getattr(other, name)
+            sums[name] = added(one, two) if name in KINDS else one + two
+        return FetchStats(**sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +123,34 @@ def counts(event: FetchEvent) -> Mapping[str, float]:
             }
         case SessionChanged(event=change):
             return {_SESSION_COUNTERS[change]: 1} if change in _SESSION_COUNTERS else {}
-        case Decoded():
-            return {"records": event.records, "decode_s": event.seconds}
-        case BatchSkipped():
-            return {"batches_skipped": 1}
         case WaitedForMemory():
             return {"starved_s": event.seconds}
         case Connected():
             return {"connections_opened": 1}
+        case Decoded() | BatchSkipped() | Undecoded() | UnknownFields():
+            return _record_counts(event)
+
+
+def _record_counts(event: Decoded | BatchSkipped | Undecoded | UnknownFields) -> dict[str, float]:
+    match event:
+        case Decoded():
+            return {"records": event.records, "decode_s": event.seconds}
+        case BatchSkipped():
+            return {"batches_skipped": 1}
+        case Undecoded():
+            return {"undecoded": event.records}
+        case UnknownFields():
+            return {"sampled": event.sampled}
+
+
+def kinds(event: FetchEvent) -> Mapping[str, Kinds]:
+    """Returns which counts by topic and name an event raises, and by how much."""
+    match event:
+        case Undecoded():
+            return {"undecoded_kinds": {event.topic: {event.kind: event.records}}}
+        case UnknownFields(fields=names) if names:
+            return {"unknown_fields": {event.topic: names}}
+    return {}
 
 
 def total(parts: Iterable[FetchStats]) -> FetchStats:

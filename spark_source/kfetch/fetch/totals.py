@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.stats import FetchStats, counts
+from kfetch.fetch.kinds import Kinds, added
+from kfetch.fetch.stats import FetchStats, counts, kinds
 
 
 class Totals:
@@ -14,14 +16,18 @@ class Totals:
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
+        self._kinds: dict[str, Kinds] = {}
         self._lock = threading.Lock()
 
     def add(self, event: FetchEvent) -> None:
         """Count one event."""
         with self._lock:
             self._sums.update(counts(event))
+            for name, counted in kinds(event).items():
+                self._kinds[name] = added(self._kinds.get(name, {}), counted)
 
     def stats(self) -> FetchStats:
         """Returns the totals until now."""
         with self._lock:
-            return FetchStats(**self._sums)
+            sums: dict[str, Any] = {**self._sums, **self._kinds}
+        return FetchStats(**sums)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kfetch import value_loading
 from kfetch.compiled.machine_code import Loop
-from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
-from kfetch.model import TopicPartition
+from kfetch.fetch import dead_letters, events
+from kfetch.fetch.dead_letters import Misfits, Reason
+from kfetch.fetch.drift import FieldWatch, sample
+from kfetch.fetch.places import Place, places
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
+from kfetch.options.columns import DEAD_LETTER
 from kfetch.options.values import TypedColumn
-from kfetch.records import Columns, Memory, Slice
+from kfetch.records import Memory, Slice
+from kfetch.records.memory import Part
 from kfetch.time_zones import find_zone, zone_named
 from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from kfetch.values.ddl import parse_schema
@@ -32,11 +37,9 @@ __all__ = ["TypedValues", "column_decoder", "typed_values"]
 
 Decoder = JsonDecoder | AvroDecoder | ProtobufDecoder
 
-Place = tuple[TopicPartition, int]
-"""A record's partition and offset."""
-
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
+_WATCHES_MAX = 64
 
 
 class TypedValues:
@@ -44,8 +47,14 @@ class TypedValues:
 
     def __init__(self, columns: Sequence[TypedColumn]) -> None:
         self._decoders = [_ColumnDecoder(column) for column in columns]
-        self.row_bytes = sum(decoder.row_bytes for decoder in self._decoders)
-        """Bytes that a row of all structs takes beside its text."""
+        self._row_bytes = sum(decoder.row_bytes for decoder in self._decoders)
+        self._watches: OrderedDict[Hashable, FieldWatch] = OrderedDict()
+        """Those of the last queries, by their topics."""
+        self._lock = threading.Lock()
+
+    def row_bytes(self, options: SourceOptions) -> int:
+        """Returns the bytes that a row of all structs takes beside its text."""
+        return self._row_bytes + (dead_letters.ROW_BYTES if options.dead_letters else 0)
 
     def typed(
         self,
@@ -53,27 +62,70 @@ class TypedValues:
         memory: Memory,
         slices: Sequence[Slice],
         options: SourceOptions,
+        on_event: events.EventHandler = events.log_event,
     ) -> pa.RecordBatch:
         """Returns a batch with structs in place of the bytes of its keys or values.
 
-        ``slices`` and ``options``: what the batch was decoded from, and how.
+        With ``deadLetters=column``, it has that column, too. ``slices`` and ``options``: what the
+        batch was decoded from, and how. ``on_event`` gets the records that can't be decoded.
         Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
         """
+        decoded, misfits = [], Misfits(all_reasons=options.dead_letters)
         for decoder in self._decoders:
-            at = batch.schema.get_field_index(decoder.name)
-            column = batch.column(at)
+            column: Any = batch.column(decoder.name)
             try:
-                decoded = decoder.decoded(column, memory)
+                result = decoder.decoded(column, memory)
             except SchemaUnavailable as failure:
-                tp, offset = _place(slices, failure.row, options)
+                tp, offset = next(places(slices, [failure.row], options, memory))
                 what = f"the {decoder.name} of the record at offset {offset} of {tp}"
                 raise failure.cause.behind(what) from None
-            if decoder.fails and len(decoded.corrupt):
-                row = int(decoded.corrupt[0])
-                raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
-            batch = batch.set_column(at, decoder.name, decoded.values)
+            if len(result.corrupt):
+                reason = partial(decoder.reason, column, memory)
+                if decoder.fails:
+                    row = int(result.corrupt[0])
+                    place = next(places(slices, [row], options, memory))
+                    raise decoder.malformed(reason(row), place)
+                misfits.add(result.corrupt, reason)
+            decoded.append(result.values)
+        watch = self._watch(options)
+        if watch.takes_sample():
+            found = sample([one.sampled(batch) for one in self._decoders], slices)
+            watch.add(found)
+            on_event(found)
+        if misfits.kinds:
+            for topic, kind, records in dead_letters.counts(
+                misfits, batch, slices, options, memory
+            ):
+                on_event(events.Undecoded(topic=topic, kind=kind, records=records))
+        return self._with_columns(batch, decoded, misfits, memory, options)
+
+    def _watch(self, options: SourceOptions) -> FieldWatch:
+        key = options.bootstrap, options.subscription
+        with self._lock:
+            watch = self._watches.setdefault(key, FieldWatch())
+            if len(self._watches) > _WATCHES_MAX:
+                self._watches.popitem(last=False)
+        return watch
+
+    def _with_columns(
+        self,
+        batch: pa.RecordBatch,
+        decoded: Sequence[Any],
+        misfits: Misfits,
+        memory: Memory,
+        options: SourceOptions,
+    ) -> pa.RecordBatch:
+        """Returns the batch with the decoded columns and that of dead letters."""
+        letters = dead_letters.column_of(misfits, batch, memory) if options.dead_letters else None
+        for decoder, values in zip(self._decoders, decoded, strict=True):
+            at = batch.schema.get_field_index(decoder.name)
+            batch = batch.set_column(at, decoder.name, values)
+        if letters is not None:
+            names = [column.name for column in options.delivered]
+            batch = batch.add_column(names.index(DEAD_LETTER), DEAD_LETTER, letters)
+        for decoder in self._decoders:
             if decoder.flat:
-                batch = _flattened(batch, at)
+                batch = _flattened(batch, batch.schema.get_field_index(decoder.name))
         return batch
 
 
@@ -100,18 +152,31 @@ class _ColumnDecoder:
         self._decoder = column_decoder(column)
         self.row_bytes = self._decoder.row_bytes
 
+    def sampled(self, batch: pa.RecordBatch) -> tuple[str, Any, Any]:
+        """Returns what a sample needs of the column."""
+        return self.name, self._decoder, batch.column(self.name)
+
     def decoded(
         self, column: pa.Array[Any], memory: Memory
     ) -> DecodedValues | DecodedAvro | DecodedMessages:
         return self._decoder.decode_column(column, memory)
 
-    def malformed(self, value: bytes, tp: TopicPartition, offset: int) -> MalformedValue:
+    def reason(self, column: Any, memory: Memory, row: int) -> Reason:
+        """Returns why the value in a row of a binary column is corrupt."""
+        part, value = Part(memory), column[row].as_py()
+        part.reserve(len(value))
+        problem = self._decoder.problem(value, part)
+        part.abandon()
+        what, at = (problem.what, f", at byte {problem.at}") if problem else ("unknown", "")
+        sentence = f"the {self.name} does not fit {self._type_option}: {what}{at}"
+        return Reason(f"{self.name}: {what}", sentence)
+
+    def malformed(self, reason: Reason, place: Place) -> MalformedValue:
         """Returns the error for a corrupt record at a place."""
-        problem, name = self._decoder.problem(value), self.name
-        why = f"{problem.what}, at byte {problem.at}" if problem else "unknown"
+        (tp, offset), name = place, self.name
+        why = reason.sentence.removeprefix(f"the {name} ")
         return MalformedValue(
-            f"the {name} of the record at offset {offset} of {tp} does not fit "
-            f"{self._type_option}: {why}",
+            f"the {name} of the record at offset {offset} of {tp} {why}",
             action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
             topic=tp.topic,
             partition=tp.partition,
@@ -149,23 +214,6 @@ def _json_decoder(column: JsonColumn, loops: Loop) -> JsonDecoder:
     settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
     return JsonDecoder(schema, loops, settings)
-
-
-def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
-    """Returns the place of a row. The columns of its batch need not say it."""
-    rest = slices
-    while rest:
-        batch, rest = decode_part(
-            rest,
-            columns=Columns(names=("topic", "partition", "offset")),
-            check_crcs=options.fetch.check_crcs,
-            on_corrupt=(lambda _: None) if options.skip_corrupt_batches else None,
-        )
-        if batch is not None and row < batch.num_rows:
-            found = batch.slice(row, 1).to_pylist()[0]
-            return TopicPartition(found["topic"], found["partition"]), found["offset"]
-        row -= batch.num_rows if batch is not None else 0
-    raise RuntimeError("the slices do not have this row")
 
 
 _making: dict[tuple[str, ...], threading.Lock] = {}

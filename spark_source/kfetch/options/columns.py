@@ -14,6 +14,8 @@ from typing import NamedTuple
 from kfetch.errors import OptionError
 
 __all__ = [
+    "DEAD_LETTER",
+    "DEAD_LETTER_TYPE",
     "HEADERS_ARRAY",
     "HEADERS_MAP",
     "STRING",
@@ -28,6 +30,8 @@ __all__ = [
 STRING = "string"
 HEADERS_ARRAY = "array<struct<key:string,value:binary>>"
 HEADERS_MAP = "map<string,binary>"
+DEAD_LETTER = "deadLetter"
+DEAD_LETTER_TYPE = "struct<error:string,key:binary,value:binary>"
 
 
 class Column(NamedTuple):
@@ -55,6 +59,8 @@ class Includes(NamedTuple):
     """Whether ``headers`` is a map, with the last value of each key."""
     leader_epoch: bool = False
     serialized_sizes: bool = False
+    dead_letters: bool = False
+    """``deadLetters=column``."""
 
 
 _SEVEN = (
@@ -67,10 +73,11 @@ _SEVEN = (
     Column("timestampType", "int"),
 )
 _OPTION_OF = {
-    "headers": "includeHeaders",
-    "leaderEpoch": "includeLeaderEpoch",
-    "serializedKeySize": "includeSerializedSizes",
-    "serializedValueSize": "includeSerializedSizes",
+    "headers": "includeHeaders=true",
+    "leaderEpoch": "includeLeaderEpoch=true",
+    "serializedKeySize": "includeSerializedSizes=true",
+    "serializedValueSize": "includeSerializedSizes=true",
+    DEAD_LETTER: "deadLetters=column",
 }
 _NAMES = (*(column.name for column in _SEVEN), *_OPTION_OF)
 _BYTES = ("key", "value")
@@ -93,6 +100,8 @@ def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Colum
         optional.append(Column("leaderEpoch", "int"))
     if includes.serialized_sizes:
         optional += [Column("serializedKeySize", "int"), Column("serializedValueSize", "int")]
+    if includes.dead_letters:
+        optional.append(Column(DEAD_LETTER, DEAD_LETTER_TYPE))
     seven = (Column(item.name, STRING) if item.name in strings else item for item in _SEVEN)
     return (*seven, *optional)
 
@@ -179,7 +188,7 @@ def _typed(column: Column, own: Column, where: str) -> Column:
 
 def _missing(name: str, where: str) -> OptionError:
     if name in _OPTION_OF:
-        advice = f"set {_OPTION_OF[name]}=true"
+        advice = f"set {_OPTION_OF[name]}"
         return _problem(f"{where} has {name}, which this query does not include", advice)
     lowered = {known.lower(): known for known in _NAMES}
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7)

@@ -68,6 +68,12 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("keySubjectVersion", "latest", "the version of this schema, as a number"),
     ("keyMode", _MODES, "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
     ("keyTimeZone", "none", "the zone of times without one in keys"),
+    (
+        "deadLetters",
+        "none",
+        "`column`: adds `deadLetter`, null for good records; else why a key or value does not "
+        "fit, and its bytes; see [docs/dead-letters.md](docs/dead-letters.md)",
+    ),
 )
 
 REGISTRY_ROWS: tuple[tuple[str, str, str], ...] = (

@@ -117,20 +117,22 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
 
 
 def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
+    chosen = formats(read, topics)
     is_map = read("includeHeaders", lambda text: text.lower() == "map", False)
     includes = columns.Includes(
         headers=read("includeHeaders", headers, False),
         headers_as_map=is_map,
         leader_epoch=read("includeLeaderEpoch", boolean, False),
         serialized_sizes=read("includeSerializedSizes", boolean, False),
+        dead_letters=chosen.dead_letters,
     )
-    chosen = formats(read, topics)
     structs = [typed.column for typed in chosen.typed]
     return {
         "includes": includes,
         "columns": columns.parsed(read("columns", str, None), includes, chosen.strings, structs),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
+        "dead_letters": chosen.dead_letters,
     }
 
 

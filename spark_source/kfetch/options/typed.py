@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
@@ -34,6 +35,8 @@ class Formats(NamedTuple):
     typed: tuple[TypedColumn, ...] = ()
     strings: tuple[str, ...] = ()
     """Names of columns."""
+    dead_letters: bool = False
+    """Whether a column has the records that can't be decoded."""
 
 
 def formats(read: OptionReader, topics: tuple[str, ...] = ()) -> Formats:
@@ -42,20 +45,48 @@ def formats(read: OptionReader, topics: tuple[str, ...] = ()) -> Formats:
     ``topics``: the topics of the query, if its options name them.
     """
     chosen = {column: _format(column, read) for column in _COLUMNS}
-    decoded = [_typed(column, read, text, topics) for column, text in chosen.items()]
-    typed = tuple(item for item in decoded if item is not None)
+    dead_letters = read("deadLetters", _is_column, False)
+    default = "PERMISSIVE" if dead_letters else ""
+    made = (_typed(column, read, text, topics, default) for column, text in chosen.items())
+    typed = tuple(item for item in made if item is not None)
     check_used(read, has_registry=any(item.registry for item in typed))
     strings = tuple(column for column, text in chosen.items() if text == "string")
-    return Formats(typed, strings)
+    if dead_letters:
+        _check_dead_letters(typed)
+    return Formats(typed, strings, dead_letters)
+
+
+def _is_column(text: str) -> bool:
+    if text.lower() != "column":
+        raise ValueError("column")
+    return True
+
+
+def _check_dead_letters(typed: Sequence[TypedColumn]) -> None:
+    """Raise OptionError unless a record that can't be decoded may be a dead letter."""
+    if not typed:
+        what, action = "valueFormat=json, avro or protobuf", "set one of them"
+    elif all(column.mode == "failfast" for column in typed):
+        name = f"{typed[-1].column}Mode"
+        what, action = f"{name}=PERMISSIVE", f"remove {name}=FAILFAST"
+    else:
+        return
+    raise OptionError(
+        f"option deadLetters has no effect without {what}",
+        action=f"{action}, or remove it",
+        option="deadLetters",
+    )
 
 
 def _typed(
-    column: str, read: OptionReader, chosen: str, topics: tuple[str, ...]
+    column: str, read: OptionReader, chosen: str, topics: tuple[str, ...], mode: str
 ) -> TypedColumn | None:
+    """Return how a column is decoded. ``mode``: the default, in place of that of its format."""
     given = {rest: read(column + rest, str, "") for rest in _NEEDED[column]}
     _check_used(column, given, chosen)
     if chosen not in _EFFECTIVE:
         return None
+    given["Mode"] = given["Mode"] or mode
     # JSON needs no subject: its schema is always an option.
     has_reader = bool(chosen == "json" or given["ReaderSchema"] or given["Descriptor"])
     registry = registry_column(column, read, topics, has_reader=has_reader)
@@ -170,7 +201,7 @@ def _mode(name: str, text: str, *, is_json: bool = True) -> str:
     if mode == "dropmalformed" and is_json:
         raise NotBuilt(
             f"{name}={text} is not built yet",
-            action="use PERMISSIVE with a field _corrupt_record STRING, and filter by it",
+            action="use deadLetters=column, and filter by deadLetter IS NULL",
             option=name,
         )
     raise OptionError(

@@ -260,6 +260,8 @@ class SourceOptions:
     """Which of ``key`` and ``value`` are decoded into structs, and how."""
     string_columns: tuple[str, ...] = ()
     """Which of ``key`` and ``value`` are strings by their format."""
+    dead_letters: bool = False
+    """Whether a column has the records that can't be decoded."""
     skip_corrupt_batches: bool = False
     """Whether to skip, log and count corrupt batches instead of failing."""
     fail_on_data_loss: bool = True

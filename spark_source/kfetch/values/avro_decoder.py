@@ -23,6 +23,7 @@ from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
 from kfetch.values.columns import Plan, StructColumn, positions_of, too_large
 from kfetch.values.types import ValueType
+from kfetch.values.unknown_fields import unknown_in_avro
 
 __all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
 
@@ -121,14 +122,15 @@ def reader_type(
 def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Program:
     """Returns the program for a writer's schema. Raises OptionError if no record can be read."""
     try:
-        made = compile_program(renamed(writer, reader), reader, plan, source=source)
+        matched = renamed(writer, reader)
+        made = compile_program(matched, reader, plan, source=source)
     except OptionError:
         raise
     except KfetchError as cause:
         raise _does_not_fit(source, cause.message, "correct one of the schemas") from None
     if made.unconditional:
         raise _does_not_fit(source, made.unconditional, made.advice)
-    return made
+    return made._replace(unread=frozenset(unknown_in_avro(matched, reader)))
 
 
 class AvroDecoder:
@@ -152,7 +154,10 @@ class AvroDecoder:
         written, self._reader, reader_source = _parsed(writer, reader, source, references)
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
-        self._own = Programs([_program(written, self._reader, self._plan, source)])
+        own = _program(written, self._reader, self._plan, source)
+        self._own = Programs([own])
+        self.unread = own.unread
+        """The writer's fields that the reader's schema lacks."""
 
     def decode(
         self,
@@ -181,7 +186,11 @@ class AvroDecoder:
         return self.decode(*positions_of(column), memory)
 
     def problem(
-        self, value: bytes | memoryview, *, programs: Programs | None = None
+        self,
+        value: bytes | memoryview,
+        memory: Memory = UNLIMITED,
+        *,
+        programs: Programs | None = None,
     ) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits.
 
@@ -189,7 +198,7 @@ class AvroDecoder:
         """
         programs, one = programs or self._own, np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _Run(self, programs, value, one, lengths, starts, UNLIMITED)
+        run = _Run(self, programs, value, one, lengths, starts, memory)
         if not len(run.corrupt_records()):
             return None
         return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)

@@ -46,6 +46,8 @@ class Program(NamedTuple):
     """Why no record can be decoded; empty if some can."""
     advice: str
     """What the user can do about it."""
+    unread: frozenset[str] = frozenset()
+    """The writer's fields that the reader's schema lacks."""
 
 
 def compile_program(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kfetch.values import exact
@@ -11,6 +11,7 @@ from kfetch.values.infer import NOTHING, Seen, TooDeep, merged, schema_of, seen
 from kfetch.values.times import Zones
 from kfetch.values.tokens import BadDocument
 from kfetch.values.types import Kind, ValueType
+from kfetch.values.unknown_fields import missing_in
 
 __all__ = ["Fit", "fit", "inferred"]
 
@@ -60,7 +61,7 @@ def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
         empty=len(documents) - len(full),
         confluent=len(framed),
         problems=problems,
-        unknown=tuple(_unknown(schema_of(inferred(documents)), schema, "")),
+        unknown=tuple(missing_in(schema, schema_of(inferred(documents)))),
     )
 
 
@@ -75,17 +76,3 @@ def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
     except BadDocument:
         return None  # in a part that the decoder skips
     return None
-
-
-def _unknown(sample: ValueType, schema: ValueType, prefix: str) -> Iterator[str]:
-    """Yields the paths of the fields of ``sample`` that ``schema`` lacks."""
-    known = dict(zip(schema.names, schema.children, strict=True))
-    for name, kind in zip(sample.names, sample.children, strict=True):
-        if name not in known:
-            yield prefix + name
-            continue
-        inner, of_schema = kind, known[name]
-        while inner.kind is of_schema.kind is Kind.ARRAY:
-            inner, of_schema = inner.children[0], of_schema.children[0]
-        if inner.kind is of_schema.kind is Kind.STRUCT:
-            yield from _unknown(inner, of_schema, f"{prefix}{name}.")

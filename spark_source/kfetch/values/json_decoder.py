@@ -23,6 +23,7 @@ from kfetch.values import exact, layout
 from kfetch.values.columns import Plan, StructColumn, positions_of
 from kfetch.values.json_options import CORRUPT_COLUMN, check_corrupt_column
 from kfetch.values.powers import POWERS
+from kfetch.values.raw_copies import copies
 from kfetch.values.substitutes import substitute
 from kfetch.values.times import Zones
 from kfetch.values.types import Kind, ValueType
@@ -97,16 +98,18 @@ class JsonDecoder:
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
-            values = self._with_corrupt_column(
-                values, data, *(texts or (positions, lengths)), corrupt
-            )
+            positions, lengths = texts or (positions, lengths)
+            text = copies(data, positions, np.asarray(lengths), corrupt, memory)
+            values = self._with_corrupt_column(values, text)
         return DecodedValues(values, corrupt)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview) -> exact.Problem | None:
+    def problem(
+        self, value: bytes | memoryview, _memory: Memory = UNLIMITED
+    ) -> exact.Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
         return self.exact(value).problem
 
@@ -116,16 +119,9 @@ class JsonDecoder:
         options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
         return exact.decode(value, self._decoded, settings.zones, **options)
 
-    def _with_corrupt_column(
-        self, values: Any, data: Any, positions: Array, lengths: Array, corrupt: Array
-    ) -> pa.StructArray:
+    def _with_corrupt_column(self, values: Any, text: Any) -> pa.StructArray:
         """Returns the column with the text of the corrupt records, whose bytes are not checked."""
-        texts: list[bytes | None] = [None] * len(values)
-        for record in corrupt.tolist():
-            start = int(positions[record])
-            texts[record] = bytes(data[start : start + int(lengths[record])])
-        column: Any = pa.array(texts, pa.binary())
-        column = pa.Array.from_buffers(pa.string(), len(column), column.buffers())
+        column = pa.Array.from_buffers(pa.string(), len(text), text.buffers(), text.null_count)
         arrays = [values.field(i) for i in range(values.type.num_fields)]
         arrays.insert(self._corrupt_at or 0, column)
         fields = [
@@ -136,6 +132,11 @@ class JsonDecoder:
         made: Any = pa.Array.from_buffers(kind, count, [valid], children=arrays)
         result: pa.StructArray = made
         return result
+
+    @property
+    def decoded_schema(self) -> ValueType:
+        """The schema without the column of corrupt records."""
+        return self._decoded
 
     @property
     def plan(self) -> Plan:

@@ -21,7 +21,7 @@ from kfetch.values import protobuf_layout as layout
 from kfetch.values.columns import StructColumn, positions_of, too_large
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_plan import MessagePlan
-from kfetch.values.protobuf_schema import message_tree
+from kfetch.values.protobuf_schema import Item, message_tree
 from kfetch.values.types import ValueType
 
 __all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
@@ -56,11 +56,15 @@ def message_type(
 
 
 def _plan(descriptors: bytes, name: str, *, nullable: bool, column: str) -> MessagePlan:
+    return MessagePlan(_root(descriptors, name, nullable=nullable, column=column), column=column)
+
+
+def _root(descriptors: bytes, name: str, *, nullable: bool, column: str) -> Item:
     root = message_tree(read_descriptors(descriptors, column=column), name)
     if nullable and root.type is not None:
         children = (replace(child, nullable=True) for child in root.type.children)
         root.type = replace(root.type, children=tuple(children))
-    return MessagePlan(root, column=column)
+    return root
 
 
 class ProtobufDecoder:
@@ -83,9 +87,11 @@ class ProtobufDecoder:
         such message, or if the message contains itself. Raises NotBuilt for a message with
         groups, and for editions.
         """
+        self.root = _root(descriptors, name, nullable=nullable, column=column)
+        """The tree of the message's fields."""
         self.full_name = read_descriptors(descriptors, column=column).message(name).full_name
         """The message's full name."""
-        self.plan = _plan(descriptors, name, nullable=nullable, column=column)
+        self.plan = MessagePlan(self.root, column=column)
         self.loops = loops
         self.row_bytes = self.plan.nodes.row_bytes
         """Bytes that a record takes beside its text."""
@@ -112,10 +118,10 @@ class ProtobufDecoder:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview) -> Problem | None:
+    def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
         lengths = np.full(1, len(value), np.int32)
-        run = _Run(self.plan, self.loops, np.zeros(1, np.int64), lengths, UNLIMITED)
+        run = _Run(self.plan, self.loops, np.zeros(1, np.int64), lengths, memory)
         if not len(run.corrupt_records(memoryview(value))):
             return None
         if run.refused:

@@ -51,6 +51,14 @@ LINES: list[tuple[FetchEvent, str]] = [
         "10 records of 2000 bytes decoded in 1.0 ms",
     ),
     (events.BatchSkipped(problem="its CRC does not match"), "skipped: its CRC does not match"),
+    (
+        events.Undecoded(topic="t", kind="value: field a is no INT", records=3),
+        "t: 3 records could not be decoded: value: field a is no INT",
+    ),
+    (
+        events.UnknownFields(topic="t", fields={"value.a": 2}, sampled=9),
+        "t: unknown fields in 9 sampled values: value.a",
+    ),
     (events.WaitedForMemory(broker=BROKER, seconds=1.5), "waited 1.50 s for memory"),
 ]
 

@@ -17,10 +17,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
 from kfetch.fetch import framed_values
-from kfetch.fetch.framed_values import FramedAvro
+from kfetch.fetch.drift import unknown_fields
+from kfetch.fetch.framed_values import FramedAvro, FramedJson
 from kfetch.schema import schema, with_schema
 from kfetch.value_loading import load
 from kfetch.values.avro_decoder import AvroDecoder
+from kfetch.values.ddl import parse_schema
+from kfetch.values.json_decoder import JsonDecoder
 from kfetch.wire import registry as client
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.test_schema import options
@@ -230,6 +233,19 @@ def test_mixed_writers_are_like_single_ones(seed: int) -> None:
     assert [i for i, each in enumerate(alone) if len(each.corrupt)] == together.corrupt.tolist()
     problems = [made.problem(value) is not None for value in values]
     assert problems == [bool(len(each.corrupt)) for each in alone]
+
+
+def test_unknown_fields_behind_headers(registry: ScriptedRegistry) -> None:
+    """Drift sees the fields of each writer, and none behind a damaged header."""
+    one, two = (registry.add(each, "t-value") for each in (V1, V2))
+    avro = FramedAvro(AvroDecoder(json.dumps(V2), load("avro")), _Known([{}] * one + [V1]))  # type: ignore[arg-type]
+    schema = parse_schema("id INT", option="valueSchema")
+    plain_json = FramedJson(JsonDecoder(schema, load("json")))
+    document = b'{"id": 1, "more": 2}'
+
+    assert ["gone"] == [*unknown_fields(avro, framed(one, ONE))]
+    assert ["more"] == [*unknown_fields(plain_json, framed(two, document))]
+    assert [] == [*unknown_fields(avro, b"\0\0"), *unknown_fields(plain_json, document)]
 
 
 class _Known:

@@ -8,7 +8,7 @@ import pytest
 
 from kfetch.fetch import events
 from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.stats import FetchStats, counts, total
+from kfetch.fetch.stats import FetchStats, counts, kinds, total
 from kfetch.model import Broker
 from kfetch.session.transitions import SessionEvent
 
@@ -53,6 +53,8 @@ COUNTED: list[tuple[FetchEvent, FetchStats]] = [
         FetchStats(records=10, decode_s=0.001),
     ),
     (events.BatchSkipped(problem="its CRC does not match"), FetchStats(batches_skipped=1)),
+    (events.Undecoded(topic="t", kind="k", records=3), FetchStats(undecoded=3)),
+    (events.UnknownFields(topic="t", fields={"a": 1}, sampled=9), FetchStats(sampled=9)),
     (events.WaitedForMemory(broker=BROKER, seconds=1.5), FetchStats(starved_s=1.5)),
 ]
 
@@ -68,8 +70,19 @@ def test_every_event_is_counted() -> None:
     assert {*get_args(FetchEvent)} == {type(event) for event, _ in COUNTED}
 
 
+def test_kinds_of_an_event() -> None:
+    """They are counted by topic and name. A sample without unknown fields adds no topic."""
+    undecoded = events.Undecoded(topic="t", kind="k", records=3)
+    assert {"undecoded_kinds": {"t": {"k": 3}}} == kinds(undecoded)
+    sample = events.UnknownFields(topic="t", fields={"a": 1}, sampled=9)
+    assert {"unknown_fields": {"t": {"a": 1}}} == kinds(sample)
+    assert {} == kinds(events.UnknownFields(topic="t", fields={}, sampled=9))
+
+
 def test_the_total_of_several_brokers() -> None:
     """total adds up field by field."""
     parts = [FetchStats(records=2, wait_s=0.5), FetchStats(records=3, sessions_lost=1)]
 
     assert FetchStats(records=5, wait_s=0.5, sessions_lost=1) == total(parts)
+    parts = [FetchStats(undecoded_kinds={"t": {"k": n}}) for n in (1, 2)]
+    assert FetchStats(undecoded_kinds={"t": {"k": 3}}) == total(parts)

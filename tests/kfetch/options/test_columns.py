@@ -81,7 +81,7 @@ def test_a_map_of_headers_is_a_column() -> None:
 
 NAMES = (
     "key, value, topic, partition, offset, timestamp, timestampType, headers, leaderEpoch, "
-    "serializedKeySize, serializedValueSize"
+    "serializedKeySize, serializedValueSize, deadLetter"
 )
 MISTAKES = [
     (

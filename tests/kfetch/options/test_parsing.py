@@ -222,7 +222,7 @@ def test_every_built_option_is_tried() -> None:
     rests = ("Format", "Schema", "ReaderSchema", "Descriptor", "Message", "Mode", "TimeZone")
     rests += ("Registry", "Subject", "SubjectVersion")
     typed = {column + rest for column in ("key", "value") for rest in rests}
-    typed |= {"valueFields", *(row[0] for row in format_rows.REGISTRY_ROWS)}
+    typed |= {"valueFields", "deadLetters", *(row[0] for row in format_rows.REGISTRY_ROWS)}
     assert here - sasl - typed == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",

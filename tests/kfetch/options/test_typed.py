@@ -190,6 +190,46 @@ def test_mistakes(column: str, options: dict[str, str], sentence: str) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("form", [JSON, PROTOBUF, AVRO])
+def test_dead_letters(column: str, form: dict[str, str]) -> None:
+    """With dead letters, records that do not fit are read in each format, unless a mode says no."""
+    given = {**REQUIRED, **_named(column, form), "deadLetters": "Column"}
+    parsed = parse(given)
+    assert parsed.dead_letters
+    assert ["permissive"] == [typed.mode for typed in parsed.typed_columns]
+    other = {"key": "value", "value": "key"}[column]
+    strict = {**_named(other, JSON), f"{other}Mode": "FAILFAST"}
+    modes = {typed.column: typed.mode for typed in parse({**given, **strict}).typed_columns}
+    assert {column: "permissive", other: "failfast"} == modes
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {},
+            "option deadLetters has no effect without valueFormat=json, avro or protobuf: set one "
+            "of them, or remove it",
+        ),
+        (
+            {**_named("value", JSON), "valueMode": "FAILFAST"},
+            "option deadLetters has no effect without valueMode=PERMISSIVE: remove "
+            "valueMode=FAILFAST, or remove it",
+        ),
+        (
+            {**_named("value", JSON), "deadLetters": "table"},
+            "option deadLetters is 'table', but it must be column",
+        ),
+    ],
+)
+def test_mistakes_of_dead_letters(options: dict[str, str], sentence: str) -> None:
+    """An option without effect would let its user believe that no record is lost."""
+    with pytest.raises(OptionError) as mistake:
+        parse({**REQUIRED, "deadLetters": "column", **options})
+    assert sentence == mistake.value.message
+
+
+@BOTH
 def test_a_string_is_no_binary(column: str) -> None:
     """The format and the type in columns must agree."""
     with pytest.raises(OptionError) as mistake:

@@ -63,7 +63,7 @@ IN_JOB = [
     (
         "  path:",
         "  deadLetters: {path: x}\n  path:",
-        "1: deadLetters need source.decode: it says wh",
+        "1: deadLetters need source.decode, or valueFo",
     ),
     (
         "  path:",
@@ -286,6 +286,45 @@ def test_dead_letters_keep_the_bytes_of_keys(project: Path) -> None:
         "conf/jobs/clicks.yml:6: sink.deadLetters needs the key's bytes, and option keyFormat=json "
         "makes a struct of them: remove one of the two"
     ) == mistake
+
+
+def test_dead_letters_need_places(project: Path) -> None:
+    """A dead letter without its place is of little use. The sentence names the missing columns."""
+    text = JOB.replace(
+        "  options:", "  decode: {fields: a INT}\n  options:\n    columns: value,offset,partition"
+    ).replace("sink:\n", "sink:\n  deadLetters: {path: dead}\n")
+    (mistake,) = _mistakes(project, "jobs/clicks.yml", JOB, text)
+
+    assert (
+        "conf/jobs/clicks.yml:6: sink.deadLetters needs the place of each record: add topic, "
+        "timestamp to option columns"
+    ) == mistake
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("", None),
+        (
+            "    columns: value,topic,partition,offset,timestamp\n",
+            "value,topic,partition,offset,timestamp,deadLetter",
+        ),
+        (
+            "    columns: deadLetter,topic,partition,offset,timestamp,value\n",
+            "deadLetter,topic,partition,offset,timestamp,value",
+        ),
+    ],
+)
+def test_dead_letters_of_typed_values(project: Path, columns: str, expected: str | None) -> None:
+    """The source gives them as a column. The job sets the options for it."""
+    form = "    valueFormat: JSON\n    valueSchema: id INT\n"
+    text = JOB.replace("  options:\n", f"  options:\n{form}{columns}")
+    text = text.replace("sink:\n", "sink:\n  deadLetters: {path: dead}\n")
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    options = config.load(config.find(project), ENVIRON).job("clicks").source_options()
+
+    assert "column" == options["deadLetters"]
+    assert expected == options.get("columns")
 
 
 _THREE = """\

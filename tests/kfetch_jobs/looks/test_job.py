@@ -190,6 +190,20 @@ def test_a_checkpoint_that_does_not_fit(
     assert positions_after == positions(plan)
 
 
+def test_dead_letters_are_no_column_of_the_sink(
+    project: Path, kafka: LittleKafka, kfetch: Command
+) -> None:
+    """The source gives them as a column, which goes to a table of its own."""
+    text = WITHOUT_TRANSFORM.replace(
+        "  options:\n", "  options:\n    valueFormat: json\n    valueSchema: id INT\n"
+    ).replace("sink:\n", "sink:\n  deadLetters: {path: dead}\n")
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    columns = json.loads(kfetch("plan", "clicks", "--json")[1])["columns"]
+
+    assert "value struct<id:int>" in columns
+    assert "deadLetter" not in columns
+
+
 def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Command) -> None:
     """The plan lists the partitions with the largest backlogs, and counts the others."""
     kafka.create("clicks", 30)[29].append(b"x")

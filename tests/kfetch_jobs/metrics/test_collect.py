@@ -90,7 +90,15 @@ def test_every_metric_is_told(
     write_stats(
         str(stats),
         "new",
-        FetchStats(records=7, sessions_lost=1, reply_bytes=99, other_rack_bytes=33),
+        FetchStats(
+            records=7,
+            sessions_lost=1,
+            reply_bytes=99,
+            other_rack_bytes=33,
+            undecoded=3,
+            undecoded_kinds={"t": {"value: field id is no INT": 3}},
+            unknown_fields={"t": {"value.new": 2}},
+        ),
     )
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
     progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
@@ -120,6 +128,13 @@ def test_every_metric_is_told(
         ("kfetch_job_fetch_records_total", {"reader": "executor"}, 7),
         ("kfetch_job_fetch_response_bytes_total", {"reader": "executor"}, 99),
         ("kfetch_job_fetch_other_rack_bytes_total", {"reader": "executor"}, 33),
+        ("kfetch_job_fetch_undecoded_records_total", {"reader": "executor"}, 3),
+        (
+            "kfetch_job_fetch_undecoded_kinds_total",
+            {"topic": "t", "kind": "value: field id is no INT"},
+            3,
+        ),
+        ("kfetch_job_fetch_unknown_fields_total", {"topic": "t", "field": "value.new"}, 2),
         ("kfetch_job_fetch_session_events_total", {"reader": "executor", "event": "lost"}, 1),
         ("kfetch_job_fetch_requests_total", {"reader": "driver", "type": "full"}, 3),
         ("kfetch_job_losses_total", {"kind": "LogTruncated"}, 2),

@@ -17,7 +17,7 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.spark_progress import batch_from_spark
 from kfetch_jobs.run import dead_letters, query_recorder
-from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.verbs import running
 from tests.examples import examples
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
@@ -27,24 +27,24 @@ from tests.kfetch_jobs.projects import ENVIRON
 def test_a_count_is_its_batchs_and_taken_once() -> None:
     """Whatever is put besides; a batch that comes again in a run has its last count, once."""
     counts = DeadLetterCounts()
-    counts.put(3, 7)
-    counts.put(3, 2)
-    counts.put(4, 5)
+    counts.put(3, Letters(7))
+    counts.put(3, Letters(2))
+    counts.put(4, Letters(5))
 
-    assert [0, 2, 0, 5, 0] == [counts.take(number) for number in (2, 3, 3, 4, 5)]
+    assert [0, 2, 0, 5, 0] == [counts.take(number).records for number in (2, 3, 3, 4, 5)]
 
 
 @examples(30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 def test_nothing_is_kept_for_a_batch_that_nobody_asks_for(steps: list[tuple[bool, int]]) -> None:
     """Spark tells of batches in their order, and may leave some out: those before are forgotten."""
-    counts, model = DeadLetterCounts(), dict[int, int]()
+    counts, model = DeadLetterCounts(), dict[int, Letters]()
     for puts, number in steps:
         if puts:
-            counts.put(number, number + 1)
-            model[number] = number + 1
+            counts.put(number, Letters(number + 1))
+            model[number] = Letters(number + 1)
         else:
-            assert model.get(number, 0) == counts.take(number)
+            assert model.get(number, Letters()) == counts.take(number)
             model = {other: many for other, many in model.items() if other > number}
     assert model == counts._counts
 
@@ -54,7 +54,7 @@ def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "_BATCHES_MAX", 3)
     counts = DeadLetterCounts()
     for number in range(10):
-        counts.put(number, 1)
+        counts.put(number, Letters(1))
 
     assert [7, 8, 9] == list(counts._counts)
 
@@ -62,13 +62,13 @@ def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_threads_lose_nothing(eager_threads: None) -> None:
     """The query's thread puts while the listener's takes: all counts are there afterwards."""
     counts, batches = DeadLetterCounts(), 2000
-    writer = threading.Thread(target=lambda: [counts.put(n, n) for n in range(batches)])
+    writer = threading.Thread(target=lambda: [counts.put(n, Letters(n)) for n in range(batches)])
     writer.start()
     while writer.is_alive():
         counts.take(-1)
     writer.join()
 
-    assert {n: n for n in range(batches)} == counts._counts
+    assert {n: Letters(n) for n in range(batches)} == counts._counts
 
 
 @pytest.fixture
@@ -86,13 +86,26 @@ def test_progress_has_what_was_buried(project: Path) -> None:
     job.directory.mkdir(parents=True)
     reported: list[Batch] = []
     watched = query_recorder.QueryRecorder(job, reported.append)
-    watched.counts.put(4, 3)
+    watched.counts.put(4, Letters(3, "t-0, offset 7: why"))
     for number in (4, 5):
         watched.record_progress(TOLD | {"batchId": number, "runId": "1", "id": "2"})
 
     assert [3, 0] == [batch.dead_letters for batch in reported]
+    assert ["t-0, offset 7: why", ""] == [batch.dead_letter for batch in reported]
     assert reported == progress.read_batches(progress.progress_path(job.directory))
     assert 3 == watched.dead_letters
+
+
+def test_rows_are_counted_once(project: Path) -> None:
+    """A plan that reads each record twice has the rows of one that reads it once."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    reported: list[Batch] = []
+    watched = query_recorder.QueryRecorder(job, reported.append)
+    watched.counts.reads = 2
+    watched.record_progress(TOLD | {"runId": "1", "id": "2"})
+
+    assert [TOLD["numInputRows"] // 2] == [batch.rows for batch in reported]
 
 
 @pytest.mark.parametrize(

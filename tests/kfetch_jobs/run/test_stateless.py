@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kfetch_jobs.run.stateless import stateful_operator
+from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
 
 
 class Sequence:
@@ -106,3 +106,17 @@ def test_plans_that_fit(plan: Node) -> None:
 def test_plans_that_need_more(plan: Node, operator: str) -> None:
     """The operator is named: over one micro-batch at a time its result would be another."""
     assert operator == stateful_operator(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reads"),
+    [
+        (STREAM, 1),
+        (join(STREAM, STATIC, "Inner"), 1),
+        (Node("Union", [Node("Aggregate", [STREAM]), Node("Filter", [STREAM])]), 2),
+        (Node("Filter", [join(STREAM, STREAM, "Inner")], inside=[STREAM]), 3),
+    ],
+)
+def test_reads_of_a_stream(plan: Node, reads: int) -> None:
+    """Spark counts a record as often as the plan reads it. Static tables don't count."""
+    assert reads == stream_leaves(plan)

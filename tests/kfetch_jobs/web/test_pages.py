@@ -64,13 +64,14 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     decoding = JOB.replace("  options:", "  decode: {fields: a INT}\n  options:")
     own_table = decoding.replace("  path:", "  deadLetters: {path: /dead}\n  path:")
     (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
-    told = replace(batch(3, time.time()), dead_letters=12)
+    example = "t-0, offset 7: the value does not fit valueSchema: field id is no INT, at byte 6"
+    told = replace(batch(3, time.time()), dead_letters=12, dead_letter=example)
     progress.append_batch(shop.storage / "clicks" / "progress.jsonl", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
     last = "12 records of the last 3 micro-batches could not be decoded"
-    assert f"{last} and went to the dead letters, /dead" in own
+    assert f"{last} and went to the dead letters, /dead The newest: {example}" in own
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
@@ -79,6 +80,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
         for page in pages:
             text = Html(client.get(page).text).text
             assert "dead letter" not in text.lower().replace("dead letters /dead", "")
+            assert example not in text
 
 
 def test_a_broker_that_is_away(shop: Project) -> None:

@@ -1,0 +1,56 @@
+"""Dead letters as DataFrames: apart from good records, and beside the rows of a transform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["LETTER", "beside", "good_records", "letters_of", "split"]
+
+LETTER = "_dead_letter"
+"""The column with error, key and value of a record that can't be decoded; else null."""
+_ROW = "_row"
+
+
+def good_records(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Return the streams without their dead letters."""
+    return {view: _good(frame) for view, frame in frames.items()}
+
+
+def _good(frame: DataFrame) -> DataFrame:
+    if LETTER not in frame.columns:
+        return frame
+    return frame.where(f"{LETTER} IS NULL").drop(LETTER)
+
+
+def letters_of(frames: Iterable[DataFrame]) -> DataFrame:
+    """Return the dead letters, as their table has them: place, reason, raw bytes."""
+    parts = [
+        frame.where(f"{LETTER} IS NOT NULL").selectExpr(
+            *("topic", "partition", "offset", "timestamp"),
+            *(f"{LETTER}.{name} AS {name}" for name in ("error", "key", "value")),
+        )
+        for frame in frames
+        if LETTER in frame.columns
+    ]
+    return reduce(lambda one, other: one.unionByName(other), parts)
+
+
+def beside(rows: DataFrame, letters: DataFrame) -> DataFrame:
+    """Return one stream of rows and dead letters, so that one micro-batch has both."""
+    from pyspark.sql import functions as f
+
+    both = rows.select(f.struct("*").alias(_ROW))
+    return both.unionByName(letters.select(f.struct("*").alias(LETTER)), allowMissingColumns=True)
+
+
+def split(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the rows and the dead letters of a micro-batch of such a stream."""
+    return (
+        batch.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*"),
+        batch.where(f"{LETTER} IS NOT NULL").select(f"{LETTER}.*"),
+    )
