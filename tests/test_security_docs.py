@@ -70,5 +70,7 @@ def test_the_project_of_jobs_md_is_valid(tmp_path: Path) -> None:
 
 
 def test_sparks_redaction_is_documented() -> None:
-    """docs/security.md has the setting that jobs have."""
-    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs/security.md").read_text()
+    """docs/explanation/security.md has the setting that jobs have."""
+    text = (ROOT / "docs/explanation/security.md").read_text()
+
+    assert f"spark.redaction.regex  {REDACTION}\n" in text

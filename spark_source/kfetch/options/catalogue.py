@@ -80,7 +80,7 @@ OPTIONS: tuple[Option, ...] = (
             "columns",
             "all",
             "deliver only these columns, in this order, such as `value,partition,offset`; see "
-            "[docs/columns.md](docs/columns.md)",
+            "docs/how-to/columns.md",
         ),
         *format_rows.ROWS,
         (
@@ -126,7 +126,7 @@ OPTIONS: tuple[Option, ...] = (
             "kfetch.pushFilters",
             "false",
             "a batch read leaves out what filters exclude, for a `load()` that is used once; see "
-            "[batch reads](#batch-reads)",
+            "docs/how-to/batch-reads.md",
         ),
         (
             "kfetch.onCorruptBatch",
