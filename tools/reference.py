@@ -105,7 +105,7 @@ def _functions(module: ModuleType) -> Iterator[str]:
     for name in sorted(module.__all__):
         value = getattr(module, name)
         if inspect.isfunction(value):
-            signature = str(inspect.signature(value)).replace("'", "")
+            signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
             yield f"```python\ndef {name}{signature}: ...\n```\n\n{_text(value)}\n"
 
 
