@@ -102,7 +102,7 @@ brokers: setup ## Run the tests with other versions of Kafka, 2.1 to 4.3
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
 
-bench: setup ## Compare kfetch with Spark's own connector: BENCH=drain, latency, trickle, idle, losses, requests, cold, memory, decode, planning
+bench: setup ## Compare kfetch with Spark's own connector: BENCH=drain, typed, latency, trickle, idle, losses, requests, cold, memory, decode, planning
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 # make compare BASE=HEAD~3 ARGS="--only drain"

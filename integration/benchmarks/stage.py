@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from integration.benchmarks.peer import connector_jars
@@ -25,8 +26,10 @@ LOW_LATENCY = {
 """What the README advises for short micro-batches with the checkpoint on a local disk."""
 
 
-def session(cores: int, settings: Mapping[str, str] | None = None) -> Any:
-    """A Spark session with the connector on its class path; ``settings`` have the last word."""
+def session(
+    cores: int, settings: Mapping[str, str] | None = None, jars: Sequence[Path] = ()
+) -> Any:
+    """A Spark session with the connector and ``jars``; ``settings`` have the last word."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -36,7 +39,7 @@ def session(cores: int, settings: Mapping[str, str] | None = None) -> Any:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "4g")
-        .config("spark.jars", ",".join(map(str, connector_jars())))
+        .config("spark.jars", ",".join(map(str, [*connector_jars(), *jars])))
     )
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)

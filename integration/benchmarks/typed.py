@@ -1,102 +1,170 @@
-"""JSON values as structs: kfetch's decoder against ``from_json``, by turns, in one run.
+"""Values as structs: kfetch's decoders against Spark's functions behind the connector, by turns.
 
-    python -m integration.benchmarks.typed [--records N] [--partitions N] [--runs N] [--cores N]
+    python -m integration.benchmarks.typed [--format json|avro|protobuf] [--fields 5|40]
+        [--sink noop|delta] [--records N] [--partitions N] [--runs N] [--cores N]
 
-A topic is filled with JSON of five fields (92 bytes). Queries read it into Spark's noop sink with
-availableNow, in one session and after one warm-up each. Each delivers the struct, the partition and
-the offset. The times are those of the micro-batches, and from start() to the end of the query.
+Spark's connector fills a topic with records of five fields (92 bytes as JSON), or of 40 fields with
+nesting (1 KiB). Queries read it with availableNow, in one session and after one warm-up each. Each
+delivers the struct, the partition and the offset. The times are those of the micro-batches, of
+their writes, and from start() to the end of the query. The CPU time is that of the whole machine:
+Spark, workers, agent and broker. So nothing else may run.
+
+``from_protobuf`` needs a jar of Spark. If it can't be had, KFETCH_SPARK_PROTOBUF names another one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from integration.benchmarks import stage
-from integration.benchmarks.fill import fill
-from integration.benchmarks.values import FIVE, five
+from integration.benchmarks.decode import cpu
+from integration.benchmarks.typed_values import KINDS, TypedValues
+from kfetch_jobs.jvm.spark import delta_jars
 from kfetch_jobs.kafka import Cluster
 
 _TOPIC = "typed"
+_UTC = {"spark.sql.session.timeZone": "UTC"}
+_COLUMNS = {"columns": "value,partition,offset"}
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 
-def _parsed(frame: Any) -> Any:
-    from pyspark.sql import functions as F
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One query over the whole topic. All times are in seconds."""
 
-    struct = F.from_json(F.col("value").cast("string"), FIVE).alias("value")
-    return frame.select(struct, "partition", "offset")
+    rows: int
+    batches: float
+    """Of the micro-batches."""
+    writes: float
+    """Of their part addBatch, which reads and writes."""
+    wall: float
+    """From start() to the end."""
+    cpu: float
+    """Of the whole machine."""
+
+    def __str__(self) -> str:
+        """Tell the times."""
+        return (
+            f"{self.batches:6.2f} s of micro-batches ({self.writes:6.2f} s of addBatch), "
+            f"{self.wall:6.2f} s from start to end, {self.cpu:6.2f} s of CPU"
+        )
 
 
-def _frames(spark: Any, cluster: Cluster) -> dict[str, Callable[[], Any]]:
+def _write(spark: Any, cluster: Cluster, values: list[bytes], chosen: argparse.Namespace) -> None:
+    """Fills the topic. Each of the values is written as often as the others."""
+    stage.create(cluster, _TOPIC, chosen.partitions)
+    few = spark.createDataFrame([(bytearray(value),) for value in values], "value BINARY")
+    many = few.crossJoin(spark.range(chosen.records // len(values))).select("value")
+    (
+        many.write.format("kafka")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.batch.size", 128 << 10)
+        .option("kafka.linger.ms", 20)
+        .option("topic", _TOPIC)
+        .save()
+    )
+
+
+def _frames(spark: Any, cluster: Cluster, values: TypedValues) -> dict[str, Callable[[], Any]]:
     def frame(source: str, **options: str) -> Any:
         options |= {"startingOffsets": "earliest"}
         return stage.stream(spark, cluster, _TOPIC, source, **options)
 
-    columns = {"columns": "value,partition,offset"}
-    decoded = {"valueFormat": "json", "valueSchema": FIVE}
+    parsed = (values.parsed.alias("value"), "partition", "offset")
     return {
-        "connector + from_json": lambda: _parsed(frame("kafka")),
-        "kfetch + from_json": lambda: _parsed(frame("kfetch", **columns)),
-        "kfetch valueFormat=json": lambda: frame("kfetch", **columns, **decoded),
+        "connector, raw": lambda: frame("kafka"),
+        "kfetch, raw": lambda: frame("kfetch"),
+        f"connector + {values.function}": lambda: frame("kafka").select(*parsed),
+        f"kfetch + {values.function}": lambda: frame("kfetch", **_COLUMNS).select(*parsed),
+        f"kfetch valueFormat={values.name}": lambda: frame("kfetch", **_COLUMNS, **values.options),
     }
 
 
-def _run(frame: Any) -> tuple[int, float, float]:
-    """Returns the rows, the seconds of the micro-batches, and those from start to end."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as checkpoint:
+def _run(frame: Any, sink: str) -> Run:
+    began, busy = time.monotonic(), _busy_seconds()
+    with tempfile.TemporaryDirectory() as directory:
         query = (
-            frame.writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
+            frame.writeStream.format(sink)
+            .option("checkpointLocation", f"{directory}/checkpoint")
             .trigger(availableNow=True)
-            .start()
+            .start(f"{directory}/table")
         )
         if not query.awaitTermination(600):
             raise TimeoutError("the query was not done within 600 s")
-        wall = time.monotonic() - began
-        progress = [p for p in query.recentProgress if p["numInputRows"]]
-    seconds = sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000
-    return sum(p["numInputRows"] for p in progress), seconds, wall
+        wall, spent = time.monotonic() - began, _busy_seconds() - busy
+        batches = [p for p in query.recentProgress if p["numInputRows"]]
+    return Run(
+        rows=sum(batch["numInputRows"] for batch in batches),
+        batches=sum(batch["durationMs"]["triggerExecution"] for batch in batches) / 1000,
+        writes=sum(batch["durationMs"]["addBatch"] for batch in batches) / 1000,
+        wall=wall,
+        cpu=spent,
+    )
+
+
+def _busy_seconds() -> float:
+    """CPU time that the machine has spent since its start, in ticks of 10 ms (proc(5), stat)."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(
+        int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
+    )
+    return (user + nice + system + irq + softirq) / 100
 
 
 def main() -> None:
     """Run the benchmark and print the medians."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--format", choices=sorted(KINDS), default="json")
+    parser.add_argument("--fields", type=int, choices=(5, 40), default=5)
+    parser.add_argument("--sink", choices=("noop", "delta"), default="noop")
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     chosen = parser.parse_args()
+    runs = _compare(chosen)
+    print(cpu())
+    for name, found in runs.items():
+        print(f"{name:28} {_median(found)}   (medians)")
+
+
+def _compare(chosen: argparse.Namespace) -> dict[str, list[Run]]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        rng, payloads = random.Random(7), directory / "values"
-        lines = (json.dumps(five(rng, i), separators=(",", ":")) for i in range(20_000))
-        payloads.write_text("\n".join(lines) + "\n")
+        values = KINDS[chosen.format](chosen.fields, directory)
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
-        fill(cluster, _TOPIC, partitions=chosen.partitions, records=chosen.records,
-             payloads=payloads)  # fmt: skip
-        spark = stage.session(chosen.cores)
+        jars = [*values.jars(), *(delta_jars() if chosen.sink == "delta" else [])]
+        settings = _UTC | (_DELTA if chosen.sink == "delta" else {})
+        spark = stage.session(chosen.cores, settings, jars)
         stack.callback(spark.stop)
-        frames = _frames(spark, cluster)
-        runs: dict[str, list[tuple[int, float, float]]] = {name: [] for name in frames}
+        _write(spark, cluster, values.values, chosen)
+        frames = _frames(spark, cluster, values)
+        runs: dict[str, list[Run]] = {name: [] for name in frames}
         for number in range(chosen.runs + 1):
             for name, frame in frames.items():
-                runs[name].append(_run(frame()))
-                print(f"run {number}: {name}: {runs[name][-1]}", file=sys.stderr, flush=True)
-    for name, found in runs.items():
-        counted = found[1:]
-        batches = statistics.median(seconds for _, seconds, _ in counted)
-        wall = statistics.median(wall for _, _, wall in counted)
-        print(f"{name:26} {batches:6.2f} s of micro-batches, {wall:6.2f} s from start to end")
+                run = _run(frame(), chosen.sink)
+                print(f"run {number}: {name:28} {run}", file=sys.stderr, flush=True)
+                runs[name] += [run] if number else []  # the first run warms up
+        return runs
+
+
+def _median(runs: list[Run]) -> Run:
+    def median(field: str) -> float:
+        return statistics.median(getattr(run, field) for run in runs)
+
+    fields = ("batches", "writes", "wall", "cpu")
+    return Run(runs[0].rows, *(median(field) for field in fields))
 
 
 if __name__ == "__main__":

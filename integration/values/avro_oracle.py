@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from kfetch_jobs.jvm.maven import jars
 
-__all__ = ["avro_answers", "from_avro_sql", "prepare"]
+__all__ = ["avro_answers", "from_avro_sql", "prepare", "spark_avro"]
 
 _SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 
@@ -29,8 +30,13 @@ def prepare(spark: SparkSession) -> None:
     system: Any = spark._jvm.java.lang.System  # type: ignore[union-attr]
     for name in ("collectionItems", "bytes", "string"):
         system.setProperty(f"org.apache.avro.limits.{name}.maxLength", "1000000")
-    (jar,) = jars(_SPARK_AVRO, transitive=False)
-    spark.sql(f"ADD JAR '{jar}'")
+    for jar in spark_avro():
+        spark.sql(f"ADD JAR '{jar}'")
+
+
+def spark_avro() -> list[Path]:
+    """Returns the jar of spark-avro. Raises JobsError if it can't be had."""
+    return jars(_SPARK_AVRO, transitive=False)
 
 
 def avro_answers(

@@ -21,14 +21,16 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.spark import delta_jars, session
 
-__all__ = ["answers", "arrow_type", "decoded", "protobuf_session"]
+__all__ = ["answers", "arrow_type", "decoded", "protobuf_session", "spark_protobuf"]
 
 PACKAGE = "org.apache.spark:spark-protobuf_2.13:4.2.0"
 JARS = "KFETCH_SPARK_PROTOBUF"
 
 
-def _jars() -> str:
-    return os.environ.get(JARS) or ",".join(map(str, jars(PACKAGE, transitive=False)))
+def spark_protobuf() -> list[Path]:
+    """Returns the jars of spark-protobuf. Raises JobsError if they can't be had."""
+    named = os.environ.get(JARS)
+    return [Path(name) for name in named.split(",")] if named else jars(PACKAGE, transitive=False)
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def protobuf_session(directory: Path) -> Iterator[SparkSession]:
     """Yields a session with from_protobuf. Raises JobsError if its jar can't be had."""
     settings = {
         "spark.master": "local[2]",
-        "spark.jars": ",".join([_jars(), *map(str, delta_jars())]),
+        "spark.jars": ",".join(map(str, [*spark_protobuf(), *delta_jars()])),
         "spark.sql.session.timeZone": "UTC",
     }
     with session(settings, name="protobuf", log=directory / "log") as spark:

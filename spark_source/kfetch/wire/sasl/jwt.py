@@ -35,9 +35,14 @@ def expiry(token: str) -> float | None:
 
 
 def unsecured(source: UnsecuredToken, now: float) -> tuple[str, float]:
-    """Returns a token without a signature and its expiry, both as Kafka's handler makes them."""
-    expires_at = now + source.lifetime_s
-    claims = {"iat": now, "exp": expires_at, **dict(source.claims)}
+    """Returns a token without a signature and its expiry in seconds, as Kafka's handler makes them.
+
+    Its times are whole milliseconds, as in Java. The broker rounds a finer time up, and it refuses
+    a token from the future.
+    """
+    issued_at = math.floor(now * 1000) / 1000
+    expires_at = issued_at + source.lifetime_s
+    claims = {"iat": issued_at, "exp": expires_at, **dict(source.claims)}
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}.", expires_at
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 import time
 from datetime import UTC, datetime
@@ -171,3 +172,14 @@ def test_errors_are_of_kfetch() -> None:
     """Both errors belong to the tree, and only one says that a retry can't help."""
     assert issubclass(TokenUnavailable, KfetchError)
     assert not issubclass(TokenUnavailable, AuthenticationFailed)
+
+
+@given(now=st.floats(1e9, 4e9))
+def test_a_token_is_never_from_the_future(now: float) -> None:
+    """The broker reads ``iat`` rounded to milliseconds. Its clock shows whole milliseconds, cut."""
+    text, expires_at = jwt.unsecured(UnsecuredToken(claims=(("sub", "a"),), lifetime_s=60), now)
+    body = text.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+    assert math.floor(1000 * claims["iat"] + 0.5) <= math.floor(1000 * now)
+    assert now + 59.998 < claims["exp"] == expires_at
