@@ -15,21 +15,11 @@ from kfetch.session.values import TOPIC_ID_VERSION
 from kfetch.watch.watch import CHECKED_EPOCHS_VERSION
 from kfetch.wire import messages
 from kfetch.wire.fetch import SESSION_VERSION
-from kfetch_jobs.config import reference
-from kfetch_jobs.metrics import table as metrics
-from kfetch_jobs.verbs import reference as commands
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 PAGES = [str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"))]
-
-
-def between(text: str, marker: str) -> str:
-    """What stands between ``<!-- marker -->`` and ``<!-- /marker -->``."""
-    found = re.search(rf"<!-- {marker} -->\n(.*?)<!-- /{marker} -->", text, re.DOTALL)
-    assert found, f"no <!-- {marker} --> … <!-- /{marker} -->"
-    return found[1]
 
 
 def test_the_session_example_runs() -> None:
@@ -41,23 +31,6 @@ def test_the_session_example_runs() -> None:
 
     assert len(example.examples) > 5
     assert 0 == runner.failures
-
-
-def test_keys_of_files_are_drawn_from_the_models() -> None:
-    """JOBS.md's tables of keys are what ``python -m kfetch_jobs.config.reference`` prints."""
-    assert reference.tables() == between((ROOT / "JOBS.md").read_text(), "keys")
-
-
-def test_every_metric_is_shown() -> None:
-    """JOBS.md's table of metrics is what ``python -m kfetch_jobs.metrics.table`` prints."""
-    assert metrics.table() == between((ROOT / "JOBS.md").read_text(), "metrics")
-
-
-def test_every_command_is_shown() -> None:
-    """JOBS.md shows each verb's help as ``python -m kfetch_jobs.verbs.reference`` prints it."""
-    shown = between((ROOT / "JOBS.md").read_text(), "commands")
-
-    assert f"```text\n{commands.text()}```\n" == shown
 
 
 def test_features_of_brokers_begin_where_kfetch_uses_them() -> None:

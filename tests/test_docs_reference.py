@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tools import reference
+from tools import plot, reference
 from tools.reference import DOCS, PARTS
 
 ADVICE = "run python -m tools.reference"
@@ -36,6 +36,11 @@ def test_a_page_of_an_error_has_three_parts(name: str) -> None:
     headings = re.findall(r"(?m)^## (.*)$", reference.error_pages()[name])
 
     assert ["What happened", "How to look", "What to do", "For programs"] == headings
+
+
+def test_the_picture_of_figures_is_current() -> None:
+    """docs/images/figures.svg shows the figures of docs/explanation/figures.md."""
+    assert plot.drawn() == plot.PICTURE.read_text(), "run python -m tools.plot"
 
 
 def test_a_page_without_the_part_is_an_error() -> None:
