@@ -77,6 +77,12 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_code_in_lists_is_indented_by_four_spaces(page: str) -> None:
+    """The site needs four spaces. With fewer it shows the marks of the block."""
+    assert [] == re.findall(r"(?m)^ {1,3}```.*$", (ROOT / page).read_text())
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_named_files_exist(page: str) -> None:
     """Every Python file that a page names in back-quotes exists.
 
