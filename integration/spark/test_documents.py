@@ -1,4 +1,4 @@
-"""The code of the pages in docs/ runs, and shows what they say."""
+"""The code of README.md and of the pages in docs/ runs, and shows what they say."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def code(page: str, kafka: Cluster, topic: str) -> str:
     assert found
     text = found[1].replace("localhost:9092", kafka.bootstrap_servers)
     return text.replace('"clicks"', f'"{topic}"')
+
+
+def test_the_readme_shows_rows(
+    spark: SparkSession, kafka: Cluster, clicks: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The ten lines of README.md print the records of a topic."""
+    exec(code("README.md", kafka, clicks), {})
+
+    assert [f"hello {n}" for n in range(10)] == sorted(
+        re.findall(r"\|(hello \d)\|", capfd.readouterr().out)
+    )
 
 
 def test_the_batch_read_counts_rows(
