@@ -1,4 +1,4 @@
-"""The tutorial of docs/life-of-a-record.md is true: each command prints what the page shows."""
+"""The tutorial of docs/explanation/life-of-a-record.md is true: each command prints what the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""kfetch's own verbs: ``check``, ``infer``, ``options``, ``agents``, ``warm`` and ``checkpoint``.
+"""kfetch's own verbs: ``check``, ``infer``, ``explain``, ``options``, ``agents``, ``warm`` and
+``checkpoint``.
 
 Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 """
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 
 from kfetch.cli import checkpoints, samples
+from kfetch.cli.explain import explain
 from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
 
 __all__ = ["OWN", "add"]
@@ -26,6 +28,7 @@ def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     app.command(short_help="Check that kfetch can read from a Kafka cluster.")(check)
     samples.add(app, _options)
+    app.command(short_help="Explain an error by its code, without a network.")(explain)
     app.command(short_help="List the options of the source, with defaults and meanings.")(options)
     app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
     app.command(short_help="Compile the record decoder in advance, for images.")(warm)
@@ -185,5 +188,5 @@ def warm(
         typer.echo(f"{archive} has bytecode for {bytecode.add_bytecode(archive)} modules")
 
 
-OWN = ("check", "infer", "options", "agents", "warm", "checkpoint")
+OWN = ("check", "infer", "explain", "options", "agents", "warm", "checkpoint")
 """The names of kfetch's own verbs."""

@@ -11,8 +11,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "valueFormat",
         "binary",
         "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
-        "agent; see [docs/json.md](docs/json.md), [docs/avro.md](docs/avro.md), "
-        "[docs/protobuf.md](docs/protobuf.md)",
+        "agent; see docs/how-to/json.md, docs/how-to/avro.md, docs/how-to/protobuf.md",
     ),
     (
         "valueSchema",

@@ -87,7 +87,7 @@ def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
         if not given[rest]:
             raise OptionError(
                 f"{column}Format=protobuf needs option {column}{rest}",
-                action=f"set it to {example}; docs/protobuf.md has an example",
+                action=f"set it to {example}; docs/how-to/protobuf.md has an example",
                 option=f"{column}{rest}",
             )
     return ProtobufColumn(
