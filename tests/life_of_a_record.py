@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.life_of_a_record
 
 The broker is scripted (``tests/kfetch/wire/little.py``), so there is no Kafka and no Spark.
-``main`` calls the source as Spark would. docs/explanation/life-of-a-record.md is the tutorial.
+``main`` calls the source as Spark would. docs/explanation/step-through.md is the tutorial.
 """
 
 from __future__ import annotations

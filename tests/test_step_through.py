@@ -1,4 +1,4 @@
-"""The tutorial of docs/explanation/life-of-a-record.md is true: each command prints what the page shows."""
+"""The tutorial of docs/explanation/step-through.md is true: each command prints what the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kfetch import decoding
 from tests.life_of_a_record import Debugger, main
 
-(PAGE,) = (Path(__file__).parent.parent / "docs").rglob("life-of-a-record.md")
+PAGE = Path(__file__).parent.parent / "docs/explanation/step-through.md"
 PROMPT = "(Pdb) "
 
 
