@@ -33,7 +33,8 @@ def run(check: str = "pass") -> NotebookNode:
             km=_manager(),
             resources={"metadata": {"path": empty}},
         )
-        return client.execute()
+        # nbclient leaves the kernel of a caller's manager running, unless it is told.
+        return client.execute(cleanup_kc=True)
 
 
 def shown(cell: NotebookNode) -> list[NotebookNode]:

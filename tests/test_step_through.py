@@ -1,4 +1,4 @@
-"""The tutorial of docs/explanation/step-through.md is true: each command prints what the page shows."""
+"""The tutorial docs/explanation/step-through.md is true: its commands print what it shows."""
 
 from __future__ import annotations
 

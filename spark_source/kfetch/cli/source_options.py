@@ -19,13 +19,14 @@ OptionPairs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="An option of the source, not a secret one. Repeat it for more options.",
+        help="An option of the source, without a secret. Repeat it for more options.",
     ),
 ]
 PropertiesFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with properties of Kafka's clients, such as passwords, and options kfetch.*."
+        help="A file with properties of Kafka's clients, such as passwords. It may have options of "
+        "kfetch, too."
     ),
 ]
 
