@@ -94,7 +94,7 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
         first = Html(client.get("/jobs/clicks").text).text
         assert client.get("/jobs/clicks/curves").json()["reading"]
         looks = 0
-        while "being read" in Html(client.get("/jobs/clicks").text).text:
+        while "reads its history now" in Html(client.get("/jobs/clicks").text).text:
             looks += 1
             assert looks < 40
         last = Html(client.get("/jobs/clicks").text).text
