@@ -1,6 +1,7 @@
 """The life of one record in one thread, to step through in a debugger.
 
-    .venv/bin/python -m tests.life_of_a_record
+    .venv/bin/python -m tests.life_of_a_record        in pdb, with a stop at each step
+    .venv/bin/python -m tests.life_of_a_record run    without pdb, for another debugger
 
 The broker is scripted (``tests/kfetch/wire/little.py``), so there is no Kafka and no Spark.
 ``main`` calls the source as Spark would. docs/explanation/step-through.md is the tutorial.
@@ -138,5 +139,7 @@ class Debugger(pdb.Pdb):
 
 if __name__ == "__main__":
     decoding.IMPLEMENTATION = "reference"  # machine code has no lines to step through
-    Debugger().run_main()
-    sys.exit()
+    if sys.argv[1:] == ["run"]:
+        print(*main(), sep="\n")
+    else:
+        Debugger().run_main()
