@@ -6,11 +6,8 @@ import doctest
 import re
 from pathlib import Path
 
-import pytest
-
 from integration.brokers import versions
 from kfetch.admin import explanations
-from kfetch.errors import KfetchError
 from kfetch.session.values import TOPIC_ID_VERSION
 from kfetch.watch.watch import CHECKED_EPOCHS_VERSION
 from kfetch.wire import messages
@@ -43,13 +40,13 @@ def test_features_of_brokers_begin_where_kfetch_uses_them() -> None:
     assert messages._ERROR_IN_METADATA == versions.REBOOTSTRAP.since
 
 
-@pytest.mark.parametrize("kind", explanations.classes(), ids=lambda kind: kind.__name__)
-def test_an_error_says_what_it_means_and_what_to_do(kind: type[KfetchError]) -> None:
+def test_an_error_says_what_it_means_and_what_to_do() -> None:
     """A class has two paragraphs of its own, of sentences."""
-    meaning, action, *_ = (vars(kind)["__doc__"] or "").split("\n\n")
+    for kind in explanations.classes():
+        meaning, action, *_ = (vars(kind)["__doc__"] or "").split("\n\n")
 
-    assert meaning.rstrip().endswith(".")
-    assert action.rstrip().endswith(".")
+        assert meaning.rstrip().endswith("."), kind
+        assert action.rstrip().endswith("."), kind
 
 
 def test_quickstart_is_two_commands() -> None:
@@ -59,32 +56,35 @@ def test_quickstart_is_two_commands() -> None:
     assert ["make demo", "make test"] == re.findall(r"```\n(.*?)\n```", quickstart, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_lead_somewhere() -> None:
     """Every relative link names a file that exists, seen from its page's folder.
 
     A page of the site links only to files of the site. It names others in back-quotes.
     """
-    path = ROOT / page
-    targets = [
-        (path.parent / target).resolve()
-        for target in re.findall(r"\]\((?!http|#)([^)#]+)", path.read_text())
-    ]
+    for path in (ROOT / page for page in PAGES):
+        targets = [
+            (path.parent / target).resolve()
+            for target in re.findall(r"\]\((?!http|#)([^)#]+)", path.read_text())
+        ]
 
-    assert [] == [target for target in targets if not target.exists()]
-    if path.is_relative_to(DOCS):
-        assert [] == [target for target in targets if not target.is_relative_to(DOCS)]
+        assert [] == [target for target in targets if not target.exists()], path
+        if path.is_relative_to(DOCS):
+            assert [] == [one for one in targets if not one.is_relative_to(DOCS)], path
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_code_in_lists_is_indented_by_four_spaces(page: str) -> None:
+def test_code_in_lists_is_indented_by_four_spaces() -> None:
     """The site needs four spaces. With fewer it shows the marks of the block."""
-    assert [] == re.findall(r"(?m)^ {1,3}```.*$", (ROOT / page).read_text())
+    for page in PAGES:
+        assert [] == re.findall(r"(?m)^ {1,3}```.*$", (ROOT / page).read_text()), page
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_named_files_exist(page: str) -> None:
-    """Every Python file that a page names in back-quotes exists.
+def test_named_files_exist() -> None:
+    """Every Python file that a page names in back-quotes exists."""
+    assert {} == {page: names for page in PAGES if (names := missing_files(page))}
+
+
+def missing_files(page: str) -> list[str]:
+    """The Python files that a page names and that do not exist.
 
     A page may say "Paths are below `folder/`". Then its short names count from there too.
     """
@@ -94,7 +94,7 @@ def test_named_files_exist(page: str) -> None:
     if len(folders) > 1:
         named = re.findall(r"`([\w/]+\.py)`", text)
 
-    assert [] == [name for name in named if not any((at / name).exists() for at in folders)]
+    return [name for name in named if not any((at / name).exists() for at in folders)]
 
 
 def test_architecture_fits_on_two_screens() -> None:
@@ -102,16 +102,15 @@ def test_architecture_fits_on_two_screens() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 110
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name[:4])
-def test_records_have_one_form(record: Path) -> None:
+def test_records_have_one_form() -> None:
     """A record has its number, title, date and status, then context, decision and figure."""
-    number = int(record.name[:4])
-    head = rf"# {number}\. .+\n\n- Date: \d{{4}}-\d\d-\d\d\n- Status: (accepted|superseded by \[)"
+    for record in RECORDS:
+        title = rf"# {int(record.name[:4])}\. .+\n\n"
+        state = r"- Date: \d{4}-\d\d-\d\d\n- Status: (accepted|superseded by \[)"
+        text = record.read_text()
 
-    text = record.read_text()
-
-    assert re.match(head, text)
-    assert ["Context", "Decision", "Figure"] == re.findall(r"(?m)^## (.*)$", text)
+        assert re.match(title + state, text), record
+        assert ["Context", "Decision", "Figure"] == re.findall(r"(?m)^## (.*)$", text), record
 
 
 def test_the_index_lists_every_record() -> None:

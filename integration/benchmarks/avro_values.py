@@ -9,10 +9,14 @@ from typing import Any
 
 import fastavro
 import numpy as np
+import pyarrow as pa
 
-from kfetch.avro_loading import load
+from kfetch.fetch.framed_values import FramedAvro
+from kfetch.value_loading import load
 from kfetch.values.avro_decoder import AvroDecoder
 from kfetch.values.types import Kind, ValueType
+from kfetch.wire.registry import Schema
+from tests.kfetch.wire.scripted_registry import framed
 
 __all__ = ["avro_contestants", "avro_documents"]
 
@@ -55,10 +59,26 @@ def avro_contestants(schema: dict[str, Any], items: list[bytes]) -> dict[str, Ca
     data = b"".join(items) + bytes(64)
     lengths = np.array([len(item) for item in items], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    decoder, parsed = AvroDecoder(json.dumps(schema), load()), fastavro.parse_schema(schema)
+    decoder, parsed = AvroDecoder(json.dumps(schema), load("avro")), fastavro.parse_schema(schema)
+    behind = FramedAvro(decoder, _OneSchema(json.dumps(schema)))  # type: ignore[arg-type]
+    one = pa.array([framed(7, item) for item in items], pa.binary())
+    four = pa.array([framed(i % 4, item) for i, item in enumerate(items)], pa.binary())
     return {
         "kfetch": lambda: decoder.decode(data, positions, lengths),
+        "with headers": lambda: behind.decode_column(one),
+        "4 schemas": lambda: behind.decode_column(four),
         "fastavro": lambda: [
             fastavro.schemaless_reader(io.BytesIO(i), parsed, None) for i in items
         ],
     }
+
+
+class _OneSchema:
+    """A registry that has one schema under each id."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def by_id(self, number: int) -> Schema:
+        """See Registry."""
+        return Schema(id=number, version=0, kind="AVRO", text=self._text)

@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from integration.benchmarks.avro_values import avro_contestants, avro_documents
-from kfetch.json_loading import load
-from kfetch.protobuf_loading import load as load_protobuf
+from kfetch.value_loading import load
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import JsonDecoder
 from kfetch.values.protobuf_decoder import ProtobufDecoder
@@ -87,7 +86,7 @@ def _contestants(schema: str, documents: list[bytes]) -> dict[str, Callable[[], 
     lengths = np.array([len(document) for document in documents], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     lines = b"\n".join(documents) + b"\n"
-    decoder = JsonDecoder(kind, load())
+    decoder = JsonDecoder(kind, load("json"))
     arrow_schema = pa.schema(list(arrow_type(kind)))
     options = pa.json.ParseOptions(explicit_schema=arrow_schema)
     read = pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
@@ -116,7 +115,7 @@ def five_message(record: dict[str, object]) -> bytes:
 
 def _protobuf_contestants(values: list[bytes]) -> dict[str, Callable[[], object]]:
     descriptors = descriptor_set(FIVE_FILE)
-    decoder, column = ProtobufDecoder(descriptors, "t.Five", load_protobuf()), pa.array(values)
+    decoder, column = ProtobufDecoder(descriptors, "t.Five", load("protobuf")), pa.array(values)
     work: dict[str, Callable[[], object]] = {"kfetch": lambda: decoder.decode_column(column)}
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -189,9 +189,10 @@ def query(
     topic: str,
     directory: Path,
     more: Mapping[str, object] | None = None,
+    module: str = "integration.faults.query",
     **trigger: object,
 ) -> Iterator[Child]:
-    """The query in a process tree of its own, which the end of the block kills."""
+    """The query of a module in a process tree of its own, which the end of the block kills."""
     asked = {
         **(more or {}),
         "servers": kafka.bootstrap_servers,
@@ -199,7 +200,7 @@ def query(
         "directory": str(directory),
         "trigger": trigger,
     }
-    command = [sys.executable, "-m", "integration.faults.query", json.dumps(asked)]
+    command = [sys.executable, "-m", module, json.dumps(asked)]
     log = directory / "output"
     with log.open("ab") as output:
         process = psutil.Popen(command, stdout=output, stderr=output, cwd=ROOT)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from integration.values.oracle import CORRUPT, answers
-from kfetch.json_loading import load
+from kfetch.value_loading import load
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.times import Zones
@@ -53,7 +53,7 @@ def _settings(zone: str, options: dict[str, str]) -> JsonSettings:
 def _decoded(text: str, documents: list[bytes], settings: JsonSettings) -> DecodedValues:
     lengths = np.array([len(item) for item in documents], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    decoder = JsonDecoder(parse_schema(text), load(), settings)
+    decoder = JsonDecoder(parse_schema(text), load("json"), settings)
     return decoder.decode(b"".join(documents), positions, lengths)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from integration.values.protobuf_oracle import answers, arrow_type, protobuf_session
-from kfetch.protobuf_loading import load
+from kfetch.value_loading import load
 from kfetch.values.protobuf_decoder import ProtobufDecoder
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch_jobs.errors import JobsError
@@ -73,7 +73,7 @@ def test_random_values_mean_what_spark_says(spark: SparkSession, seed: int) -> N
         values[: count // 4] = _by_package(rng, descriptors, values[: count // 4])
 
     expected = answers(spark, descriptors, "t.M", values)
-    actual = ProtobufDecoder(descriptors, "t.M", load()).decode_column(
+    actual = ProtobufDecoder(descriptors, "t.M", load("protobuf")).decode_column(
         pa.array(values, pa.binary())
     )
 

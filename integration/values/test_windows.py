@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from integration.checkpoints import batches
 from integration.conftest import TopicFactory
-from integration.faults.test_kill import ROOT, Child
+from integration.faults import test_kill
 from integration.records import producer
 from integration.streams import PATIENCE_S
 from integration.values.windows import WINDOW_S
@@ -28,6 +25,7 @@ PARTITIONS, RECORDS, KILLS = 4, 200_000, 4
 RECORDS_A_SECOND = 500
 """Of event time, so there are 40 windows."""
 BEGAN = 1_700_000_000
+query = partial(test_kill.query, module="integration.values.windows")
 
 
 def test_windows_after_kills(
@@ -78,20 +76,3 @@ def expected() -> list[tuple[int, int, int]]:
     for number in range(RECORDS):
         windows[int(at(number)) // WINDOW_S * WINDOW_S].append(number)
     return sorted((start, len(ids), sum(ids)) for start, ids in windows.items())
-
-
-@contextmanager
-def query(kafka: Cluster, topic: str, directory: Path, **trigger: object) -> Iterator[Child]:
-    """The query in a process tree of its own, which the end of the block kills."""
-    servers = kafka.bootstrap_servers
-    asked = {"servers": servers, "topic": topic, "directory": str(directory), "trigger": trigger}
-    command = [sys.executable, "-m", "integration.values.windows", json.dumps(asked)]
-    log = directory / "output"
-    with log.open("ab") as output:
-        process = psutil.Popen(command, stdout=output, stderr=output, cwd=ROOT)
-    child = Child(process, log)
-    try:
-        yield child
-    finally:
-        if process.poll() is None:
-            child.kill()

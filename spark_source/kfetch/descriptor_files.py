@@ -18,7 +18,7 @@ def with_descriptors(options: SourceOptions) -> SourceOptions:
     """Return the options with the bytes of the files that they name. Raises OptionError."""
     loaded = tuple(
         replace(typed, descriptors=_read(typed))
-        if isinstance(typed, ProtobufColumn) and not typed.descriptors
+        if isinstance(typed, ProtobufColumn) and typed.path and not typed.descriptors
         else typed
         for typed in options.typed_columns
     )

@@ -24,7 +24,9 @@
     ├── ConnectionLost         a connection died; carries the first cause
     │   ├── WrongListener      what listens there does not fit the options, or is no Kafka broker
     │   ├── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
-    │   └── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
+    │   ├── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
+    │   └── RegistryUnavailable  a schema registry does not answer
+    ├── RegistryRefused        a schema registry refuses the log-in, or answers what none does
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
@@ -327,6 +329,25 @@ class TokenUnavailable(ConnectionLost):
     """
 
     condition = "TOKEN_UNAVAILABLE"
+
+
+class RegistryUnavailable(ConnectionLost):
+    """A schema registry does not answer, or not usefully.
+
+    Check the registry that the sentence names. kfetch has already retried for
+    `kfetch.registry.timeout`.
+    """
+
+    condition = "REGISTRY_UNAVAILABLE"
+
+
+class RegistryRefused(KfetchError):
+    """A schema registry refuses the log-in, has no valid certificate, or is no schema registry.
+
+    Correct the option that the sentence names. kfetch does not retry.
+    """
+
+    condition = "REGISTRY_REFUSED"
 
 
 class ReadStalled(KfetchError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from kfetch.options.values import TypedColumn
     from kfetch.values.types import ValueType
 
-__all__ = ["schema", "with_schema"]
+__all__ = ["column_type", "schema", "with_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Mapping[str, DataType] = {
@@ -84,7 +85,7 @@ def schema(options: SourceOptions) -> StructType:
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
-    options = with_descriptors(options)
+    options = _with_types(options)
     structs = _structs(options)
     _check_formats(options, options.delivered)
     types = {column.name: _TYPES[column.type] for column in options.delivered} | structs
@@ -101,7 +102,7 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     """
     if not given.fields:
         raise OptionError("the schema has no columns", action="remove .schema(…)", option="columns")
-    options = with_descriptors(options)
+    options = _with_types(options, given)
     structs = _structs(options)
     nested = _nested(list(given), options, structs)
     named = [Column(field.name, _type_of(field, structs)) for field in nested]
@@ -119,7 +120,7 @@ def _unused_zones(options: SourceOptions) -> list[str]:
     return [
         typed.zone_option
         for typed in options.typed_columns
-        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(_parsed_type(typed))
+        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(column_type(typed))
     ]
 
 
@@ -128,15 +129,41 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
     return {typed.column: _struct_of(typed) for typed in options.typed_columns}
 
 
+def _with_types(options: SourceOptions, given: StructType | None = None) -> SourceOptions:
+    """Return the options with the types that files and registries hold. ``given``: Spark's."""
+    options = with_descriptors(options)
+    if all(typed.registry is None for typed in options.typed_columns):
+        return options
+    from kfetch.reader_schemas import with_reader_schemas  # late: it imports HTTP and TLS
+
+    if given is None:
+        return with_reader_schemas(options)
+    return with_reader_schemas(options, partial(_is_in, given))
+
+
+def _is_in(given: StructType, typed: TypedColumn) -> bool:
+    """Return whether a schema has the struct of a column, or its fields where they are flat."""
+    try:
+        struct = _struct_of(typed)
+    except OptionError:
+        return False  # an older version need not have a type in Spark
+    if typed.flat:
+        shapes = [_shape(field) for field in given]
+        return all(_shape(field) in shapes for field in struct)
+    return any(field.name == typed.column and field.dataType == struct for field in given)
+
+
 def _struct_of(typed: TypedColumn) -> StructType:
-    parsed, name = _parsed_type(typed), typed.type_option
+    parsed, name = column_type(typed), typed.type_option
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     struct: StructType = _spark_type(parsed)
     return struct
 
 
-def _parsed_type(typed: TypedColumn) -> ValueType:
+def column_type(typed: TypedColumn) -> ValueType:
+    """Return the struct of a column. Raises OptionError or NotBuilt."""
+    name = typed.type_option
     # Imported here, because they need Arrow.
     from kfetch.time_zones import zone_named
     from kfetch.values.avro_decoder import reader_type
@@ -144,6 +171,8 @@ def _parsed_type(typed: TypedColumn) -> ValueType:
     from kfetch.values.json_options import check_corrupt_column, check_zone
     from kfetch.values.protobuf_decoder import message_type
 
+    if isinstance(typed, AvroColumn) and typed.registry:
+        return reader_type(typed.reader_schema, source=name, references=typed.references)
     if isinstance(typed, AvroColumn):
         return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
     if isinstance(typed, ProtobufColumn):
@@ -243,6 +272,42 @@ def _unread(name: str, form: str, kind: str, read: str) -> OptionError:
     )
 
 
+def _difference(given: DataType, own: DataType, path: str) -> tuple[str, str, str] | None:
+    """Return the first part of a type that differs, and both types of it; None for the same type.
+
+    Comments do not count.
+    """
+    if isinstance(own, StructType) and isinstance(given, StructType) and given.names == own.names:
+        return _first_difference(
+            (mine.dataType, mine.nullable, other.dataType, other.nullable, f"{path}.{mine.name}")
+            for mine, other in zip(given, own, strict=True)
+        )
+    if isinstance(own, ArrayType) and isinstance(given, ArrayType):
+        parts = given.elementType, given.containsNull, own.elementType, own.containsNull
+        return _first_difference([(*parts, f"{path}.element")])
+    if isinstance(own, MapType) and isinstance(given, MapType):
+        keys = given.keyType, False, own.keyType, False
+        values = given.valueType, given.valueContainsNull, own.valueType, own.valueContainsNull
+        return _first_difference([(*keys, f"{path}.key"), (*values, f"{path}.value")])
+    return None if given == own else (path, given.simpleString(), own.simpleString())
+
+
+def _first_difference(
+    parts: Iterable[tuple[DataType, bool, DataType, bool, str]],
+) -> tuple[str, str, str] | None:
+    """``parts``: the given type and whether it may be null, the same of the own type, the path."""
+    for given, given_nullable, own, own_nullable, path in parts:
+        if difference := _difference(given, own, path):
+            return difference
+        if given_nullable != own_nullable:
+            texts = [
+                kind.simpleString() + ("" if nullable else " NOT NULL")
+                for kind, nullable in ((given, given_nullable), (own, own_nullable))
+            ]
+            return path, texts[0], texts[1]
+    return None
+
+
 def _spark_type(kind: ValueType) -> Any:
     from kfetch.values.types import Kind
 
@@ -269,13 +334,14 @@ def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
     own = structs.get(field.name)
     name = field.dataType.simpleString()
     if own is not None and field.nullable and isinstance(field.dataType, StructType):
-        if field.dataType == own:
+        difference = _difference(field.dataType, own, field.name)
+        if difference is None:
             return "binary"
+        path, given, wanted = difference
         raise OptionError(
-            f"the schema has {field.name} {name}, and {field.name}Schema means "
-            f"{own.simpleString()}, all of it nullable",
-            action="give the same fields in both",
-            option=f"{field.name}Schema",
+            f"the schema has {path} {given}, and {field.name}Format makes it {wanted}",
+            action="give the same type, or remove .schema(…)",
+            option=f"{field.name}Format",
         )
     if own is not None and isinstance(field.dataType, BinaryType):
         raise OptionError(

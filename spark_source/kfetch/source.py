@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kfetch import options as parsing
-from kfetch.errors import NotBuilt, OptionError
+from kfetch.errors import KfetchError, NotBuilt, OptionError
 from kfetch.model import Split
 from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
@@ -90,10 +90,13 @@ class KfetchDataSource(DataSource):
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader. For wrong options or a wrong schema, its first call raises."""
+        """Return the stream reader. For wrong options or a wrong schema, its first call raises.
+
+        So it does for a schema registry that does not answer.
+        """
         try:
             options = with_schema(parsing.parse(self.options), schema)
-        except OptionError as problem:
+        except KfetchError as problem:
             return _RefusingReader(self._options, problem)
         return KfetchStreamReader(options)
 
@@ -189,7 +192,7 @@ class _RefusingReader(KfetchStreamReader):
     An error of ``streamReader`` itself would be followed by Spark's UnboundLocalError.
     """
 
-    def __init__(self, options: SourceOptions, problem: OptionError) -> None:
+    def __init__(self, options: SourceOptions, problem: KfetchError) -> None:
         super().__init__(options)
         self._problem = problem
 

@@ -185,7 +185,7 @@ def typed(name: str, **more: str) -> dict[str, str]:
 
 
 @BOTH
-@pytest.mark.parametrize("columns", [None, "offset,%", "% BINARY", "headers,%"])
+@pytest.mark.parametrize("columns", [None, "offset,%", "%", "headers,%"])
 def test_columns_in_json_are_structs(name: str, columns: str | None) -> None:
     """The source's schema has the struct. Spark's copy of it changes nothing."""
     chosen = {"columns": columns.replace("%", name)} if columns else {}
@@ -245,9 +245,53 @@ def test_a_schema_with_another_struct_is_an_error(name: str) -> None:
     with pytest.raises(OptionError) as refused:
         with_schema(options(**typed(name)), other)
     assert (
-        f"the schema has {name} struct<id:bigint>, and {name}Schema means struct<id:int,t:string>, "
-        "all of it nullable: give the same fields in both"
+        f"the schema has {name} struct<id:bigint>, and {name}Format makes it struct<id:int,"
+        "t:string>: give the same type, or remove .schema(…)"
     ) == refused.value.message
+
+
+_DEEP = "a STRUCT<b: ARRAY<INT>>, m MAP<STRING, INT>"
+
+
+@pytest.mark.parametrize(
+    ("array", "pairs", "words"),
+    [
+        (
+            StructField("b", ArrayType(IntegerType(), containsNull=False)),
+            MapType(TEXT, IntegerType()),
+            "has value.a.b.element int NOT NULL, and valueFormat makes it int: ",
+        ),
+        (
+            StructField("b", ArrayType(IntegerType()), nullable=False),
+            MapType(TEXT, IntegerType()),
+            "has value.a.b array<int> NOT NULL, and valueFormat makes it array<int>: ",
+        ),
+        (
+            StructField("b", ArrayType(IntegerType())),
+            MapType(TEXT, LongType()),
+            "has value.m.value bigint, and valueFormat makes it int: ",
+        ),
+        (
+            StructField("b", ArrayType(IntegerType())),
+            MapType(IntegerType(), IntegerType()),
+            "has value.m.key int, and valueFormat makes it string: ",
+        ),
+    ],
+)
+def test_the_part_that_differs_is_named(array: StructField, pairs: MapType, words: str) -> None:
+    """Types that differ in NOT NULL deep inside look the same as a whole."""
+    given = struct(value=struct(a=StructType([array]), m=pairs))
+    with pytest.raises(OptionError) as refused:
+        with_schema(options(**typed("value", Schema=_DEEP)), given)
+    assert words in refused.value.message
+
+
+def test_comments_in_a_struct_make_no_difference() -> None:
+    """A user's schema may have comments at any level."""
+    field = StructField("b", ArrayType(IntegerType()), metadata={"comment": "x"})
+    given = struct(value=struct(a=StructType([field]), m=MapType(TEXT, IntegerType())))
+    read = with_schema(options(**typed("value", Schema=_DEEP)), given)
+    assert given.simpleString() == schema(read).simpleString()
 
 
 @BOTH

@@ -27,7 +27,7 @@ keeps it running.
 
 from kfetch_jobs.config.job import Job, TableLocation
 from kfetch_jobs.config.models import JobFile, ProjectFile
-from kfetch_jobs.config.project import PROJECT_FILE, Project, find, load
+from kfetch_jobs.config.project import PROJECT_FILE, Project, find, load, located
 
 __all__ = [
     "PROJECT_FILE",
@@ -38,4 +38,5 @@ __all__ = [
     "TableLocation",
     "find",
     "load",
+    "located",
 ]

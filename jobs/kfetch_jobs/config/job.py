@@ -19,8 +19,13 @@ __all__ = [
     "with_absolute_stores",
 ]
 
-_STORES = frozenset({"kafka.ssl.truststore.location", "kafka.ssl.keystore.location"})
-"""Options that name files of this machine."""
+_STORES = frozenset(
+    {
+        *("kafka.ssl.truststore.location", "kafka.ssl.keystore.location"),
+        *("valuedescriptor", "keydescriptor"),
+    }
+)
+"""Options that name files of this machine, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ class Job:
     def source_options(self, view: str = "source") -> Options:
         """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 
-        Relative paths of stores start from the project file's directory.
+        Relative paths of stores and descriptor files start from the project file's directory.
         """
         source = self.file.views()[view]
         cluster = cluster_options(self.clusters[source.cluster])
@@ -107,7 +112,7 @@ def cluster_options(properties: Mapping[str, str]) -> Options:
 
 
 def with_absolute_stores(options: Options, directory: Path) -> Options:
-    """Return options in which the paths of stores are absolute: they start from ``directory``."""
+    """Return options in which the paths of files are absolute: they start from ``directory``."""
     return {
         name: str((directory / text).absolute()) if name.lower() in _STORES and text else text
         for name, text in options.items()

@@ -22,7 +22,16 @@ from kfetch_jobs.config.source_options import option_mistakes, source_location
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["PROJECT_FILE", "Job", "Project", "TableLocation", "find", "is_job_name", "load"]
+__all__ = [
+    "PROJECT_FILE",
+    "Job",
+    "Project",
+    "TableLocation",
+    "find",
+    "is_job_name",
+    "load",
+    "located",
+]
 
 PROJECT_FILE = "kfetch.yml"
 ENVIRONMENT_VARIABLE = "KFETCH_ENV"
@@ -193,14 +202,33 @@ def _table_mistakes(job: Job) -> Iterator[str]:
 def find(start: Path) -> Path:
     """Return the project file of a directory, of its ``conf/``, or of the nearest one above."""
     for directory in (start.absolute(), *start.absolute().parents):
-        for candidate in (directory / PROJECT_FILE, directory / "conf" / PROJECT_FILE):
-            if candidate.is_file():
-                return candidate
+        if (candidate := _file_in(directory)) is not None:
+            return candidate
     raise ConfigError(
         f"there is no {PROJECT_FILE} or conf/{PROJECT_FILE} in {start.absolute()} or above: "
         "change to a project's directory, name its file with --project, or make one with "
         "kfetch init DIR"
     )
+
+
+def _file_in(directory: Path) -> Path | None:
+    candidates = (directory / PROJECT_FILE, directory / "conf" / PROJECT_FILE)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def located(path: Path) -> Path:
+    """Return the project file that a path names: the file itself, or the one of its directory.
+
+    Raises ConfigError for a directory without one.
+    """
+    if not path.is_dir():
+        return path
+    if (found := _file_in(path)) is None:
+        raise ConfigError(
+            f"there is no {PROJECT_FILE} or conf/{PROJECT_FILE} in {path.absolute()}: name a "
+            "project's directory or its file with --project"
+        )
+    return found
 
 
 def load(

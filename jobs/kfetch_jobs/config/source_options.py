@@ -31,9 +31,6 @@ def option_mistakes(job: Job) -> Iterator[str]:
         else:  # a mistake of its own
             servers = {_SERVERS: _VALID[_SERVERS]}
             options = servers | source.strategy() | source.options
-        for error in _option_errors(options):
-            option = str(error.where.get("option", ""))
-            yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
         formats = {name.lower(): text.lower() for name, text in options.items()}
         for option, reader, column in _readers_of_bytes(job, source):
             form = formats.get(option.lower())
@@ -42,6 +39,9 @@ def option_mistakes(job: Job) -> Iterator[str]:
                     f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
                     f"option {option}={form} makes a struct of them: remove one of the two"
                 )
+        for error in _option_errors(options):
+            option = str(error.where.get("option", ""))
+            yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
 
 
 def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
@@ -60,7 +60,7 @@ def _option_errors(options: Options) -> Iterator[OptionError]:
     left_out: set[str] = set()
     while True:
         try:
-            parse_options(options)
+            _check(options)
         except OptionError as error:
             option = str(error.where.get("option", "")).lower()
             if option in left_out:
@@ -74,6 +74,15 @@ def _option_errors(options: Options) -> Iterator[OptionError]:
             options = others | valid
         else:
             return
+
+
+def _check(options: Options) -> None:
+    """Raise OptionError for options that no query can have, also for mistakes in schemas."""
+    parsed = parse_options(options)
+    if parsed.typed_columns:
+        from kfetch.admin.sources import columns  # it imports pyspark
+
+        columns(parsed)
 
 
 def option_warnings(job: Job) -> list[str]:

@@ -36,13 +36,16 @@ _SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}
 _TEXT_MIN = 3
 """Shorter texts may be part of any word. Only their quoted form gets a placeholder."""
 _SECRET_LINE_MIN = 8
-_SECRET = re.compile(r"(?i)secret|passw|token|credential|jaas|private|\bkey\b")
+_SCHEMA = re.compile(r"(?i)(key|value)(reader)?schema")
+"""Keys whose files are no secrets."""
+_SECRET = re.compile(r"(?i)secret|passw|token|credential|user\.info|jaas|private|\bkey\b")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _TAG = "tag:yaml.org,2002:"
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?P<path>.+)")
 _FILE_BYTES_MAX = 64 << 10
 """A secret is short. A longer file is a log or a device that somebody named by mistake."""
+_SCHEMA_BYTES_MAX = 1 << 20
 _YAML_BYTES_MAX = 256 << 10
 """PyYAML needs seconds of CPU for a malicious file of this size, and cannot be interrupted."""
 _VALUES_MAX = 20_000
@@ -123,10 +126,19 @@ def _is_distinctive(line: str) -> bool:
     return len(line) >= _SECRET_LINE_MIN
 
 
+def _is_schema(at: Location) -> bool:
+    """Whether the last key names a schema."""
+    return bool(at) and _SCHEMA.fullmatch(str(at[-1])) is not None
+
+
 def display(path: Path) -> str:
-    """Return the path relative to the working directory, if it lies below it."""
-    inside = path.is_relative_to(Path.cwd())
-    return str(path.relative_to(Path.cwd()) if inside else path)
+    """Return the path relative to the working directory, if it lies below it.
+
+    All lie below ``/``, so it counts as none.
+    """
+    here = Path.cwd()
+    inside = here != here.parent and path.is_relative_to(here)
+    return str(path.relative_to(here) if inside else path)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -310,7 +322,8 @@ class _Filler:
             )
         if value:
             self._document.placeholders[value] = f"${{{reference}}}"
-            if reference.startswith("file:") or any(_SECRET.search(str(key)) for key in at):
+            is_file = reference.startswith("file:") and not _is_schema(at)
+            if is_file or any(_SECRET.search(str(key)) for key in at if not _is_schema((key,))):
                 for text in (value, *filter(_is_distinctive, map(str.strip, value.splitlines()))):
                     self._document.secrets[text] = f"${{{reference}}}"
         return value
@@ -327,20 +340,22 @@ class _Filler:
     def _content(self, name: str, at: Location) -> str:
         path = self._document.path.parent / name
         line = self._document.file_line(at)
+        limit = _SCHEMA_BYTES_MAX if _is_schema(at) else _FILE_BYTES_MAX
         try:
             with path.open("rb") as file:
-                content = file.read(_FILE_BYTES_MAX + 1)
+                content = file.read(limit + 1)
             shared = path.stat().st_mode & stat.S_IROTH
             text = content.decode()
         except OSError as cause:
-            raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}") from None
+            base = "" if Path(name).is_absolute() else ": the path starts at this file's directory"
+            raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}{base}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{line}: {path} is not UTF-8 text") from None
         except ValueError:
             raise ConfigError(f"{line}: {name!r} cannot name a file: correct it") from None
-        if len(content) > _FILE_BYTES_MAX:
-            raise ConfigError(f"{line}: {path} is longer than {_FILE_BYTES_MAX >> 10} KiB")
-        if shared:
+        if len(content) > limit:
+            raise ConfigError(f"{line}: {path} is longer than {limit >> 10} KiB")
+        if shared and not _is_schema(at):
             self._document.warnings.append(
                 f"{line}: other users of this machine can read {path}: chmod 600 {path}"
             )

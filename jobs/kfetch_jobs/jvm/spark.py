@@ -35,7 +35,7 @@ __all__ = ["DELTA", "cause_of", "delta_jars", "session", "text_of"]
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
-REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key"
+REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|user[.]info"
 """Names of options that Spark hides in plans and event logs: its own default, and Kafka's names."""
 _DEFAULTS = {
     "spark.master": "local[*]",

@@ -15,7 +15,8 @@ __all__ = ["Environment", "JobName", "Json", "ProjectFile", "project_of"]
 ProjectFile = Annotated[
     Path | None,
     typer.Option(
-        "--project", help="The project file. Default: kfetch.yml here, in conf/, or above."
+        "--project",
+        help="The project file, or its directory. Default: kfetch.yml here, in conf/, or above.",
     ),
 ]
 JobName = Annotated[str, typer.Argument(help="The name of the job. Its file is jobs/NAME.yml.")]
@@ -37,4 +38,5 @@ def project_of(
     from kfetch_jobs.config.snapshot import read_snapshot
 
     texts = read_snapshot(snapshot) if snapshot else {}
-    return config.load(project or config.find(Path.cwd()), environment=environment, texts=texts)
+    path = config.located(project) if project else config.find(Path.cwd())
+    return config.load(path, environment=environment, texts=texts)

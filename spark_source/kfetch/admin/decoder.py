@@ -38,11 +38,10 @@ def warm() -> str:
     The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
     names another cache directory.
     """
-    from kfetch import avro_loading, json_loading, protobuf_loading
+    from kfetch import value_loading
     from kfetch.decoder_loading import describe, load_decoder
 
     described = describe(load_decoder())
-    json_loading.load()
-    avro_loading.load()
-    protobuf_loading.load()
+    for name in value_loading.FORMATS:
+        value_loading.load(name)
     return described

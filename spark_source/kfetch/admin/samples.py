@@ -11,12 +11,21 @@ from itertools import islice
 from kfetch.errors import NoSuchPartition
 from kfetch.model import TopicPartition
 
-__all__ = ["RECORDS_MAX", "SAMPLE_BYTES_MAX", "Misfit", "Record", "SampleReport", "read", "report"]
+__all__ = [
+    "MISFITS_MAX",
+    "RECORDS_MAX",
+    "SAMPLE_BYTES_MAX",
+    "Misfit",
+    "Record",
+    "SampleReport",
+    "read",
+    "report",
+]
 
 RECORDS_MAX = 10_000
 """Each record takes about 0.2 ms."""
 SAMPLE_BYTES_MAX = 64 << 20
-_MISFITS_MAX = 5
+MISFITS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,7 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
     found = fit(values, wanted, Zones(0, find_zone))
     misfits = [
         Misfit(records[at].tp.partition, records[at].offset, problem.what, problem.at)
-        for at, problem in found.problems[:_MISFITS_MAX]
+        for at, problem in found.problems[:MISFITS_MAX]
     ]
     return SampleReport(
         records=len(records),

@@ -86,6 +86,11 @@ class Budget:
             return bool(self._queue) or any(size for size, _ in self._decoder_queue.values())
 
     @property
+    def readers(self) -> int:
+        """How many readers share the memory."""
+        return self._readers
+
+    @property
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch; fewer if many readers share little memory."""
         return self._fair_share(BATCH_BYTES)

@@ -92,7 +92,7 @@ def _session_of(options: SourceOptions) -> str:
     login = security.sasl.login if security.sasl else None
     imports = isinstance(login, OauthLogin) and isinstance(login.source, TokenProvider)
     session = os.environ.get(_SESSION_VARIABLE, _NO_SESSION)
-    is_shared = session == _NO_SESSION or (not imports and all(map(os.path.isabs, security.files)))
+    is_shared = session == _NO_SESSION or (not imports and all(map(os.path.isabs, options.files)))
     return "" if is_shared else session
 
 

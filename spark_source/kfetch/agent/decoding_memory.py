@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.c_allocator import return_freed_memory
+from kfetch.agent.freed_memory import return_freed_memory
 from kfetch.records import Memory
 
 # While a decoder waits for memory, it checks its worker at this interval.

@@ -30,6 +30,7 @@ from kfetch.agent.channel import (
     StatusRequest,
     peer_uid,
 )
+from kfetch.agent.freed_memory import return_freed_memory
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.segment_pool import SegmentPool
 from kfetch.agent.shared_query import SharedQuery
@@ -168,6 +169,14 @@ class Server:
         return ReadDone()
 
     def _send_batches(self, request: ReadRequest, segments: SegmentPool) -> None:
+        """Send every batch. The last reader returns the memory that the allocators have kept."""
+        try:
+            self._send_deliveries(request, segments)
+        finally:
+            if not self._queries.budget.readers:
+                return_freed_memory(is_idle=True)
+
+    def _send_deliveries(self, request: ReadRequest, segments: SegmentPool) -> None:
         threading.current_thread().name = f"{request.query[:8]} task"  # for the log
         options, budget = request.options, self._queries.budget
         with contextlib.ExitStack() as stack:

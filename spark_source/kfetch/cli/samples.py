@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.cli.source_options import OptionPairs, PropertiesFile
+from kfetch.cli.source_options import REGISTRIES, OptionPairs, PropertiesFile
 
 if TYPE_CHECKING:
     from kfetch.admin.samples import SampleReport
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _NAMES_MAX = 10
-Options = Callable[[str, Path | None, list[str]], dict[str, str]]
+Options = Callable[[str, Path | None, list[str], tuple[str, ...]], dict[str, str]]
 
 
 def add(app: typer.Typer, options: Options) -> None:
@@ -47,16 +47,26 @@ def add(app: typer.Typer, options: Options) -> None:
         --schema the command checks your schema instead: it names records that do not fit, and
         fields that the schema lacks. It exits with 1 if a record does not fit.
 
+        With the option valueRegistry, it prints the columns of values in Confluent's wire format,
+        from the schema registry.
+
         \b
         Example: a schema of the newest 1,000 records
           kfetch infer localhost:9092 orders
         Example: do the newest 10,000 records still fit?
           kfetch infer localhost:9092 orders --records 10000 --schema "id BIGINT, name STRING"
+        Example: the columns of values in Confluent's wire format
+          kfetch infer localhost:9092 orders --properties orders.properties
         """
-        from kfetch.admin import samples
+        from kfetch.admin import registry_samples, samples
 
-        kafka = options(servers, properties, list(option or ()))
-        found = samples.report(samples.read(kafka, topic, records, keys=key), schema)
+        given = options(servers, properties, list(option or ()), REGISTRIES)
+        kafka = registry_samples.for_sample(given)
+        sample = samples.read(kafka, topic, records, keys=key)
+        if registry_samples.uses_registry(given, keys=key):
+            found = registry_samples.report(given, topic, sample, keys=key)
+        else:
+            found = samples.report(sample, schema)
         if as_json:
             typer.echo(json.dumps(asdict(found)))
         else:

@@ -13,13 +13,18 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["OptionPairs", "PropertiesFile", "source_options"]
+__all__ = ["CONNECTIONS", "REGISTRIES", "OptionPairs", "PropertiesFile", "source_options"]
+
+CONNECTIONS = ("kafka.", "kfetch.")
+REGISTRIES = (*CONNECTIONS, "schema.registry.", "value", "key")
+"""The starts of names of options."""
 
 OptionPairs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="An option of the source, without a secret. Repeat it for more options.",
+        help="An option of the source, such as kafka.security.protocol=SSL. No secrets. Repeat it "
+        "for more options.",
     ),
 ]
 PropertiesFile = Annotated[
@@ -30,25 +35,25 @@ PropertiesFile = Annotated[
     ),
 ]
 
-_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|keystore\.key$")
+_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|user\.info$|keystore\.key$")
 """Names of options whose values may have secrets."""
-_PREFIXED = re.compile(r"(?i)(kafka|kfetch)\.[\w.-]+")
+_PREFIXED = re.compile(r"(?i)(kafka|kfetch|schema\.registry)\.[\w.-]+")
 
 
 def source_options(
-    properties: Path | None, pairs: Sequence[str], *, of_connections: bool = False
+    properties: Path | None, pairs: Sequence[str], *, prefixes: tuple[str, ...] = ("",)
 ) -> dict[str, str]:
     """Return the options of the file, then those of the command line, which override them.
 
-    ``of_connections``: take only options that begin with kafka. or kfetch. from the command line.
-    Raises OptionError for a file that can't be read, and BadParameter for a wrong pair.
+    ``prefixes``: take only options that begin with one of them from the command line. Raises
+    OptionError for a file that can't be read, and BadParameter for a wrong pair.
     """
     from kfetch.cli.properties import read_properties
 
     options = read_properties(properties) if properties else {}
     for name, value in map(_pair, pairs):
-        if of_connections and not name.lower().startswith(("kafka.", "kfetch.")):
-            raise _wrong(f"{_shown(name)} does not begin with kafka. or kfetch.")
+        if not name.lower().startswith(prefixes):
+            raise _wrong(f"{_shown(name)} does not begin with {' or '.join(prefixes)}")
         options[name] = value
     return options
 

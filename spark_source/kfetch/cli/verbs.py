@@ -16,7 +16,7 @@ import typer
 
 from kfetch.cli import checkpoints, samples
 from kfetch.cli.explain import explain
-from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
+from kfetch.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
 
 __all__ = ["OWN", "add"]
 
@@ -81,9 +81,14 @@ def check(
         raise ClusterUnusable(f"{state.problems[0]}{more}")
 
 
-def _options(servers: str, properties: Path | None, pairs: Sequence[str]) -> dict[str, str]:
+def _options(
+    servers: str,
+    properties: Path | None,
+    pairs: Sequence[str],
+    prefixes: tuple[str, ...] = CONNECTIONS,
+) -> dict[str, str]:
     """Return the options for a check: of the file, then of the command line."""
-    options = source_options(properties, pairs, of_connections=True)
+    options = source_options(properties, pairs, prefixes=prefixes)
     if servers:
         options["kafka.bootstrap.servers"] = servers
     if "kafka.bootstrap.servers" not in options:

@@ -15,11 +15,12 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["fill_named_directory", "read", "write"]
+__all__ = ["CachedCode", "fill_named_directory", "read", "read_or_make", "write"]
 
 _VARIABLE = "KFETCH_CACHE"
 
@@ -29,6 +30,27 @@ _CODE_BYTES_MAX = 16 << 20  # the code has about 20 KB
 _FILES_MAX = 64  # four for each release, Python and CPU that share a home directory
 _SUFFIX, _UNFINISHED = ".o", ".new"
 _UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: an older file is of a killed process
+
+
+class CachedCode(NamedTuple):
+    """Machine code, and where it came from."""
+
+    code: bytes
+    compiled: bool
+    """Whether this process compiled it, because no directory had it."""
+    directory: str
+    """The directory that has it now; empty if no directory can hold it."""
+    named_directory_problem: str
+    """Why the directory that KFETCH_CACHE names can't hold it; empty if it can."""
+
+
+def read_or_make(name: str, make: Callable[[], bytes], environ: Mapping[str, str]) -> CachedCode:
+    """Returns the code of that name. If no trusted directory has it, ``make`` makes it."""
+    cached = read(name, environ)
+    code = cached[0] if cached else make()
+    problem = fill_named_directory(name, code, environ)
+    directory = cached[1] if cached else write(name, code, environ)
+    return CachedCode(code, cached is None, str(directory or ""), problem)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -42,16 +42,12 @@ class Loops(NamedTuple):
 @cache
 def load() -> Loops:
     """Returns the functions of ``loops``, loaded once per process."""
-    name = _name()
-    cached = code_cache.read(name, os.environ)
-    code = cached[0] if cached else _compile()
-    problem = code_cache.fill_named_directory(name, code, os.environ)
-    directory = cached[1] if cached else code_cache.write(name, code, os.environ)
+    cached = code_cache.read_or_make(_name(), _compile, os.environ)
     return Loops(
-        **machine_code.link(code, layout.PARAMETERS),
-        compiled=cached is None,
-        directory=str(directory or ""),
-        named_directory_problem=problem,
+        **machine_code.link(cached.code, layout.PARAMETERS),
+        compiled=cached.compiled,
+        directory=cached.directory,
+        named_directory_problem=cached.named_directory_problem,
     )
 
 

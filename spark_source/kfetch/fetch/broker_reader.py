@@ -93,6 +93,8 @@ class BrokerReader:
     """The first ranges whose leader is to be asked for a follower."""
     _asked: set[RangeProgress] = field(default_factory=set)
     """Those that the request in flight, or the last one, asks for. Empty: it has no rack."""
+    _omitted: set[RangeProgress] = field(default_factory=set)
+    """Ranges that asked in vain once, because the reply was full before their turn."""
     _checked_at: float = 0.0
     _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
     """The ranges of each partition; the first one is being read."""
@@ -150,6 +152,7 @@ class BrokerReader:
             return
         del queue[at]
         self._asking.discard(progress)
+        self._omitted.discard(progress)
         if at == 0:
             self._start_next(progress.tp)
 
@@ -226,15 +229,25 @@ class BrokerReader:
         """Note the ranges whose leader was asked and named no follower, also those that are done.
 
         A leader that names one always says so, also in an incremental session. Only a broker that
-        throttles us answers nothing.
+        throttles us answers nothing, and one that is not Apache Kafka's may omit partitions from a
+        full reply. A range that was omitted asks once more.
         """
         if accepted.reply.throttle_ms and not accepted.partitions:
             return
+        omitted = self._asked - self._omitted if self._is_full(accepted) else set()
         for progress in self._asked:
-            if _serves(accepted.partitions.get(progress.tp)):
+            partition = accepted.partitions.get(progress.tp)
+            if partition is None and progress in omitted:
+                self._omitted.add(progress)
+            elif _serves(partition):
                 self._asking.discard(progress)
+                self._omitted.discard(progress)
                 progress.asks_replica = False
                 self.replicas.kept(progress)
+
+    def _is_full(self, accepted: AcceptedReply) -> bool:
+        size = sum(len(partition.records) for partition in accepted.partitions.values())
+        return size >= self.fetcher.reply_bytes_max
 
     def _overdue(self, accepted: AcceptedReply) -> Iterable[Arrival]:
         """Yield the ranges that are to leave a follower. Let ranges at their leader ask again."""

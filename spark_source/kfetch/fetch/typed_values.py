@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kfetch import avro_loading, json_loading, protobuf_loading
+from kfetch import value_loading
+from kfetch.compiled.machine_code import Loop
 from kfetch.decoding import decode_part
 from kfetch.errors import MalformedValue
 from kfetch.model import TopicPartition
@@ -24,20 +23,20 @@ from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
 from kfetch.values.times import Zones
+from kfetch.values.wire_format import SchemaUnavailable
 
-__all__ = ["TypedValues", "typed_values"]
+if TYPE_CHECKING:
+    from kfetch.fetch.framed_values import Framed
 
-log = logging.getLogger(__name__)
+__all__ = ["TypedValues", "column_decoder", "typed_values"]
+
+Decoder = JsonDecoder | AvroDecoder | ProtobufDecoder
 
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
-Loops = Callable[..., int]
-"""Compiled code. It is loaded once per process."""
-
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
-_SLOW_S = 1.0
 
 
 class TypedValues:
@@ -63,7 +62,12 @@ class TypedValues:
         for decoder in self._decoders:
             at = batch.schema.get_field_index(decoder.name)
             column = batch.column(at)
-            decoded = decoder.decoded(column, memory)
+            try:
+                decoded = decoder.decoded(column, memory)
+            except SchemaUnavailable as failure:
+                tp, offset = _place(slices, failure.row, options)
+                what = f"the {decoder.name} of the record at offset {offset} of {tp}"
+                raise failure.cause.behind(what) from None
             if decoder.fails and len(decoded.corrupt):
                 row = int(decoded.corrupt[0])
                 raise decoder.malformed(column[row].as_py(), *_place(slices, row, options))
@@ -93,7 +97,7 @@ class _ColumnDecoder:
         self.fails = column.mode == "failfast"
         """Whether a corrupt record is an error."""
         self._type_option = column.type_option
-        self._decoder = _decoder_of(column)
+        self._decoder = column_decoder(column)
         self.row_bytes = self._decoder.row_bytes
 
     def decoded(
@@ -116,23 +120,35 @@ class _ColumnDecoder:
 
 
 def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
+    loops = value_loading.load(column.format)
     if isinstance(column, AvroColumn):
-        loops = _compiled("Avro", avro_loading.load)
+        if column.registry:
+            source, references = column.type_option, column.references
+            return AvroDecoder(column.reader_schema, loops, source=source, references=references)
         source = f"{column.column}Schema"
         return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
     if isinstance(column, ProtobufColumn):
-        loops = _compiled("Protobuf", protobuf_loading.load)
         return ProtobufDecoder(
             column.descriptors, column.message, loops, nullable=column.flat, column=column.column
         )
-    return _json_decoder(column)
+    return _json_decoder(column, loops)
 
 
-def _json_decoder(column: JsonColumn) -> JsonDecoder:
+def column_decoder(column: TypedColumn) -> Decoder | Framed:
+    """Returns the decoder of a column's values, with or without headers of the wire format."""
+    decoder = _decoder_of(column)
+    if column.registry is None:
+        return decoder
+    from kfetch.fetch.framed_values import framed  # late: it imports HTTP and TLS
+
+    return framed(decoder, column.registry.registry)
+
+
+def _json_decoder(column: JsonColumn, loops: Loop) -> JsonDecoder:
     session = zone_named(column.time_zone or "UTC", option=column.zone_option)
     settings = JsonSettings(zones=Zones(session, find_zone))
     schema = parse_schema(column.schema, option=column.type_option)
-    return JsonDecoder(schema, _compiled("JSON", json_loading.load), settings)
+    return JsonDecoder(schema, loops, settings)
 
 
 def _place(slices: Sequence[Slice], row: int, options: SourceOptions) -> Place:
@@ -170,25 +186,3 @@ def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
 @lru_cache(maxsize=DECODERS_MAX)
 def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
-
-
-_loaded: dict[str, Loops] = {}
-_loading = threading.Lock()
-"""One thread compiles at a time."""
-
-
-def _compiled(name: str, load: Callable[[], Loops]) -> Loops:
-    if name not in _loaded:
-        with _loading:
-            _loaded[name] = _timed(name, load)
-    return _loaded[name]
-
-
-def _timed(name: str, load: Callable[[], Loops]) -> Loops:
-    began = time.monotonic()
-    loops = load()
-    seconds = time.monotonic() - began
-    if seconds > _SLOW_S:
-        advice = "`kfetch warm` does that when you build an image"
-        log.warning("the %s decoder was compiled in %.1f s; %s", name, seconds, advice)
-    return loops

@@ -185,6 +185,7 @@ OPTIONS: tuple[Option, ...] = (
             "tasks read from followers in this rack (KIP-392). `KFETCH_CLIENT_RACK` in an "
             "executor's environment overrides it there",
         ),
+        *format_rows.REGISTRY_ROWS,
         *tls_rows.BUILT,
         *sasl_rows.BUILT,
     ),
@@ -196,8 +197,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_rows(
         Treatment.PLANNED,
-        ("valueRegistry", "none", "the schema registry with the writers' schemas"),
-        ("keyRegistry", "none", "the same for keys"),
         *sasl_rows.PLANNED,
     ),
     *_rows(

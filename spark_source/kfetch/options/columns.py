@@ -52,6 +52,7 @@ class Includes(NamedTuple):
 
     headers: bool = False
     headers_as_map: bool = False
+    """Whether ``headers`` is a map, with the last value of each key."""
     leader_epoch: bool = False
     serialized_sizes: bool = False
 
@@ -97,11 +98,15 @@ def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Colum
 
 
 def parsed(
-    text: str | None, includes: Includes, strings: Collection[str] = ()
+    text: str | None,
+    includes: Includes,
+    strings: Collection[str] = (),
+    structs: Collection[str] = (),
 ) -> tuple[Column, ...]:
     """Return the columns of the option ``columns``; none if the option is not set.
 
-    Each entry is a name, or a name and a type. Raises OptionError.
+    Each entry is a name, or a name and a type. ``structs``: those of ``key`` and ``value`` that
+    a format decodes. Raises OptionError.
     """
     if text is None:
         return ()
@@ -112,6 +117,12 @@ def parsed(
             option="columns",
         )
     named = [Column(name, _normal(*of_type)) for name, *of_type in entries]
+    for name, kind in named:
+        if name in structs and kind == "binary":
+            raise _problem(
+                f"option columns has {name} BINARY, and {name}Format makes it a struct",
+                f"name {name} without a type, or remove {name}Format",
+            )
     return checked(named, includes, "option columns", strings)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ROWS"]
+__all__ = ["REGISTRY_ROWS", "ROWS"]
 
 _MODES = "PERMISSIVE for json, FAILFAST for avro and protobuf"
 
@@ -32,6 +32,20 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ),
     ("valueMessage", "none", "the full name of the message, such as `shop.Order`"),
     (
+        "valueRegistry",
+        "none",
+        "values are in Confluent's wire format, and these schema registries have their schemas: "
+        "`https://host:8081,https://other:8081`; see "
+        "docs/how-to/schema-registry.md",
+    ),
+    (
+        "valueSubject",
+        "`<topic>-value`",
+        "the subject whose schema is the reader's, without `valueReaderSchema` or "
+        "`valueDescriptor`",
+    ),
+    ("valueSubjectVersion", "latest", "the version of this schema, as a number"),
+    (
         "valueMode",
         _MODES,
         "a value that does not fit: `PERMISSIVE` makes the field null in JSON, all fields in "
@@ -48,6 +62,30 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("keyReaderSchema", "keySchema", "the schema of the struct of keys in Avro"),
     ("keyDescriptor", "none", "the file with the types of `keyFormat=protobuf`"),
     ("keyMessage", "none", "the full name of the message of keys"),
+    ("keyRegistry", "none", "keys are in Confluent's wire format, with these schema registries"),
+    ("keySubject", "`<topic>-key`", "the subject whose schema is the reader's of keys"),
+    ("keySubjectVersion", "latest", "the version of this schema, as a number"),
     ("keyMode", _MODES, "a key that does not fit: `PERMISSIVE` or `FAILFAST`"),
     ("keyTimeZone", "none", "the zone of times without one in keys"),
 )
+
+REGISTRY_ROWS: tuple[tuple[str, str, str], ...] = (
+    (
+        "schema.registry.basic.auth.user.info",
+        "none",
+        "`user:password` for the schema registries; secret",
+    ),
+    ("schema.registry.bearer.auth.token", "none", "a token for them instead; secret"),
+    (
+        "schema.registry.ssl.*",
+        "none",
+        "TLS of the schema registries, with the names, defaults and meanings of `kafka.ssl.*`",
+    ),
+    (
+        "kfetch.registry.timeout",
+        "60s",
+        "how long kfetch asks a schema registry again that does not answer; at most half of "
+        "`kafkaConsumer.pollTimeoutMs`",
+    ),
+)
+"""Rows about the connection to schema registries, which keys and values share."""

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.converters import boolean, pause, seconds
@@ -15,6 +14,7 @@ from kfetch.options.jaas import JAAS_CONFIG, LoginModule
 from kfetch.options.reader import OptionReader
 from kfetch.options.secret import Secret
 from kfetch.options.tls import PREFIX, TlsOptions, tls_options
+from kfetch.options.urls import check_url
 
 __all__ = [
     "ClientCredentials",
@@ -110,8 +110,9 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
     options = module.options if module else {}
     _check_classes(read)
     url = read(_URL, str, "")
-    if url:
-        _check_url(url)
+    if url and not _FILE_FORM.fullmatch(url):
+        credentials = f"{_CLIENT_ID} and {_CLIENT_SECRET}"
+        check_url(url, _URL, credentials=credentials, schemes="http, https or file")
     sources: dict[str, TokenSource] = {}
     if url.lower().startswith("file:"):
         sources[_URL] = TokenFile(path="/" + url[5:].lstrip("/"))
@@ -159,42 +160,7 @@ def _check_classes(read: OptionReader) -> None:
             )
 
 
-_PORT_MAX = 65535
-# urllib is not pure: importing it loads sockets.
-_URL_FORM = re.compile(
-    r"(?:(?:https?://(?P<user>[^/?#@]*@)?(?:[\w.-]+|\[(?P<ip>[0-9a-fA-F:.]+)\])"
-    r"(?::(?P<port>\d{1,5}))?(?:[/?]|$))"
-    r"|file:(?://)?(?=/))[!-~]*",
-    re.IGNORECASE | re.ASCII,
-)
-
-
-def _check_url(url: str) -> None:
-    match = _URL_FORM.fullmatch(url)
-    if match is None or not _is_ipv6(match["ip"]):
-        raise OptionError(
-            f"option {_URL} is no URL of http, https or file",
-            action="write it as https://host/path",
-            option=_URL,
-        )
-    if match["user"]:
-        raise OptionError(
-            f"option {_URL} must not hold a user or password",
-            action=f"set {_CLIENT_ID} and {_CLIENT_SECRET}",
-            option=_URL,
-        )
-    if match["port"] and not 1 <= int(match["port"]) <= _PORT_MAX:
-        raise OptionError(
-            f"option {_URL} has a port that is none", action=f"use 1 to {_PORT_MAX}", option=_URL
-        )
-
-
-def _is_ipv6(address: str | None) -> bool:
-    """Return whether this is an IPv6 address, or none is given."""
-    try:
-        return address is None or bool(IPv6Address(address))
-    except ValueError:
-        return False
+_FILE_FORM = re.compile(r"file:(?://)?/[!-~]*", re.IGNORECASE | re.ASCII)
 
 
 def _client_credentials(

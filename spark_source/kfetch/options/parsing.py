@@ -41,6 +41,7 @@ from kfetch.options.values import (
     FetchOptions,
     NetworkOptions,
     SourceOptions,
+    Subscription,
 )
 
 __all__ = ["parse"]
@@ -69,7 +70,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         bootstrap=bootstrap,
         subscription=topics,
         **bounds,
-        **_columns(read),
+        **_columns(read, _named_topics(topics)),
         skip_corrupt_batches=read("kfetch.onCorruptBatch", on_corrupt, "fail") == "skip",
         fail_on_data_loss=read("failOnDataLoss", boolean, True),
         **_trigger(read),
@@ -115,7 +116,7 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
     return {"starting": starting, "ending": ending}
 
 
-def _columns(read: OptionReader) -> dict[str, Any]:
+def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
     is_map = read("includeHeaders", lambda text: text.lower() == "map", False)
     includes = columns.Includes(
         headers=read("includeHeaders", headers, False),
@@ -123,16 +124,19 @@ def _columns(read: OptionReader) -> dict[str, Any]:
         leader_epoch=read("includeLeaderEpoch", boolean, False),
         serialized_sizes=read("includeSerializedSizes", boolean, False),
     )
-    chosen = formats(read)
+    chosen = formats(read, topics)
+    structs = [typed.column for typed in chosen.typed]
     return {
-        "include_headers": includes.headers,
-        "headers_as_map": includes.headers_as_map,
-        "include_leader_epoch": includes.leader_epoch,
-        "include_serialized_sizes": includes.serialized_sizes,
-        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings),
+        "includes": includes,
+        "columns": columns.parsed(read("columns", str, None), includes, chosen.strings, structs),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
     }
+
+
+def _named_topics(chosen: Subscription) -> tuple[str, ...]:
+    """Return the topics that the options name; none for a pattern."""
+    return tuple(dict.fromkeys((*chosen.topics, *(tp.topic for tp in chosen.assigned))))
 
 
 def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:

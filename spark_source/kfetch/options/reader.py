@@ -16,6 +16,10 @@ class OptionReader:
     def __init__(self, lowered: Mapping[str, str]) -> None:
         self._lowered = lowered
 
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of the options that begin with ``prefix``, all in lower case."""
+        return [name for name in self._lowered if name.startswith(prefix)]
+
     def __call__(self, name: str, convert: Callable[[str], T], default: Any) -> Any:
         """Return the converted text of an option, or ``default`` if it is not set."""
         text = self._lowered.get(name.lower())

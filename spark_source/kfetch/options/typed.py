@@ -9,20 +9,21 @@ from typing import NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.reader import OptionReader
+from kfetch.options.registry import RegistryColumn, check_used, registry_column
 from kfetch.options.values import AvroColumn, JsonColumn, ProtobufColumn, TypedColumn
 
 __all__ = ["Formats", "formats"]
 
 _COLUMNS = ("key", "value")
-_NEEDED = {
-    "key": ("Schema", "Mode", "TimeZone", "ReaderSchema", "Descriptor", "Message"),
-    "value": ("Schema", "Mode", "TimeZone", "Fields", "ReaderSchema", "Descriptor", "Message"),
-}
+_KEY = ("Schema", "Mode", "TimeZone", "ReaderSchema", "Descriptor", "Message", "Registry",
+        "Subject", "SubjectVersion")  # fmt: skip
+_NEEDED = {"key": _KEY, "value": (*_KEY, "Fields")}
 _EFFECTIVE = {
-    "json": ("Schema", "Mode", "TimeZone", "Fields"),
-    "avro": ("Schema", "ReaderSchema", "Mode", "Fields"),
-    "protobuf": ("Descriptor", "Message", "Mode", "Fields"),
-}
+    "json": ("Schema", "Mode", "TimeZone", "Fields", "Registry"),
+    "avro": ("Schema", "ReaderSchema", "Mode", "Fields", "Registry", "Subject", "SubjectVersion"),
+    "protobuf": ("Descriptor", "Message", "Mode", "Fields", "Registry", "Subject",
+                 "SubjectVersion"),
+}  # fmt: skip
 """The options that a format reads."""
 _BUILT = ("binary", "string", "json", "avro", "protobuf")
 
@@ -35,22 +36,34 @@ class Formats(NamedTuple):
     """Names of columns."""
 
 
-def formats(read: OptionReader) -> Formats:
-    """Return how keys and values are decoded. Raises OptionError or NotBuilt."""
+def formats(read: OptionReader, topics: tuple[str, ...] = ()) -> Formats:
+    """Return how keys and values are decoded. Raises OptionError or NotBuilt.
+
+    ``topics``: the topics of the query, if its options name them.
+    """
     chosen = {column: _format(column, read) for column in _COLUMNS}
-    typed = [_typed(column, read, text) for column, text in chosen.items()]
+    decoded = [_typed(column, read, text, topics) for column, text in chosen.items()]
+    typed = tuple(item for item in decoded if item is not None)
+    check_used(read, has_registry=any(item.registry for item in typed))
     strings = tuple(column for column, text in chosen.items() if text == "string")
-    return Formats(tuple(item for item in typed if item is not None), strings)
+    return Formats(typed, strings)
 
 
-def _typed(column: str, read: OptionReader, chosen: str) -> TypedColumn | None:
+def _typed(
+    column: str, read: OptionReader, chosen: str, topics: tuple[str, ...]
+) -> TypedColumn | None:
     given = {rest: read(column + rest, str, "") for rest in _NEEDED[column]}
     _check_used(column, given, chosen)
+    if chosen not in _EFFECTIVE:
+        return None
+    # JSON needs no subject: its schema is always an option.
+    has_reader = bool(chosen == "json" or given["ReaderSchema"] or given["Descriptor"])
+    registry = registry_column(column, read, topics, has_reader=has_reader)
     if chosen == "json":
-        return _json(column, given)
+        return _json(column, given, registry)
     if chosen == "avro":
-        return _avro(column, given)
-    return _protobuf(column, given) if chosen == "protobuf" else None
+        return _avro(column, given, registry)
+    return _protobuf(column, given, registry)
 
 
 def _check_used(column: str, given: dict[str, str], chosen: str) -> None:
@@ -58,7 +71,9 @@ def _check_used(column: str, given: dict[str, str], chosen: str) -> None:
     for rest, text in given.items():
         if not text or rest in _EFFECTIVE.get(chosen, ()):
             continue
-        needed = next(name for name, options in _EFFECTIVE.items() if rest in options)
+        # JSON needs more than a registry, so Avro is the better example.
+        names = [name for name, options in _EFFECTIVE.items() if rest in options]
+        needed = names[1] if rest == "Registry" else names[0]
         raise OptionError(
             f"option {column}{rest} has no effect without {column}Format={needed}",
             action=f"set {column}Format={needed}, or remove it",
@@ -66,8 +81,14 @@ def _check_used(column: str, given: dict[str, str], chosen: str) -> None:
         )
 
 
-def _avro(column: str, given: dict[str, str]) -> AvroColumn:
-    if not given["Schema"]:
+def _avro(column: str, given: dict[str, str], registry: RegistryColumn | None) -> AvroColumn:
+    if registry and given["Schema"]:
+        raise OptionError(
+            f"options {column}Schema and {column}Registry both give the writer's schema",
+            action=f"remove {column}Schema; a reader's schema is {column}ReaderSchema",
+            option=f"{column}Schema",
+        )
+    if not registry and not given["Schema"]:
         raise OptionError(
             f"{column}Format=avro needs option {column}Schema",
             action="set it to the writer's schema, as the JSON text of an .avsc file",
@@ -79,12 +100,17 @@ def _avro(column: str, given: dict[str, str]) -> AvroColumn:
         reader_schema=given["ReaderSchema"],
         mode=_mode(f"{column}Mode", given["Mode"] or "FAILFAST", is_json=False),
         flat=_is_flat(given.get("Fields", "")),
+        registry=registry,
     )
 
 
-def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
+def _protobuf(
+    column: str, given: dict[str, str], registry: RegistryColumn | None
+) -> ProtobufColumn:
+    # With a registry, the message may be alone: its types are the subject's.
+    needs_all = not registry or given["Descriptor"]
     for rest, example in (("Descriptor", "a file of protoc"), ("Message", "a full name")):
-        if not given[rest]:
+        if needs_all and not given[rest]:
             raise OptionError(
                 f"{column}Format=protobuf needs option {column}{rest}",
                 action=f"set it to {example}; docs/how-to/protobuf.md has an example",
@@ -96,10 +122,11 @@ def _protobuf(column: str, given: dict[str, str]) -> ProtobufColumn:
         message=given["Message"],
         mode=_mode(f"{column}Mode", given["Mode"] or "FAILFAST", is_json=False),
         flat=_is_flat(given.get("Fields", "")),
+        registry=registry,
     )
 
 
-def _json(column: str, given: dict[str, str]) -> JsonColumn:
+def _json(column: str, given: dict[str, str], registry: RegistryColumn | None) -> JsonColumn:
     if not given["Schema"]:
         raise OptionError(
             f"{column}Format=json needs option {column}Schema",
@@ -113,6 +140,7 @@ def _json(column: str, given: dict[str, str]) -> JsonColumn:
         mode=mode,
         time_zone=given["TimeZone"],
         flat=_is_flat(given.get("Fields", "")),
+        registry=registry,
     )
 
 

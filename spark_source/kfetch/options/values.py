@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kfetch.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kfetch.options.columns import Column, Includes, columns_of
+from kfetch.options.registry import RegistryColumn
 from kfetch.options.security import SecurityOptions
 
 EARLIEST = -2
@@ -157,6 +158,8 @@ class JsonColumn:
     """The zone of times without one; empty if the schema needs none."""
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+    registry: RegistryColumn | None = None
+    """The registry if values are in Confluent's wire format."""
 
     @property
     def format(self) -> str:
@@ -181,13 +184,17 @@ class AvroColumn:
     column: str
     """``key`` or ``value``."""
     schema: str
-    """The writer's schema, as the JSON text of an .avsc file."""
+    """The writer's schema, as the JSON text of an .avsc file; empty with a registry."""
     reader_schema: str = ""
-    """The schema of the struct; empty for the writer's."""
+    """The schema of the struct; empty for the writer's, or until the registry has given it."""
+    references: tuple[str, ...] = ()
+    """Schemas whose types the reader's schema names, each behind those that it needs itself."""
     mode: str = "failfast"
     """``permissive`` or ``failfast``, as in Spark's from_avro."""
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+    registry: RegistryColumn | None = None
+    """The registry if values are in Confluent's wire format."""
 
     @property
     def format(self) -> str:
@@ -197,6 +204,8 @@ class AvroColumn:
     @property
     def type_option(self) -> str:
         """The option that names the type."""
+        if self.registry is not None and self.registry.subject:
+            return f"{self.column}Subject"
         return f"{self.column}{'ReaderSchema' if self.reader_schema else 'Schema'}"
 
 
@@ -207,13 +216,15 @@ class ProtobufColumn:
     column: str
     """``key`` or ``value``."""
     path: str
-    """The file with the FileDescriptorSet, on the driver's machine."""
+    """The file with the FileDescriptorSet, on the driver's machine; empty for a registry's."""
     message: str
-    """The message's full name."""
+    """The message's full name; empty until the driver has asked the registry for the first one."""
     mode: str = "failfast"
     """``permissive`` or ``failfast``, as in Spark's from_protobuf."""
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
+    registry: RegistryColumn | None = None
+    """The registry if values are in Confluent's wire format."""
     descriptors: bytes = field(default=b"", repr=False)
     """The file's bytes, which the driver reads and sends to the tasks."""
 
@@ -241,11 +252,8 @@ class SourceOptions:
     starting: Bound = field(default_factory=lambda: Bound(rest=LATEST))
     ending: Bound | None = None
     """Where a batch read ends. None: a stream, which has no end."""
-    include_headers: bool = False
-    headers_as_map: bool = False
-    """Whether ``headers`` is a map, with the last value of each key."""
-    include_leader_epoch: bool = False
-    include_serialized_sizes: bool = False
+    includes: Includes = Includes()  # noqa: RUF009 - it never changes
+    """What the include… options say."""
     columns: tuple[Column, ...] = ()
     """The columns to deliver, in their order. Empty: all that the include… options say."""
     typed_columns: tuple[TypedColumn, ...] = ()
@@ -292,16 +300,13 @@ class SourceOptions:
     """Options that have no effect here. The source warns of each once."""
 
     @property
-    def includes(self) -> Includes:
-        """What the include… options say."""
-        return Includes(
-            headers=self.include_headers,
-            headers_as_map=self.headers_as_map,
-            leader_epoch=self.include_leader_epoch,
-            serialized_sizes=self.include_serialized_sizes,
-        )
-
-    @property
     def delivered(self) -> tuple[Column, ...]:
         """The columns of the query, in their order. Those of a typed column are its bytes."""
         return self.columns or columns_of(self.includes, self.string_columns)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that tasks read for connections, as the options name them."""
+        registries = (typed.registry for typed in self.typed_columns if typed.registry)
+        own = (path for each in registries for path in each.registry.tls.files)
+        return (*self.network.security.files, *own)

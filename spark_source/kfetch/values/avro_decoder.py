@@ -21,7 +21,7 @@ from kfetch.values import avro_layout as ops
 from kfetch.values.avro_program import Program, compile_program
 from kfetch.values.avro_schema import AvroType, parse_avro, renamed
 from kfetch.values.avro_types import column_type
-from kfetch.values.columns import Plan, StructColumn, positions_of
+from kfetch.values.columns import Plan, StructColumn, positions_of, too_large
 from kfetch.values.types import ValueType
 
 __all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
@@ -93,18 +93,26 @@ class Programs:
         return Problem(f"{where}{what}", state[ops.AT] + shift)
 
 
-def _parsed(writer: str, reader: str, source: str) -> tuple[AvroType, AvroType, str]:
+def _parsed(
+    writer: str, reader: str, source: str, references: Sequence[str] = ()
+) -> tuple[AvroType, AvroType, str]:
     """Returns both schemas, and the option of the reader's."""
-    written = parse_avro(writer, source=source)
+    written = parse_avro(writer, source=source, references=references)
     if not reader:
         return written, written, source
     option = source.replace("Schema", "ReaderSchema")
     return written, parse_avro(reader, source=option), option
 
 
-def reader_type(writer: str, *, reader: str = "", source: str = "valueSchema") -> ValueType:
+def reader_type(
+    writer: str,
+    *,
+    reader: str = "",
+    source: str = "valueSchema",
+    references: Sequence[str] = (),
+) -> ValueType:
     """Returns the type of the column. The arguments and errors are those of ``AvroDecoder``."""
-    written, read, option = _parsed(writer, reader, source)
+    written, read, option = _parsed(writer, reader, source, references)
     kind = column_type(read, source=option)
     _program(written, read, Plan(kind), source)
     return kind
@@ -117,9 +125,9 @@ def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Pro
     except OptionError:
         raise
     except KfetchError as cause:
-        raise _does_not_fit(source, cause.message) from None
+        raise _does_not_fit(source, cause.message, "correct one of the schemas") from None
     if made.unconditional:
-        raise _does_not_fit(source, made.unconditional)
+        raise _does_not_fit(source, made.unconditional, made.advice)
     return made
 
 
@@ -127,15 +135,21 @@ class AvroDecoder:
     """Decodes records of one reader's schema, in any number of threads."""
 
     def __init__(
-        self, writer: str, loops: Loops, *, reader: str = "", source: str = "valueSchema"
+        self,
+        writer: str,
+        loops: Loops,
+        *,
+        reader: str = "",
+        source: str = "valueSchema",
+        references: Sequence[str] = (),
     ) -> None:
         """``writer``, ``reader``: schemas in JSON; without ``reader`` they are the same.
 
-        ``loops``: the compiled code (``avro_loading.load``). ``source``: the option with the
-        writer's schema, for messages. Raises OptionError for schemas that do not fit each other,
-        and NotBuilt.
+        ``loops``: the compiled code (``value_loading.load``). ``source``: the option with the
+        writer's schema, for messages. ``references``: as in ``parse_avro``, for the writer's
+        schema. Raises OptionError for schemas that do not fit each other, and NotBuilt.
         """
-        written, self._reader, reader_source = _parsed(writer, reader, source)
+        written, self._reader, reader_source = _parsed(writer, reader, source, references)
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
         self._own = Programs([_program(written, self._reader, self._plan, source)])
@@ -146,15 +160,19 @@ class AvroDecoder:
         positions: Array,
         lengths: Array,
         memory: Memory = UNLIMITED,
+        *,
+        written: tuple[Programs, Array] | None = None,
     ) -> DecodedAvro:
         """Returns the column of values that lie in ``data``.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
-        null. The bytes must not change meanwhile. The result does not refer to them.
+        null. The bytes must not change meanwhile. The result does not refer to them. ``written``:
+        the programs of the values' writers, and the row of them where each value's program starts;
+        None: all values are of the decoder's own writer.
         Raises KfetchError for more bytes of values than a column can hold.
         """
-        starts = np.zeros(len(positions), np.int32)
-        run = _Run(self, self._own, data, positions, lengths, starts, memory)
+        programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
+        run = _Run(self, programs, data, positions, lengths, starts, memory)
         corrupt = run.corrupt_records()
         return DecodedAvro(run.column.array(), corrupt)
 
@@ -162,12 +180,27 @@ class AvroDecoder:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview) -> Problem | None:
-        """Returns why a value does not fit, and where; None if it fits."""
-        one = np.zeros(1, np.int64)
+    def problem(
+        self, value: bytes | memoryview, *, programs: Programs | None = None
+    ) -> Problem | None:
+        """Returns why a value does not fit, and where; None if it fits.
+
+        ``programs``: its writer's program comes first there; None: it is of the own writer.
+        """
+        programs, one = programs or self._own, np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _Run(self, self._own, value, one, lengths, starts, UNLIMITED)
-        return self._own.problem(run.state) if len(run.corrupt_records()) else None
+        run = _Run(self, programs, value, one, lengths, starts, UNLIMITED)
+        if not len(run.corrupt_records()):
+            return None
+        return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)
+
+    def program(self, writer: str, references: Sequence[str], source: str) -> Program:
+        """Returns the program of another writer. ``source``: its name, for errors.
+
+        Raises OptionError if the reader can't read any of its records, and NotBuilt.
+        """
+        written = parse_avro(writer, source=source, references=references)
+        return _program(written, self._reader, self._plan, source)
 
     @property
     def plan(self) -> Plan:
@@ -185,10 +218,10 @@ class AvroDecoder:
         return self._loops
 
 
-def _does_not_fit(source: str, why: str) -> OptionError:
+def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
     return OptionError(
         f"the reader's schema can't read any record of {source}: {why}",
-        action="give the reader's field a default, or correct one of the schemas",
+        action=advice,
         option=source,
     )
 
@@ -222,6 +255,8 @@ class _Run:
         self._counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
         self.state = array("q", bytes(8 * ops.STATE_WIDTH))
         self.state[ops.NODE_COUNT] = len(decoder.plan.types)
+        self.refused = False
+        """Whether a record needed more memory than one may have."""
 
     def _check_places(self) -> None:
         positions, lengths, _ = self._numbers
@@ -252,4 +287,14 @@ class _Run:
                     "the decoded values have more text or elements than an Arrow batch holds: "
                     "lower kafka.max.partition.fetch.bytes"
                 )
-            column.grow(self.state[ops.STUCK_NODE])
+            record = self.state[ops.RECORD]
+            if not column.grow(self.state[ops.STUCK_NODE], int(self._numbers[1][record])):
+                self._refuse(record)
+
+    def _refuse(self, record: int) -> None:
+        """Makes a record corrupt: one without bytes ends early, because it has text or lists."""
+        positions, lengths, starts = self._numbers
+        lengths = lengths.copy()  # it may be the caller's
+        lengths[record] = 0
+        self._numbers = positions, lengths, starts
+        self.refused = True

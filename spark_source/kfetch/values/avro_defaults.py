@@ -26,8 +26,19 @@ def encoded_default(kind: AvroType, value: Any) -> bytes:
         case "enum":
             return _number(_symbol(kind, value))
         case "fixed":
-            return _raw(value)[: kind.size].ljust(kind.size, b"\0")
+            return _fitting(kind, _raw(value)[: kind.size].ljust(kind.size, b"\0"))
+        case "bytes":
+            return _sized(_fitting(kind, _raw(value)))
     return _PRIMITIVES[kind.kind](value)
+
+
+def _fitting(kind: AvroType, data: bytes) -> bytes:
+    """Returns bytes. Raises ValueError for a decimal without digits or with too many."""
+    if kind.logical is not None and kind.logical.name == "decimal":
+        digits = kind.logical.precision
+        if not data or abs(int.from_bytes(data, "big", signed=True)) >= 10**digits:
+            raise ValueError(f"it is no decimal of {digits} digits")
+    return data
 
 
 def _record(kind: AvroType, value: Any) -> bytes:
@@ -155,6 +166,5 @@ _PRIMITIVES: dict[str, Callable[[Any], bytes]] = {
     "long": _integer(64),
     "float": _float("<f"),
     "double": _float("<d"),
-    "bytes": lambda value: _sized(_raw(value)),
     "string": _text,
 }

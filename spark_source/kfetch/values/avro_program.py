@@ -23,7 +23,7 @@ from kfetch.values.avro_types import branches, is_wide_union
 from kfetch.values.columns import Plan
 from kfetch.values.types import Kind
 
-__all__ = ["Program", "compile_program"]
+__all__ = ["Program", "compile_program", "failing_program"]
 
 Array = np.ndarray[Any, Any]
 _ROWS_MAX = 200_000
@@ -44,6 +44,8 @@ class Program(NamedTuple):
     """The memory whose addresses the rows have."""
     unconditional: str
     """Why no record can be decoded; empty if some can."""
+    advice: str
+    """What the user can do about it."""
 
 
 def compile_program(
@@ -60,6 +62,12 @@ def compile_program(
     return compiler.program()
 
 
+def failing_program(why: str) -> Program:
+    """Returns a program for records that can't be decoded. ``why``: the reason, for errors."""
+    rows = np.array([[ops.FAIL, 0, 0, 0, 0]], np.int64)
+    return Program(rows, [""], [why], [], why, "correct one of the schemas")
+
+
 class _Compiler:
     def __init__(self, plan: Plan, source: str) -> None:
         self._plan = plan
@@ -71,13 +79,14 @@ class _Compiler:
         self._buffers: list[Any] = []
         self._optional = 0
         """Unions and lists around the present type, which a record need not use."""
-        self._unconditional = ""
+        self._unconditional = self._advice = ""
         self._lists = 0
 
     def program(self) -> Program:
         """Returns what was compiled."""
         rows = np.array(self._rows, np.int64)
-        return Program(rows, self._paths, self._failures, self._buffers, self._unconditional)
+        parts = self._paths, self._failures, self._buffers
+        return Program(rows, *parts, self._unconditional, self._advice)
 
     def add(self, op: int, node: int = 0, a: int = 0, b: int = 0, c: int = 0) -> int:
         """Adds an instruction and returns its row."""
@@ -108,13 +117,20 @@ class _Compiler:
         else:
             self._fail(writer, reader)
 
-    def _fail(self, writer: AvroType, reader: AvroType, more: str = "") -> None:
+    def _fail(
+        self,
+        writer: AvroType,
+        reader: AvroType,
+        more: str = "",
+        advice: str = "correct one of the schemas",
+    ) -> None:
         why = more or f"{reader} can't be read from {writer}"
         self._failures.append(why)
         row = self.add(ops.FAIL, a=len(self._failures) - 1)
         if not self._optional and not self._unconditional:
             path = self._paths[row]
             self._unconditional = f"field {path}: {why}" if path else why
+            self._advice = advice
 
     def _writer_union(self, writer: AvroType, reader: AvroType, node: int) -> None:
         equivalent = reader.kind == "union" and are_equivalent(writer, reader)
@@ -253,7 +269,8 @@ class _Compiler:
         for field in reader.fields:
             if field.default is MISSING and writer.field(field.name) is None:
                 why = f"{writer} has no field {field.name}, and the reader's has no default"
-                self._fail(writer, reader, why)
+                advice = "give the reader's field a default, or correct one of the schemas"
+                self._fail(writer, reader, why, advice)
                 return
         children = self._plan.children(node)
         numbers = {field.name: child for field, child in zip(reader.fields, children, strict=True)}
@@ -281,7 +298,7 @@ class _Compiler:
             data = encoded_default(field.type, field.default)
         except ValueError as cause:
             more = f"the default of the field {field.name} does not fit its type: {cause}"
-            self._fail(field.type, field.type, more)
+            self._fail(field.type, field.type, more, "correct the default")
             return
         if _is_null(field.type, data):
             self.add(ops.NULL, node)

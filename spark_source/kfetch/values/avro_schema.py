@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
+from kfetch.values.schema_text import check_is_text
 
 __all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro", "renamed"]
 
@@ -83,19 +84,29 @@ class AvroType:
         return f"{self.kind} {self.name}" if self.name else self.kind
 
 
-def parse_avro(text: str, *, source: str = "valueSchema") -> AvroType:
+def parse_avro(
+    text: str, *, source: str = "valueSchema", references: Sequence[str] = ()
+) -> AvroType:
     """Returns the type of a schema in JSON.
 
-    ``source``: where the text is from, for error messages. Raises OptionError for text that is no
-    schema, and NotBuilt for a type inside itself.
+    ``source``: where the text is from, for error messages. ``references``: schemas whose types it
+    names, each behind those that it needs itself. Raises OptionError for text that is no schema,
+    and NotBuilt for a type inside itself.
     """
+    parser = _Parser(source)
+    for reference in references:
+        parser.type(_tree(reference, source), "", 0)
+    return parser.type(_tree(text, source), "", 0)
+
+
+def _tree(text: str, source: str) -> Any:
     if len(text) > _TEXT_MAX:
         raise _error(source, f"it has more than {_TEXT_MAX} characters")
+    check_is_text(text, source)
     try:
-        tree = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as cause:
         raise _error(source, f"it is no JSON ({cause})") from None
-    return _Parser(source).type(tree, "", 0)
 
 
 def _error(source: str, why: str) -> OptionError:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kfetch.records.arrow import BATCH_BYTES_MAX, check_bytes
+from kfetch.errors import KfetchError
+from kfetch.records.arrow import BATCH_BYTES_MAX
 from kfetch.records.memory import Memory
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
 
-__all__ = ["Plan", "StructColumn", "positions_of"]
+__all__ = ["Plan", "StructColumn", "positions_of", "too_large", "value_limit"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,6 +41,31 @@ _TEXTS = (Kind.STRING, Kind.BINARY)
 _LISTS = (Kind.ARRAY, Kind.MAP)
 _LIST_SLOTS = 64  # of a list's elements at first, at least
 _GROWTH = 2
+_SLOTS_MAX = BATCH_BYTES_MAX - layout.SLACK  # the offsets of lists have 32 bits
+_VALUE_BYTES_MAX = 128 << 20
+_UNFOLDED_MAX = 16
+
+
+def value_limit(value_bytes: int) -> int:
+    """Returns the bytes that the text or the elements of one value may take in a column.
+
+    Few bytes can unfold to much: ``[{},{}]`` to two rows of all fields, a number to the name of an
+    enum. Without a limit, one value could take all memory.
+    """
+    return max(_VALUE_BYTES_MAX, _UNFOLDED_MAX * value_bytes)
+
+
+def too_large(value_bytes: int) -> str:
+    """Returns why a value is refused that needs more than ``value_limit``."""
+    limit = value_limit(value_bytes) >> 20
+    return f"its text or its elements take more than {limit} MiB as columns"
+
+
+def _slot_bits(kind: ValueType) -> int:
+    """Returns the bits of a slot, with those of all fields inside it and without text."""
+    inside = sum(map(_slot_bits, kind.children)) if kind.kind is Kind.STRUCT else 0
+    ends = 32 if kind.kind in (*_TEXTS, *_LISTS) else 0
+    return 1 + ends + _WIDTHS.get(kind.kind, 0) + inside
 
 
 class _Share(NamedTuple):
@@ -181,34 +207,39 @@ class StructColumn:
         for at in starts[plan.columns == layout.ENDS].tolist():
             whole[at : at + 4] = 0
 
-    def grow(self, stuck: int) -> None:
+    def grow(self, stuck: int, value_bytes: int) -> bool:
         """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
 
-        Raises KfetchError for more text than a column can hold.
+        ``value_bytes``: the size of the value that needs it. What was written of it is taken back.
+        Returns False if the value would take more than ``value_limit``.
+        Raises KfetchError for more text or elements than a column can hold.
         """
+        limit = value_limit(value_bytes)
         if stuck >= 0:
-            self._grow_text(stuck)
-            return
-        for sibling in self._plan.children(self._plan.parents[~stuck]):
+            return self._grow_text(stuck, limit)
+        parent = self._plan.parents[~stuck]
+        most = 8 * limit // sum(map(_slot_bits, self._plan.types[parent].children))
+        slots = int(self.table[~stuck, layout.CAPACITY])
+        larger = _larger(slots, int(self.table[~stuck, layout.COUNT]) + most, _SLOTS_MAX)
+        for sibling in self._plan.children(parent) if larger else ():
             for inner in self._plan.flat(sibling):
-                self._grow_slots(inner)
+                self._resize_slots(inner, slots, larger)
+        return larger > 0
 
-    def _grow_text(self, number: int) -> None:
-        """Makes room for text. Raises KfetchError for more than int32 offsets can address."""
+    def _grow_text(self, number: int, limit: int) -> bool:
         room = int(self.table[number, layout.ROOM])
-        if room >= BATCH_BYTES_MAX:
-            check_bytes(_GROWTH * room)
-        larger = min(_GROWTH * room, BATCH_BYTES_MAX)
-        self._resize(number, layout.DATA, room, larger)
-        self.table[number, layout.ROOM] = larger
+        most = int(self.table[number, layout.SIZE]) + limit
+        if larger := _larger(room, most, BATCH_BYTES_MAX):
+            self._resize(number, layout.DATA, room, larger)
+            self.table[number, layout.ROOM] = larger
+        return larger > 0
 
-    def _grow_slots(self, number: int) -> None:
-        slots = int(self.table[number, layout.CAPACITY])
+    def _resize_slots(self, number: int, slots: int, larger: int) -> None:
         for share in self._plan.shares:
             if share.node == number and not share.is_text:
-                old, new = ((n * share.bits >> 3) + 8 for n in (slots, _GROWTH * slots))
+                old, new = ((n * share.bits >> 3) + 8 for n in (slots, larger))
                 self._resize(number, share.column, old, new)
-        self.table[number, layout.CAPACITY] = _GROWTH * slots
+        self.table[number, layout.CAPACITY] = larger
 
     def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
         self._memory.reserve(size)
@@ -249,6 +280,21 @@ class StructColumn:
         if kind is Kind.MAP:
             children = [_pairs(arrow_kind, children)]
         return pa.Array.from_buffers(arrow_kind, count, parts, children=children)
+
+
+def _larger(room: int, most: int, limit: int) -> int:
+    """Returns the next size of a buffer; 0 if a single value has filled the room up to ``most``.
+
+    Raises KfetchError if the buffer has reached ``limit``.
+    """
+    if room >= most:
+        return 0
+    if room >= limit:
+        raise KfetchError(
+            "the values of one decode call have more text or elements than an Arrow batch holds",
+            action="lower kafka.max.partition.fetch.bytes",
+        )
+    return min(_GROWTH * room, most, limit)
 
 
 def _pairs(kind: Any, children: list[Any]) -> Any:

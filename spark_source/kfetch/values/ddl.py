@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.values.schema_text import check_is_text
 from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, map_of, struct_of
 
 __all__ = ["parse_schema"]
@@ -60,6 +61,7 @@ def parse_schema(text: str, *, option: str = "valueSchema") -> ValueType:
     """
     if text.lstrip().startswith("{"):
         return _from_json(text, option)
+    check_is_text(text, option)
     return _Reader(text, option).schema()
 
 

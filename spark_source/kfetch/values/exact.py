@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kfetch.values.columns import too_large, value_limit
 from kfetch.values.scalars import (
     decimal_of,
     double_of,
@@ -32,6 +33,7 @@ map's pairs. A decimal is its number without the point; dates are days; times ar
 
 
 _PLACE_MAX = 100  # characters of a place in an error
+_OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
 
 
 class Problem(NamedTuple):
@@ -49,6 +51,10 @@ class Decoded(NamedTuple):
     """The struct's fields; None for an empty value, whose struct is null."""
     problem: Problem | None
     """Why the record is corrupt, if it is."""
+
+
+class _TooLarge(Exception):
+    """The row takes more memory than one value may have."""
 
 
 class _Partial(Exception):
@@ -71,7 +77,7 @@ def decode(
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = text_of(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
-    converter = _Converter(tokens, zones, non_numeric)
+    converter = _Converter(tokens, zones, non_numeric, value_limit(len(data)))
     nothing: list[Value] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
@@ -81,6 +87,8 @@ def decode(
         return Decoded(partial.value, problem_of(partial.cause, text))
     except BadDocument as error:
         return Decoded(nothing, problem_of(error, text))
+    except _TooLarge:
+        return Decoded(nothing, Problem(too_large(len(data)), 0))
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -101,8 +109,10 @@ def problem_of(error: BadDocument, text: str) -> Problem:
 class _Converter:
     """Converts the tokens of one document."""
 
-    def __init__(self, tokens: Tokens, zones: Zones, non_numeric: bool) -> None:
+    def __init__(self, tokens: Tokens, zones: Zones, non_numeric: bool, limit: int) -> None:
+        """``limit``: bytes that the row may take, as Python's objects and as columns."""
         self._tokens = tokens
+        self._bytes_left = limit
         self._zones = zones
         self._non_numeric = non_numeric
         self._path: list[str] = []  # of the schema, so that errors show no data
@@ -139,6 +149,11 @@ class _Converter:
         path = ".".join(self._path)
         return path if len(path) <= _PLACE_MAX else f"{path[: _PLACE_MAX - 1]}…"
 
+    def _charge(self, cells: int) -> None:
+        self._bytes_left -= _OBJECT_BYTES + _CELL_BYTES * cells
+        if self._bytes_left < 0:
+            raise _TooLarge
+
     def _inner(self, kind: ValueType, name: str) -> Value:
         """Returns the value of a field, an element or a map's value."""
         self._path.append(name)
@@ -151,6 +166,7 @@ class _Converter:
 
     def _object(self, kind: ValueType) -> list[Value]:
         tokens, problem = self._tokens, None
+        self._charge(len(kind.children))
         row: list[Value] = [None] * len(kind.children)
         indexes = {name: i for i, name in enumerate(kind.names)}
         while tokens.next() not in (None, Token.END_OBJECT):
@@ -180,6 +196,7 @@ class _Converter:
             raise self._refused(kind)
         elements, problem = [], None
         while self._tokens.next() not in (None, Token.END_ARRAY):
+            self._charge(1)
             try:
                 elements.append(self._inner(kind.children[0], "element"))
             except _Partial as partial:
@@ -195,6 +212,7 @@ class _Converter:
             raise self._refused(kind)
         pairs, problem, failed = [], None, None
         while self._tokens.next() not in (None, Token.END_OBJECT):
+            self._charge(2)
             key = well_formed(self._tokens.name or "")
             try:
                 pairs.append((key, self._inner(kind.children[1], "value")))

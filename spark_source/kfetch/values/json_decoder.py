@@ -65,7 +65,7 @@ class JsonDecoder:
     def __init__(
         self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
     ) -> None:
-        """``schema``: a struct. ``loops``: the compiled code (``json_loading.load``).
+        """``schema``: a struct. ``loops``: the compiled code (``value_loading.load``).
 
         Raises OptionError if the schema's corrupt record column is no STRING.
         """
@@ -83,18 +83,23 @@ class JsonDecoder:
         positions: Array,
         lengths: Array,
         memory: Memory = UNLIMITED,
+        *,
+        texts: tuple[Array, Array] | None = None,
     ) -> DecodedValues:
         """Returns the column of values that lie in ``data``.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
-        null. The bytes must not change meanwhile. The result does not refer to them.
+        null. The bytes must not change meanwhile. The result does not refer to them. ``texts``:
+        positions and lengths of what the corrupt record column gets, if not the values.
         Raises KfetchError for more bytes of values than a column can hold.
         """
         run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
-            values = self._with_corrupt_column(values, data, positions, lengths, corrupt)
+            values = self._with_corrupt_column(
+                values, data, *(texts or (positions, lengths)), corrupt
+            )
         return DecodedValues(values, corrupt)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
@@ -188,10 +193,13 @@ class _Run:
         """Decodes all records. Returns the numbers of the corrupt ones."""
         view = pa.py_buffer(self._data)
         numbers = self._positions, self._lengths
-        while self._loop(view, *numbers, len(self._positions)) == layout.DOUBTFUL:
+        while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
             record = self._state[layout.RECORD]
             start = int(self._positions[record])
-            self._decide(record, self._data[start : start + int(self._lengths[record])])
+            if result == layout.DOUBTFUL:
+                self._decide(record, self._data[start : start + int(self._lengths[record])])
+            else:
+                self._refuse(record)
             self._state[layout.RECORD] = record + 1
         return self._corrupt[: self._state[layout.CORRUPT]].copy()
 
@@ -199,14 +207,24 @@ class _Run:
         """Decodes the value that the loops could not decode."""
         is_last = int(self._positions[record]) + len(value) + layout.SLACK > len(self._data)
         padded = bytes(value) + bytes(layout.SLACK)
-        if is_last and self._one(padded, len(value), raw=0, record=record) != layout.DOUBTFUL:
-            return  # the loops read some bytes behind each value, so it needed a copy
-        row, problem = self._decoder.exact(value)
+        # The loops read some bytes behind each value, so the last one may only need a copy.
+        result = self._one(padded, len(value), raw=0, record=record) if is_last else layout.DOUBTFUL
+        if result == layout.FULL:
+            self._refuse(record)
+        elif result == layout.DOUBTFUL:
+            row, problem = self._decoder.exact(value)
+            self._put(record, row, is_corrupt=problem is not None)
+
+    def _refuse(self, record: int) -> None:
+        """Writes the row of a record that needs more memory than one may have."""
+        self._put(record, [None] * len(self._decoder.plan.schema.children), is_corrupt=True)
+
+    def _put(self, record: int, row: list[Any] | None, *, is_corrupt: bool) -> None:
         document = substitute(row, self._decoder.plan.schema)
         padded = document + bytes(layout.SLACK)
         if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
             raise AssertionError(f"the loops refuse the row of record {record}")
-        if problem is not None:
+        if is_corrupt:
             self._corrupt[self._state[layout.CORRUPT]] = record
             self._state[layout.CORRUPT] += 1
 
@@ -222,10 +240,15 @@ class _Run:
         return result
 
     def _loop(self, view: pa.Buffer, positions: Array, lengths: Array, count: int) -> int:
-        """Calls the loops, with larger buffers as often as they need them."""
+        """Calls the loops, with larger buffers as often as they need them.
+
+        FULL means that the record needs more memory than one may have.
+        """
         records = address_of(positions), address_of(lengths), count
         while True:
             result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
             if result != layout.FULL:
                 return result
-            self.column.grow(self._state[layout.STUCK_NODE])
+            size = int(lengths[self._state[layout.RECORD]])
+            if not self.column.grow(self._state[layout.STUCK_NODE], size):
+                return result

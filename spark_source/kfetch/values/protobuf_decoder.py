@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kfetch.errors import KfetchError
 from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-from kfetch.values import layout as node_layout
 from kfetch.values import protobuf_layout as layout
-from kfetch.values.columns import StructColumn, positions_of
+from kfetch.values.columns import StructColumn, positions_of, too_large
 from kfetch.values.protobuf_descriptors import read_descriptors
 from kfetch.values.protobuf_plan import MessagePlan
 from kfetch.values.protobuf_schema import message_tree
@@ -31,9 +29,6 @@ __all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_messages``."""
-
-_TEXT_MAX = (1 << 31) - 1
-"""Bytes of text that a column can hold, because its offsets have 32 bits."""
 
 
 class DecodedMessages(NamedTuple):
@@ -82,12 +77,14 @@ class ProtobufDecoder:
     ) -> None:
         """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
 
-        ``loops``: the compiled code (``protobuf_loading.load``). ``nullable``: whether required
+        ``loops``: the compiled code (``value_loading.load``). ``nullable``: whether required
         fields may be null, for columns without the struct. ``column``: ``key`` or ``value``, whose
         options errors name. Raises OptionError if the bytes are no FileDescriptorSet or have no
         such message, or if the message contains itself. Raises NotBuilt for a message with
         groups, and for editions.
         """
+        self.full_name = read_descriptors(descriptors, column=column).message(name).full_name
+        """The message's full name."""
         self.plan = _plan(descriptors, name, nullable=nullable, column=column)
         self.loops = loops
         self.row_bytes = self.plan.nodes.row_bytes
@@ -121,6 +118,8 @@ class ProtobufDecoder:
         run = _Run(self.plan, self.loops, np.zeros(1, np.int64), lengths, UNLIMITED)
         if not len(run.corrupt_records(memoryview(value))):
             return None
+        if run.refused:
+            return Problem(too_large(len(value)), 0)
         return Problem(layout.REASONS[run.state[layout.WHY]], run.state[layout.AT])
 
 
@@ -138,6 +137,9 @@ class _Run:
         self.state = array("q", bytes(8 * layout.STATE_WIDTH))
         self.state[layout.NODE_COUNT] = len(plan.nodes.types)
         self.state[layout.FIELD_COUNT] = len(plan.fields)
+        self.refused = False
+        """Whether a record needed more memory than one may have."""
+        lengths = lengths.copy()  # ``_refuse`` changes it
         # The addresses below need these arrays to live as long as this object.
         self._arrays = (
             *(positions, lengths, self.column.table, plan.nodes.flat_nodes, plan.fields.copy()),
@@ -155,15 +157,14 @@ class _Run:
             result = self._loops(*arguments, *tables, state, corrupt, stack, groups)
             if result == layout.DONE:
                 return self._corrupt[: self.state[layout.CORRUPT]].copy()
-            self._grow(self.state[layout.STUCK_NODE])
+            record = self.state[layout.RECORD]
+            size = int(self._arrays[1][record])
+            if not self.column.grow(self.state[layout.STUCK_NODE], size):
+                self._refuse(record)
 
-    def _grow(self, stuck: int) -> None:
-        """Makes room. Names of enums and defaults can be longer than the values themselves."""
-        at = node_layout.ROOM if stuck >= 0 else node_layout.CAPACITY
-        number = stuck if stuck >= 0 else ~stuck
-        if 2 * int(self.column.table[number, at]) > _TEXT_MAX:
-            raise KfetchError(
-                "the values of one batch become a column of more than 2 GiB",
-                action="lower kafka.max.partition.fetch.bytes",
-            )
-        self.column.grow(stuck)
+    def _refuse(self, record: int) -> None:
+        """Makes a record corrupt: null, as every record that can't be decoded."""
+        self._arrays[1][record] = -1
+        self._corrupt[self.state[layout.CORRUPT]] = record
+        self.state[layout.CORRUPT] += 1
+        self.refused = True

@@ -12,8 +12,8 @@ import pyarrow as pa
 from kfetch.errors import OptionError
 from kfetch.values import protobuf_layout as layout
 from kfetch.values.columns import Plan
-from kfetch.values.protobuf_descriptors import EnumType
 from kfetch.values.protobuf_schema import Item
+from kfetch.values.protobuf_types import EnumType
 
 __all__ = ["MessagePlan"]
 

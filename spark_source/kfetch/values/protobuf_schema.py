@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.values import protobuf_layout as layout
-from kfetch.values.protobuf_descriptors import Descriptors, EnumType, Field, MessageType
+from kfetch.values.protobuf_descriptors import Descriptors
+from kfetch.values.protobuf_types import EnumType, Field, MessageType
 from kfetch.values.types import Kind, ValueType, list_of, struct_of
 
 __all__ = ["Item", "message_tree"]

@@ -15,7 +15,7 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["avoid", "connect"]
+__all__ = ["avoid", "connect", "has_fresh_address"]
 
 _SHARE_MIN_S = 2.0
 """The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
@@ -57,6 +57,15 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
             first_cause = first_cause or cause
         addresses = addresses[1:]
     raise first_cause or OSError(f"{host} has no address")
+
+
+def has_fresh_address(host: str, port: int) -> bool:
+    """Return whether a name of several addresses has one that is not to ``avoid``."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return len(found) > 1 and not all(map(_is_avoided, found))
 
 
 def _is_avoided(found: tuple[Any, ...]) -> bool:

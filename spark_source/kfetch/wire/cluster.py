@@ -23,6 +23,7 @@ from kfetch.model import (
 )
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages, timestamp_types
+from kfetch.wire.addresses import has_fresh_address
 from kfetch.wire.connection import Connection
 from kfetch.wire.leaders import (
     A,
@@ -49,6 +50,8 @@ _SHARE_MIN_S = 5.0
 """The least time for one of many servers, or half of what is left. The metadata of a large cluster
 takes seconds."""
 _ASKED_LAST_S = 30.0
+_CAUSES_MAX = 20
+"""Failures of one question. Beyond them, a name's other addresses are not tried any more."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. Black holes must not hold it up.
 _VIEWS_S = 3.0
@@ -300,8 +303,14 @@ class Cluster:
             try:
                 return question(self._connect(address, until), until)
             except ConnectionLost as cause:
-                self._asked_last_until[address] = time.monotonic() + _ASKED_LAST_S
                 causes.append(cause)
+                now = time.monotonic()
+                # One address of a name may be a wrong listener. It comes last now.
+                more = now < deadline and len(causes) < _CAUSES_MAX
+                if more and isinstance(cause, LASTING) and has_fresh_address(*address):
+                    addresses.insert(0, address)
+                else:
+                    self._asked_last_until[address] = now + _ASKED_LAST_S
             except BrokerError as cause:
                 if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
                     raise

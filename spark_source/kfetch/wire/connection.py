@@ -27,7 +27,13 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kfetch import codes
 from kfetch._version import __version__
-from kfetch.errors import ConnectionLost, KfetchError, UnsupportedVersion, WireError
+from kfetch.errors import (
+    ConnectionLost,
+    KfetchError,
+    UnsupportedVersion,
+    WireError,
+    WrongListener,
+)
 from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes, tls_errors
@@ -65,7 +71,7 @@ class Connection:
     def __init__(
         self, stream: socket.socket, address: tuple[str, int], options: NetworkOptions
     ) -> None:
-        self.peer = f"{address[0]}:{address[1]}"
+        self.peer, self._socket_address = f"{address[0]}:{address[1]}", peer_address(stream)
         self._address = address
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -95,7 +101,6 @@ class Connection:
         AuthenticationFailed if another try to log in can't help.
         """
         stream = open_stream(host, port, options, deadline, probes.plaintext)
-        address = peer_address(stream)
         connection = cls(stream, (host, port), options)
         try:
             connection._negotiate(deadline)
@@ -103,7 +108,7 @@ class Connection:
             connection._frame_bytes_max = options.frame_bytes_max
         except BaseException as failure:
             if isinstance(failure, ConnectionLost):
-                avoid(address)
+                avoid(connection._socket_address)
             connection.close()
             raise
         return connection
@@ -393,6 +398,8 @@ class Connection:
 
     def _bury(self, failure: E) -> E:
         """Close the socket, and raise this failure from now on."""
+        if isinstance(failure, WrongListener):
+            avoid(self._socket_address)
         self._failure = failure
         self._stream.close()
         return failure

@@ -64,9 +64,22 @@ def open_tcp(host: str, port: int, options: NetworkOptions, deadline: float) -> 
             port=port,
             cause=str(cause),
         ) from None
+    try:
+        _configure(stream, options)
+    except OSError as cause:  # macOS refuses options of a socket whose peer is gone already
+        stream.close()
+        raise ConnectionLost(
+            f"the connection to {host}:{port} can't be configured: {cause}",
+            host=host,
+            port=port,
+            cause=str(cause),
+        ) from None
+    return stream
+
+
+def _configure(stream: socket.socket, options: NetworkOptions) -> None:
     # A Fetch request is small and must not wait for the acknowledgement of the last one.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.receive_buffer_bytes > 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
-    return stream

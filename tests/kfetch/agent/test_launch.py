@@ -292,3 +292,9 @@ def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
     left = {path.name for path in files.log.parent.iterdir()}
 
     assert {files.lock.name, "living.log", "living.sock", "young.log"} == left
+
+
+@pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])
+def test_only_a_large_budget_keeps_freed_pages(mebibytes: int, kept: str | None) -> None:
+    """An agent with little memory returns pages at once: what it keeps counts for more there."""
+    assert kept == launch._environment(mebibytes << 20).get("MIMALLOC_ARENA_PURGE_MULT")

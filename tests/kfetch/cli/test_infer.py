@@ -10,6 +10,7 @@ import pytest
 from kfetch.model import TopicPartition
 from tests.kfetch.cli.conftest import Kfetch
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted_registry import ScriptedRegistry, framed
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -123,3 +124,33 @@ def test_keys(kfetch: Kfetch, kafka: LittleKafka) -> None:
     code, out, _ = kfetch("infer", kafka.bootstrap, "orders", "--key")
 
     assert (0, "0 of 6 records fit; empty: 6\n") == (code, out)
+
+
+def test_a_registry_gives_the_columns(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """The reader's columns as DDL, and the records of the sample that its writers do not fit."""
+    fields = [{"name": "id", "type": "long"}, {"name": "t", "type": "string"}]
+    kafka.create("avro", 1)
+    with ScriptedRegistry() as registry:
+        schema = registry.add({"type": "record", "name": "R", "fields": fields}, "avro-value")
+        log = kafka.log(TopicPartition("avro", 0))
+        log.append(framed(schema, b"\x02\x02a"), b"{}", framed(9, b""), None)
+        given = ("--option", f"valueRegistry={registry.url}", "--option", "valueFormat=avro")
+        code, out, _ = kfetch("infer", kafka.bootstrap, "avro", *given)
+
+    assert 1 == code
+    first, *misfits, last = out.splitlines()
+    assert ("id BIGINT, t STRING", "1 of 4 records fit; empty: 1") == (first, last)
+    assert "does not fit: avro-0, offset 1: its first byte is not 0" in misfits[0]
+    assert (
+        f"does not fit: avro-0, offset 2: the schema registry {registry.url} has no" in misfits[1]
+    )
+
+
+def test_log_ins_of_registries_are_refused_on_the_command_line(kfetch: Kfetch) -> None:
+    """Every user of a machine sees the arguments of a command."""
+    for name in ("basic.auth.user.info", "bearer.auth.token", "ssl.truststore.password"):
+        given = ("--option", f"schema.registry.{name}=u:hush")
+        code, out, err = kfetch("infer", "localhost:1", "t", *given)
+        assert 2 == code
+        assert "may be secret" in " ".join((out + err).split())
+        assert "hush" not in out + err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from kfetch.cli.source_options import source_options
+from kfetch.cli.source_options import CONNECTIONS, source_options
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_secrets(name: str) -> None:
 def test_no_error_shows_a_password(text: str, sentence: str) -> None:
     """A text in the wrong form may be a password, so only names of options are shown."""
     with pytest.raises(typer.BadParameter) as refused:
-        source_options(None, [text], of_connections=True)
+        source_options(None, [text], prefixes=CONNECTIONS)
 
     assert refused.value.message.startswith(sentence)
     assert "hunter2" not in refused.value.message

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
-from kfetch import avro_loading, decoding, json_loading, protobuf_loading
+from kfetch import decoding, value_loading
 from kfetch.compiled import code_cache, layout, machine_code, native
 from kfetch.errors import KfetchError
 from tests.kfetch.compiled.helpers import cache_environ
@@ -92,7 +92,7 @@ GOOD = "".join(
 
 @pytest.mark.parametrize(
     "sources",
-    [native.SOURCES, json_loading.SOURCES, avro_loading.SOURCES, protobuf_loading.SOURCES],
+    [native.SOURCES, *(item.sources for item in value_loading.FORMATS.values())],
 )
 def test_the_cache_key_covers_all_compiled_code(sources: tuple[Path, ...]) -> None:
     """Every module of kfetch that a source of the machine code imports is itself such a source."""

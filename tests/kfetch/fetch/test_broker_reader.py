@@ -82,6 +82,30 @@ def test_only_a_range_that_asks_moves() -> None:
     assert ["r2", "", ""] == kafka.racks(1)
 
 
+def test_a_full_reply_that_omits_a_partition_is_no_answer() -> None:
+    """A broker may omit partitions from a full reply. Their ranges ask once more, and one that the
+    reply names stays at its leader."""
+    with RackKafka(2) as kafka:
+        for log in kafka.create("t", 3):
+            log.append(b"a")
+            log.append(b"a" * 1000)
+        kafka.omits = True
+        kafka.follower_ends[2, T0] = 0  # so only the other partition has a follower
+        first, second = (_progress(kafka, TopicPartition("t", number), 1) for number in (0, 2))
+        fetcher = Fetcher(first.leader, FETCH, NetworkOptions())
+        fetcher.reply_bytes_max = 1000
+        reader, moves = BrokerReader(fetcher, 1 << 20, replicas=ReadReplicas("r2")), []
+        for progress in (first, second):
+            progress.asks_replica = True
+            reader.add(progress)
+        for _ in range(2):
+            reader.send(time.monotonic() + 10)
+            moves += [(a.progress, a.move) for a in reader.receive(time.monotonic() + 10)]
+        fetcher.close()
+
+    assert [(first, None), (second, Move(follower_id=2))] == moves
+
+
 @pytest.mark.parametrize("change", ["created again", "cut"])
 def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str) -> None:
     """A task may leave a request behind. Its reply has nothing for a range of a topic that was
@@ -112,11 +136,11 @@ def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str
     assert b"new" in bytes(arrival.records.data)
 
 
-def _progress(kafka: LittleKafka, tp: TopicPartition) -> RangeProgress:
+def _progress(kafka: LittleKafka, tp: TopicPartition, start: int = 0) -> RangeProgress:
     item = OffsetRange(
         tp=tp,
         topic_id=kafka.topics[tp.topic].topic_id,
-        start=0,
+        start=start,
         end=kafka.log(tp).end,
         leader_epoch=kafka.log(tp).epoch,
         leader=kafka.nodes[1].broker,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch import avro_loading, json_loading
+from kfetch import value_loading
 from kfetch.errors import MalformedValue
 from kfetch.fetch import typed_values
 from kfetch.options import AvroColumn, JsonColumn
@@ -77,7 +77,7 @@ def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyP
     """Code of Avro is compiled for seconds. Meanwhile, JSON that is loaded can be read."""
     compiles, ends = Event(), Event()
 
-    def slow() -> Any:
+    def slow(*_: Any) -> Any:
         compiles.set()
         assert ends.wait(10)
         raise RuntimeError
@@ -88,8 +88,8 @@ def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyP
         (AvroColumn(column="value", schema='{"type":"record","name":"R","fields":[]}'),),
     )
     shared = typed_values.typed_values(known)
-    monkeypatch.setattr(avro_loading, "load", slow)
-    monkeypatch.setattr(typed_values, "_loaded", {"JSON": json_loading.load()}, raising=False)
+    monkeypatch.setattr(value_loading, "_loaded", {"json": value_loading.load("json")})
+    monkeypatch.setattr(value_loading, "_linked", slow)
     with ThreadPoolExecutor() as pool:
         try:
             compiling = pool.submit(typed_values.typed_values, avro)

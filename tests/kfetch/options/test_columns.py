@@ -67,9 +67,9 @@ def test_any_selection(names: list[str], count: int) -> None:
 )
 def test_forms_of_headers(text: str, array: bool, as_map: bool) -> None:
     """includeHeaders=map gives a map in place of the array."""
-    options = parse({**REQUIRED, "includeHeaders": text})
+    includes = parse({**REQUIRED, "includeHeaders": text}).includes
 
-    assert (array, as_map) == (options.include_headers, options.headers_as_map)
+    assert (array, as_map) == (includes.headers, includes.headers_as_map)
 
 
 def test_a_map_of_headers_is_a_column() -> None:

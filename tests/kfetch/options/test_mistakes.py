@@ -325,7 +325,7 @@ def test_any_text_is_read_or_refused(options: dict[str, str]) -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", [o.name for o in BUILT])
-@examples(10)
+@examples(3)
 @given(text=_texts)
 def test_any_text_of_one_option(name: str, text: str) -> None:
     """The same for every option alone, so that each meets many texts."""

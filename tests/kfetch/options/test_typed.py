@@ -201,14 +201,20 @@ def test_a_string_is_no_binary(column: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    "options",
-    [
-        {**JSON, "Mode": "DROPMALFORMED"},
-        {"Format": "avro", "Schema": "{}", "Registry": "http://localhost:8081"},
-    ],
-)
-def test_what_is_not_built_says_so(column: str, options: dict[str, str]) -> None:
-    """Known formats and modes that are not there yet raise NotBuilt."""
+def test_what_is_not_built_says_so(column: str) -> None:
+    """A known mode that is not there yet raises NotBuilt."""
     with pytest.raises(NotBuilt, match="is not built yet"):
-        parse({**REQUIRED, **_named(column, options)})
+        parse({**REQUIRED, **_named(column, {**JSON, "Mode": "DROPMALFORMED"})})
+
+
+@BOTH
+def test_columns_as_bytes_contradict_a_format(column: str) -> None:
+    """A format makes a struct, so a column can't be BINARY. Without a type it can be named."""
+    given = {**REQUIRED, **_named(column, JSON)}
+    assert parse({**given, "columns": f"{column},offset"}).typed_columns
+    with pytest.raises(OptionError) as mistake:
+        parse({**given, "columns": f"offset, {column} Binary"})
+    assert (
+        f"option columns has {column} BINARY, and {column}Format makes it a struct: name {column} "
+        f"without a type, or remove {column}Format"
+    ) == mistake.value.message

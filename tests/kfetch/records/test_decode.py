@@ -114,12 +114,12 @@ def test_rows_without_headers(decode: Decode, data: bytes, expected: Rows) -> No
     assert [(*r[:7], None) for r in expected] == decode([make_slice(data)], headers=False)
 
 
-@pytest.mark.parametrize("cut", [1, 11, 12, 20, 60, 61, 65])
 @pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
-def test_partial_batch_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
+def test_partial_batch_behind(decode: Decode, data: bytes, expected: Rows) -> None:
     """A partial batch at the end is where a reply normally stops."""
-
-    assert expected == decode([make_slice(data + batch(record(value=b"12345"))[:cut])])
+    behind = batch(record(value=b"12345"))
+    for cut in (1, 11, 12, 20, 60, 61, 65):
+        assert expected == decode([make_slice(data + behind[:cut])]), cut
 
 
 def test_slices_become_one_batch(decode: Decode) -> None:

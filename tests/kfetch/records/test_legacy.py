@@ -64,12 +64,11 @@ def test_old_rows(decode: Decode, data: bytes, expected: Rows) -> None:
     assert expected == decode([make_slice(data)])
 
 
-@pytest.mark.parametrize("cut", [11, 12, 17, 25, 33, 36])
 @pytest.mark.parametrize(("data", "expected"), ROWS.values(), ids=ROWS)
-def test_partial_message_behind(decode: Decode, data: bytes, expected: Rows, cut: int) -> None:
+def test_partial_message_behind(decode: Decode, data: bytes, expected: Rows) -> None:
     """A reply may end within a message."""
-
-    assert expected == decode([make_slice(data + message(90, b"1234")[:cut])])
+    for cut in (11, 12, 17, 25, 33, 36):
+        assert expected == decode([make_slice(data + message(90, b"1234")[:cut])]), cut
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name[:4] not in ("none", "zstd")])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kfetch.avro_loading import load
+from kfetch.value_loading import load
 from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
 from tests.kfetch.values.avro_records import written
 
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 def decoder(writer: Any, reader: Any = None) -> AvroDecoder:
     """Returns a decoder for schemas as JSON."""
     text = "" if reader is None else json.dumps(reader)
-    return AvroDecoder(json.dumps(writer), load(), reader=text)
+    return AvroDecoder(json.dumps(writer), load("avro"), reader=text)
 
 
 def decode(using: AvroDecoder, items: list[bytes | None]) -> DecodedAvro:

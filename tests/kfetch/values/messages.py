@@ -6,7 +6,8 @@ import struct
 from random import Random
 
 from kfetch.values import protobuf_layout as layout
-from kfetch.values.protobuf_descriptors import Descriptors, Field, MessageType
+from kfetch.values.protobuf_descriptors import Descriptors
+from kfetch.values.protobuf_types import Field, MessageType
 from tests.kfetch.values.wire import fixed32, fixed64, group, number, sized, tag, varint
 
 __all__ = ["file_text", "value"]

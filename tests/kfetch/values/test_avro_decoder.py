@@ -18,6 +18,7 @@ from kfetch.values import avro_decoder, layout
 from kfetch.values import avro_layout as ops
 from kfetch.values.avro_decoder import reader_type
 from kfetch.values.types import Kind
+from tests.examples import examples
 from tests.kfetch.values.avro_cases import decode, decoder
 from tests.kfetch.values.avro_records import damaged, evolved, number, record, schema
 from tests.kfetch.values.guarded import GuardedColumn, GuardedMemory
@@ -55,6 +56,7 @@ _ROWS = st.fixed_dictionaries(
 )
 
 
+@examples(10)
 @given(st.lists(_ROWS, max_size=20))
 def test_rows_are_what_fastavro_wrote(rows: list[dict[str, Any]]) -> None:
     """Another library writes the records, and all values come back."""
@@ -204,6 +206,11 @@ _RECURSIVE = {
             "a decimal of 40 digits, and Spark has 38 at most",
         ),
         ("[" * 100 + "]" * 100, OptionError, "nested deeper than 64"),
+        (
+            "schemas/w.avsc",
+            OptionError,
+            "valueSchema looks like the path of a file (schemas/w.avsc), and it must be the text",
+        ),
     ],
 )
 def test_mistakes_in_schemas(writer: Any, error: type[KfetchError], sentence: str) -> None:
@@ -217,11 +224,18 @@ def test_mistakes_in_schemas(writer: Any, error: type[KfetchError], sentence: st
 @pytest.mark.parametrize(
     ("writer", "reader", "sentence"),
     [
-        (one("int"), one("string"), "field a: string can't be read from int"),
+        (one("int"), one("string"), "field a: string can't be read from int: correct one of the s"),
         (
             one("int"),
             {"type": "record", "name": "R", "fields": [{"name": "b", "type": "int"}]},
-            "record R has no field b, and the reader's has no default",
+            "record R has no field b, and the reader's has no default: give the reader's field a d",
+        ),
+        (
+            {"type": "record", "name": "R", "fields": []},
+            one(
+                {"type": "bytes", "logicalType": "decimal", "precision": 2}, default="\u0001\u0000"
+            ),
+            "the default of the field a does not fit its type: it is no decimal of 2 digits: corr",
         ),
         (one("int"), one("int", aliases=["b"]) | {"fields": []}, ""),
         (one("int"), one("string", default=1), "field a: string can't be read from int"),

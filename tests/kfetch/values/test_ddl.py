@@ -157,3 +157,14 @@ def test_types_that_are_not_built(kind: str) -> None:
     """They raise NotBuilt, whose sentence says what to use."""
     with pytest.raises(NotBuilt, match="is not built yet"):
         parse_schema(f"a {kind}")
+
+
+@pytest.mark.parametrize("path", ["w.ddl", "/etc/w", "./w", "../s/w.json", "~/w.sql", "file:///w"])
+def test_the_path_of_a_file_is_no_schema(path: str) -> None:
+    """The sentence says that the option takes the text, and how a job file reads a file."""
+    with pytest.raises(OptionError) as mistake:
+        parse_schema(path, option="keySchema")
+    assert mistake.value.message == (
+        f"keySchema looks like the path of a file ({path}), and it must be the text of the schema: "
+        "read the file in your program; in a job file, write keySchema: ${file:PATH}"
+    )

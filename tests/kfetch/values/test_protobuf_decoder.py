@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
-from kfetch.protobuf_loading import load
 from kfetch.records import Memory
+from kfetch.value_loading import load
 from kfetch.values import protobuf_layout
 from kfetch.values.protobuf_decoder import Problem, ProtobufDecoder
 from kfetch.values.protobuf_descriptors import read_descriptors
+from tests.examples import examples
 from tests.kfetch.values.messages import file_text, value
 from tests.kfetch.values.plain import plain
 from tests.kfetch.values.proto_text import descriptor_set
@@ -36,7 +37,7 @@ _PAGE = mmap.PAGESIZE
 
 def decoder(file: str = _FILE) -> ProtobufDecoder:
     """A decoder of the message t.M."""
-    return ProtobufDecoder(descriptor_set(file), "t.M", load())
+    return ProtobufDecoder(descriptor_set(file), "t.M", load("protobuf"))
 
 
 def rows(values: list[bytes | None], file: str = _FILE) -> list[Any]:
@@ -103,7 +104,7 @@ def test_a_missing_required_field_is_a_problem() -> None:
 
 
 @given(st.integers(0, 5000), st.sampled_from([0.0, 0.1, 0.5]))
-@settings(max_examples=25, deadline=None)
+@examples(10)
 def test_each_value_means_the_same_alone(seed: int, damage: float) -> None:
     """A value's row does not depend on the values before it, whatever they are."""
     rng = Random(seed)
@@ -130,7 +131,7 @@ def fenced() -> mmap.mmap:
 
 
 @given(st.integers(0, 5000), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=25, deadline=None)
+@examples(10)
 def test_nothing_behind_a_value_is_read(fenced: mmap.mmap, seed: int, damage: float) -> None:
     """Each cut of a value may end at a page that can't be read. A read would end the process."""
     rng = Random(seed)

@@ -99,7 +99,8 @@ def test_names_of_messages(name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "name", "sentence"),
     [
-        (_proto3("int32 a = 1;"), "t.Other", "has no message 't.Other'"),
+        (_proto3("int32 a = 1;"), "other", "has no message 'other': set "),
+        (_proto3("int32 a = 1;", "message Order { int32 a = 1; }"), "t.Ordr", "has no message 't.Ordr': did you mean t.Order?"),
         (_proto3("M m = 1;"), "t.M", "the message t.M contains itself, in the field t.M.m"),
         (_proto3("repeated I i = 1;", "message I { map<int32, M> m = 1; }"), "t.M", "the message t.M contains itself, in the field t.I.MEntry.value"),
         (_proto3(""), "t.M", "the message t.M has no fields"),

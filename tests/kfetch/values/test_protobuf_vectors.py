@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch.protobuf_loading import load
+from kfetch.value_loading import load
 from kfetch.values.protobuf_decoder import ProtobufDecoder
 from tests.kfetch.values.plain import plain
 from tests.kfetch.values.proto_text import descriptor_set
@@ -26,7 +26,7 @@ def _read(path: Path) -> tuple[dict[str, str], list[bytes], list[Any]]:
 def test_the_decoder_gives_the_rows_of_spark(path: Path) -> None:
     """Values, nulls, defaults and refused values are those of from_protobuf (record 103)."""
     head, values, rows = _read(path)
-    decoder = ProtobufDecoder(descriptor_set(head["file"]), "t.M", load())
+    decoder = ProtobufDecoder(descriptor_set(head["file"]), "t.M", load("protobuf"))
     result = decoder.decode_column(pa.array(values, pa.binary()))
     result.values.validate(full=True)
     actual = plain(result.values)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kfetch.json_loading import load
+from kfetch.value_loading import load
 from kfetch.values.ddl import parse_schema
 from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
 from kfetch.values.times import Zones
@@ -42,7 +42,7 @@ def find_zone(name: str) -> tzinfo | None:
 
 def decoder(schema: str, settings: JsonSettings | None = None) -> JsonDecoder:
     """Returns a decoder for a schema in DDL."""
-    return JsonDecoder(parse_schema(schema), load(), settings)
+    return JsonDecoder(parse_schema(schema), load("json"), settings)
 
 
 def decode(using: JsonDecoder, documents: list[bytes | None]) -> DecodedValues:

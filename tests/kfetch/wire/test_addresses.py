@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch.errors import ConnectionLost
+from kfetch.errors import ConnectionLost, WrongListener
 from kfetch.options import parse
 from kfetch.wire import addresses
 from kfetch.wire.addresses import connect
@@ -89,6 +90,28 @@ def test_an_address_that_closes_every_connection(
         resolver(monkeypatch, ("127.0.0.1", useless.port), ("127.0.0.1", live))
         with closing(Cluster((("kafka.example", 9092),), OPTIONS)) as cluster:
             assert cluster.view(["t"], soon()).exists(T0)
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_an_address_with_a_wrong_listener(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, serves: bool
+) -> None:
+    """The first question goes to the name's other addresses. If none serves, it fails at once."""
+    live = ("127.0.0.1", kafka.nodes[1].port)
+    with ScriptedBroker() as wrong, ScriptedBroker() as too:
+        for listener in (wrong, too):
+            handshake = SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+            listener.always(SaslHandshakeRequest, handshake)
+        other = live if serves else ("127.0.0.1", too.port)
+        resolver(monkeypatch, ("127.0.0.1", wrong.port), other)
+        with closing(Cluster((("kafka.example", 9092),), OPTIONS, patient=False)) as cluster:
+            if serves:
+                assert cluster.view(["t"], soon()).exists(T0)
+                return
+            began = time.monotonic()
+            with pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)"):
+                cluster.view(["t"], soon(6))
+            assert time.monotonic() - began < 30
 
 
 def test_an_address_without_tls(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

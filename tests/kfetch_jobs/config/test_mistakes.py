@@ -187,6 +187,36 @@ IN_JOB = [
         "    valueFormat: protobuf",
         "8: decode needs the value's bytes, and option valueFormat=protobuf makes a struct of them",
     ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: json\n    valueSchema: a FOO",
+        "6: valueSchema is no schema: FOO is no type of Spark: ",
+    ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: json\n    valueSchema: t TIMESTAMP\n    valueTimeZone: Mars",
+        "7: option valueTimeZone ",
+    ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: json\n    valueSchema: offset INT\n    valueFields: flat",
+        "7: valueFields=flat makes the field offset a column, and the query has another column of ",
+    ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: avro\n    valueSchema: clicks.avsc",
+        "6: valueSchema looks like the path of a file (clicks.avsc), and it must be the text of ",
+    ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: avro\n    valueSchema: ${file:clicks.avsc}",
+        "6: {conf}/jobs/clicks.avsc cannot be read: No such file or directory: the path starts at ",
+    ),
+    (
+        "  options:",
+        "  options:\n    valueFormat: protobuf\n    valueMessage: M\n    valueDescriptor: m.desc",
+        "7: the file of option valueDescriptor can't be read on the driver: {conf}/m.desc: No such",
+    ),
     ("${storage}", "${storrage}", "11: ${storrage} is unknown: did you mean storage?"),
     ("sql: SELECT", "sql: [SELECT]\n  sgl: SELECT", "8: transform.sql: input should be"),
     (

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs import config
+from kfetch_jobs.config.job import with_absolute_stores
 from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.source_options import option_warnings
-from kfetch_jobs.config.yamlfile import with_placeholders
+from kfetch_jobs.config.yamlfile import display, with_placeholders
 from kfetch_jobs.errors import ConfigError
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
@@ -214,6 +215,32 @@ def test_a_secret_that_others_can_read_is_named(project: Path, mode: int, warned
     assert ([readable] if warned else []) == warnings
 
 
+def test_a_schema_is_no_secret(project: Path) -> None:
+    """Others may read its file, which may be long, and logs keep its text."""
+    schema = project / "conf" / "schemas" / "c.ddl"
+    schema.parent.mkdir()
+    schema.write_text("session_id STRING\n" + "-- a comment\n" * 6_000)
+    schema.chmod(0o644)
+    more = "options:\n    valueFormat: json\n    VALUESCHEMA: ${file:../schemas/c.ddl}"
+    (project / "conf" / "jobs" / "clicks.yml").write_text(JOB.replace("options:", more, 1))
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    job = loaded.job("clicks")
+
+    assert [] == option_warnings(job)
+    assert "session_id STRING" == job.redacted("session_id STRING")
+    assert not loaded.secrets
+
+
+def test_a_descriptor_s_path_starts_at_the_project_file(project: Path) -> None:
+    """As the paths of certificates do, wherever the command runs."""
+    assert {
+        "valueDescriptor": str(project / "conf" / "types" / "c.desc"),
+        "keyDescriptor": "/c.desc",
+    } == with_absolute_stores(
+        {"valueDescriptor": "types/c.desc", "keyDescriptor": "/c.desc"}, project / "conf"
+    )
+
+
 def test_a_cluster_may_have_options_of_kfetch(project: Path) -> None:
     """Kafka's properties get ``kafka.`` in front, and options of kfetch keep their names."""
     file = project / "conf" / "kfetch.yml"
@@ -368,3 +395,22 @@ def test_this_repositorys_job_keeps_foreign_records() -> None:
     assert job.dead_letters is not None
     assert job.file.transform is not None
     assert "from_json" not in str(job.file.transform.sql)
+
+
+@pytest.mark.parametrize("name", ["", "conf", "conf/kfetch.yml"])
+def test_a_project_is_named_by_its_file_or_directory(project: Path, name: str) -> None:
+    """--project takes both. Directories above the named one do not count."""
+    assert project / "conf" / "kfetch.yml" == config.located(project / name)
+    with pytest.raises(ConfigError, match=f"there is no kfetch.yml .* in {project}/conf/jobs: "):
+        config.located(project / "conf" / "jobs")
+
+
+def test_paths_are_shown_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path below it is relative. In the root directory paths keep their first slash."""
+    monkeypatch.chdir(tmp_path)
+    assert ("a/b", "/etc/x") == (display(tmp_path / "a" / "b"), display(Path("/etc/x")))
+    assert "." == display(tmp_path)
+    monkeypatch.chdir("/")
+    assert "/etc/x" == display(Path("/etc/x"))

@@ -1,32 +1,29 @@
 """Gets a token from an OIDC provider's token endpoint, with client credentials (KIP-768).
 
-Codes that Kafka's HttpJwtRetriever does not retry are final here, too. Its answer is read up to a
-limit of bytes and of time, however slowly it comes.
+Codes that Kafka's HttpJwtRetriever does not retry are final here, too.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import json
 import re
-import socket
 import ssl
 import time
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from kfetch.backoff import Backoff
 from kfetch.errors import AuthenticationFailed, OptionError, TokenUnavailable
 from kfetch.options.oauth import ClientCredentials
+from kfetch.wire.http_request import Request, exchange, shown_url
 from kfetch.wire.sasl import jwt
 from kfetch.wire.tls import context_of
 
 __all__ = ["request_token"]
 
-_ANSWER_BYTES_MAX = 1 << 20
 _FINAL_STATUS = frozenset({*range(300, 400), *range(400, 408), *range(409, 418), 501, 505})
 """Kafka's UNRETRYABLE_HTTP_CODES, and redirections: kfetch sends a secret to one address only."""
 _UNKNOWN_LIFETIME_S = 300.0
@@ -59,7 +56,7 @@ def _attempt(source: ClientCredentials, deadline: float) -> tuple[str, float]:
         status, body = _post(source, deadline)
     except ssl.SSLCertVerificationError as cause:
         raise AuthenticationFailed(
-            f"the certificate of the token endpoint {_shown_url(source)} is not valid here: "
+            f"the certificate of the token endpoint {shown_url(source.url)} is not valid here: "
             f"{cause.verify_message.rstrip('.')}",
             action="Name its authority in ssl.truststore.certificates in kafka.sasl.jaas.config, "
             "or correct the URL",
@@ -75,29 +72,19 @@ def _attempt(source: ClientCredentials, deadline: float) -> tuple[str, float]:
 
 def _post(source: ClientCredentials, deadline: float) -> tuple[int, bytes]:
     """Returns the status and the first bytes of the answer. Raises OSError or HTTPException."""
-    parts = urlsplit(source.url)
-    connection = _connection(source, min(source.connect_timeout_s, deadline - time.monotonic()))
-    try:
-        connection.connect()
-        form = {"grant_type": "client_credentials"}
-        if source.scope:
-            form["scope"] = source.scope
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", path, urlencode(form).encode(), _headers(source))
-        until = min(deadline, time.monotonic() + source.read_timeout_s)
-        response = HTTPResponse(_Timed(connection.sock, until), method="POST")  # type: ignore[arg-type]
-        response.begin()
-        return response.status, response.read(_ANSWER_BYTES_MAX)
-    finally:
-        connection.close()
-
-
-def _connection(source: ClientCredentials, timeout_s: float) -> HTTPConnection:
-    parts, timeout_s = urlsplit(source.url), max(0.001, timeout_s)
-    if parts.scheme == "http":
-        return HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
-    context = _trusting(source)
-    return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
+    form = {"grant_type": "client_credentials"}
+    if source.scope:
+        form["scope"] = source.scope
+    request = Request(
+        url=source.url,
+        method="POST",
+        headers=_headers(source),
+        body=urlencode(form).encode(),
+        connect_timeout_s=source.connect_timeout_s,
+        read_timeout_s=source.read_timeout_s,
+    )
+    is_secured = urlsplit(source.url).scheme == "https"
+    return exchange(request, _trusting(source) if is_secured else None, deadline)
 
 
 def _trusting(source: ClientCredentials) -> ssl.SSLContext:
@@ -107,7 +94,7 @@ def _trusting(source: ClientCredentials) -> ssl.SSLContext:
     except OptionError as problem:
         within = partial(re.compile(r"\bkafka\.(?=ssl\.)").sub, "")
         raise AuthenticationFailed(
-            f"TLS of the token endpoint {_shown_url(source)}, in kafka.sasl.jaas.config: "
+            f"TLS of the token endpoint {shown_url(source.url)}, in kafka.sasl.jaas.config: "
             f"{within(problem.what)}",
             action=within(problem.action),
             retriable=False,
@@ -125,33 +112,6 @@ def _headers(source: ClientCredentials) -> dict[str, str]:
         "Accept": "application/json",
         "Cache-Control": "no-cache",
     }
-
-
-class _Timed:
-    """A socket for HTTPResponse that gives up at a time, however slowly bytes come."""
-
-    def __init__(self, stream: socket.socket, until: float) -> None:
-        self._stream = stream
-        self._until = until
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._stream, self._until))
-
-
-class _TimedReader(io.RawIOBase):
-    def __init__(self, stream: socket.socket, until: float) -> None:
-        self._stream = stream
-        self._until = until
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        remaining_s = self._until - time.monotonic()
-        if remaining_s <= 0:
-            raise TimeoutError("timed out")
-        self._stream.settimeout(remaining_s)
-        return self._stream.recv_into(buffer)
 
 
 def _token(source: ClientCredentials, body: bytes) -> tuple[str, float]:
@@ -180,14 +140,14 @@ def _refusal(
     if status not in _FINAL_STATUS:
         return _unavailable(source, what)
     return AuthenticationFailed(
-        f"the token endpoint {_shown_url(source)} {what}",
+        f"the token endpoint {shown_url(source.url)} {what}",
         action="Check the client id, the client secret, the scope and the URL",
         retriable=False,
     )
 
 
 def _unavailable(source: ClientCredentials, what: str) -> TokenUnavailable:
-    sentence = f"the token endpoint {_shown_url(source)} {what}"
+    sentence = f"the token endpoint {shown_url(source.url)} {what}"
     return TokenUnavailable(sentence, cause=sentence)
 
 
@@ -197,12 +157,6 @@ def _json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
-
-
-def _shown_url(source: ClientCredentials) -> str:
-    """Returns the URL without its query, which may hold a secret."""
-    parts = urlsplit(source.url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
 def _clean(source: ClientCredentials, text: str) -> str:

@@ -1,0 +1,185 @@
+"""The options of schema registries: addresses, log-in, TLS, and which schema the reader has.
+
+The names behind ``schema.registry.`` are those of Confluent's clients.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kfetch.errors import OptionError
+from kfetch.options.converters import duration, seconds
+from kfetch.options.reader import OptionReader
+from kfetch.options.secret import Secret
+from kfetch.options.tls import TlsOptions, tls_options
+from kfetch.options.tls_rows import BUILT as TLS_ROWS
+from kfetch.options.urls import check_url
+
+__all__ = [
+    "PREFIX",
+    "RegistryColumn",
+    "RegistryOptions",
+    "check_used",
+    "registry_column",
+    "with_registry_names",
+]
+
+PREFIX = "schema.registry."
+_USER_INFO = PREFIX + "basic.auth.user.info"
+_TOKEN = PREFIX + "bearer.auth.token"
+_TIMEOUT = "kfetch.registry.timeout"
+_POLL_TIMEOUT = "kafkaConsumer.pollTimeoutMs"
+_TLS = PREFIX + "ssl."
+_KAFKA_TLS = "kafka.ssl."
+_URLS_MAX = 16
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryOptions:
+    """A schema registry, and how to log in there."""
+
+    urls: tuple[str, ...]
+    """Addresses of http or https. The later ones are asked if the earlier ones do not answer."""
+    user_info: Secret | None = None
+    """A user, a colon and a password."""
+    token: Secret | None = None
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    retry_s: float = 60.0
+    """How long a registry that does not answer is asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryColumn:
+    """Where the schemas of keys or values are, and which one the reader has."""
+
+    registry: RegistryOptions
+    subject: str = ""
+    """The subject of the reader's schema; empty if options hold that schema."""
+    version: int | None = None
+    """Its version; None for the latest one."""
+
+
+def registry_column(
+    column: str, read: OptionReader, topics: tuple[str, ...], *, has_reader: bool
+) -> RegistryColumn | None:
+    """Return where the schemas of a column are; None without the option.
+
+    ``topics``: the topics of the query, if it names them. ``has_reader``: whether options hold the
+    reader's schema, so that no subject is needed. Raises OptionError.
+    """
+    urls = read(f"{column}Registry", str, "")
+    subject: str = read(f"{column}Subject", str, "")
+    version: int | None = read(f"{column}SubjectVersion", _version, None)
+    for name, given in ((f"{column}Subject", subject), (f"{column}SubjectVersion", version)):
+        if given and (has_reader or not urls):
+            why = f"without {column}Registry" if not urls else "beside a schema of the reader"
+            raise OptionError(f"option {name} has no effect {why}", action="remove it", option=name)
+    if not urls:
+        return None
+    if not subject and not has_reader:
+        subject = _default_subject(column, topics)
+    return RegistryColumn(
+        registry=_registry(f"{column}Registry", urls, read), subject=subject, version=version
+    )
+
+
+def check_used(read: OptionReader, *, has_registry: bool) -> None:
+    """Raise OptionError for an option of registries that is unknown, or without a registry."""
+    known = {PREFIX + name.removeprefix("kafka.").lower() for name, _, _ in TLS_ROWS}
+    for name in (*read.names(PREFIX), *read.names(_TIMEOUT)):
+        if name.startswith(_TLS) and name not in known:
+            raise OptionError(
+                f"option {name} is not known",
+                action="the names behind schema.registry.ssl. are those behind kafka.ssl.",
+                option=name,
+            )
+        if not has_registry:
+            raise OptionError(
+                f"option {name} has no effect without valueRegistry or keyRegistry",
+                action="remove it",
+                option=name,
+            )
+
+
+def with_registry_names(text: str) -> str:
+    """Return a sentence about TLS with the names that the options of registries have."""
+    return text.replace(_KAFKA_TLS, _TLS)
+
+
+def _default_subject(column: str, topics: tuple[str, ...]) -> str:
+    if len(topics) == 1:
+        return f"{topics[0]}-{column}"
+    raise OptionError(
+        f"option {column}Registry needs a schema of the reader, because the query may read many "
+        "topics",
+        action=f"set {column}Subject, such as orders-{column}, or {column}ReaderSchema for Avro",
+        option=f"{column}Subject",
+    )
+
+
+def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
+    urls = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
+    if not 1 <= len(urls) <= _URLS_MAX:
+        raise OptionError(
+            f"option {option} must have 1 to {_URLS_MAX} URLs",
+            action="write them as https://host:8081,https://other:8081",
+            option=option,
+        )
+    for url in urls:
+        check_url(url, option, credentials=f"{_USER_INFO} to user:password")
+        if "?" in url:
+            raise OptionError(f"option {option} must have no query in its URLs", option=option)
+    user_info: Secret | None = read(_USER_INFO, Secret, None)
+    token: Secret | None = read(_TOKEN, Secret, None)
+    _check_log_in(user_info, token)
+    return RegistryOptions(
+        urls=urls,
+        user_info=user_info,
+        token=token,
+        tls=_tls(read),
+        # A task waits for it, and must learn the cause before it counts as stuck.
+        retry_s=min(read(_TIMEOUT, duration, 60.0), read(_POLL_TIMEOUT, seconds, 120.0) / 2),
+    )
+
+
+def _check_log_in(user_info: Secret | None, token: Secret | None) -> None:
+    """Raise OptionError for credentials that can't be right. It does not show them."""
+    if user_info and token:
+        raise OptionError(
+            f"options {_USER_INFO} and {_TOKEN} are both set",
+            action="remove one of them",
+            option=_TOKEN,
+        )
+    if user_info and ":" not in user_info.reveal():
+        raise OptionError(
+            f"option {_USER_INFO} has no colon", action="write user:password", option=_USER_INFO
+        )
+    if token and _B64TOKEN.fullmatch(token.reveal()) is None:
+        raise OptionError(
+            f"option {_TOKEN} has a character that no token has",
+            action="set it to the token alone, without Bearer",
+            option=_TOKEN,
+        )
+
+
+def _tls(read: OptionReader) -> TlsOptions:
+    texts = {_KAFKA_TLS + name[len(_TLS) :]: read(name, str, "") for name in read.names(_TLS)}
+    try:
+        return tls_options(OptionReader(texts))
+    except OptionError as problem:
+        option = with_registry_names(problem.option)
+        raise OptionError(
+            with_registry_names(problem.what),
+            action=with_registry_names(problem.action),
+            option=option,
+        ) from None
+
+
+def _version(text: str) -> int | None:
+    if text.lower() == "latest":
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise ValueError("latest, or the number of a version")
+    return int(text)

@@ -1,0 +1,96 @@
+"""One request by HTTP to a service beside Kafka: a token endpoint or a schema registry.
+
+An answer is read up to a limit of bytes and of time, however slowly it comes. Redirections are not
+followed, because a request may carry a secret, which is for one address only.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Request", "exchange", "shown_url"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request and its limits. Times in seconds."""
+
+    url: str = field(repr=False)
+    """Of http or https. Its query may hold secrets."""
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 10.0
+    answer_bytes_max: int = 1 << 20
+
+
+def exchange(
+    request: Request, context: ssl.SSLContext | None, deadline: float
+) -> tuple[int, bytes]:
+    """Returns the status and the first bytes of the answer.
+
+    ``context``: TLS for a URL of https. ``deadline``: a time of ``time.monotonic``. Raises OSError,
+    HTTPException or UnicodeError.
+    """
+    parts = urlsplit(request.url)
+    connect_s = min(request.connect_timeout_s, deadline - time.monotonic())
+    connection = _connection(request.url, context, max(0.001, connect_s))
+    try:
+        connection.connect()
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request(request.method, path, request.body, dict(request.headers))
+        until = min(deadline, time.monotonic() + request.read_timeout_s)
+        response = HTTPResponse(_Timed(connection.sock, until), method=request.method)  # type: ignore[arg-type]
+        response.begin()
+        return response.status, response.read(request.answer_bytes_max)
+    finally:
+        connection.close()
+
+
+def shown_url(url: str) -> str:
+    """Returns the URL without its query, which may hold a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+
+def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> HTTPConnection:
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
+    return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
+
+
+class _Timed:
+    """A socket for HTTPResponse that gives up at a time, however slowly bytes come."""
+
+    def __init__(self, stream: socket.socket, until: float) -> None:
+        self._stream = stream
+        self._until = until
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReader(self._stream, self._until))
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, stream: socket.socket, until: float) -> None:
+        self._stream = stream
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        remaining_s = self._until - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError("timed out")
+        self._stream.settimeout(remaining_s)
+        return self._stream.recv_into(buffer)

@@ -1,0 +1,71 @@
+"""Freed memory goes back to the system while memory is short, and when nobody reads any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfetch.agent import freed_memory
+from kfetch.agent.budget import Budget
+from kfetch.agent.decoding_memory import DecodingMemory
+from kfetch.agent.server import OpenQueries, Server
+
+
+class _Pool:
+    """Arrow's pool, whose calls are counted."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def release_unused(self) -> None:
+        self._calls.append("arrow")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The allocators that returned their free pages."""
+    found: list[str] = []
+    monkeypatch.setattr(freed_memory, "_malloc_trim", lambda _: found.append("c"))
+    monkeypatch.setattr(freed_memory.pa, "default_memory_pool", lambda: _Pool(found))
+    monkeypatch.setattr(freed_memory, "_next_at", 0.0)
+    return found
+
+
+def test_calls_have_a_pause(calls: list[str]) -> None:
+    """Many decoders that end at once cause one call. The end of the last read causes another."""
+    for _ in range(5):
+        freed_memory.return_freed_memory()
+    assert ["arrow", "c"] == calls
+    freed_memory.return_freed_memory(is_idle=True)
+    assert ["arrow", "c"] * 2 == calls
+
+
+def test_a_library_without_malloc_trim(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """musl has no malloc_trim: that is no error."""
+    monkeypatch.setattr(freed_memory, "_malloc_trim", None)
+    freed_memory.return_freed_memory()
+    assert ["arrow"] == calls
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_only_while_memory_is_short(calls: list[str], waits: bool) -> None:
+    """A decoder that ends while others wait for memory causes a call, another one does not."""
+    budget = Budget(1 << 20)
+    with DecodingMemory(budget, lambda: None):
+        if waits:
+            budget.reserve(1 << 20, 0)  # the one that may always leave
+            budget.reserve(1 << 20, 0, waiter="request")
+    assert waits == bool(calls)
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+def test_the_last_reader_returns_it(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch, readers: int
+) -> None:
+    """While another task reads, its next batch needs the pages."""
+    budget = Budget(1 << 20)
+    budget._count_readers(readers)
+    serving = Server(OpenQueries(budget))
+    monkeypatch.setattr(serving, "_send_deliveries", lambda *_: None)
+    serving._send_batches(None, None)  # type: ignore[arg-type]
+
+    assert (["arrow", "c"] if not readers else []) == calls
