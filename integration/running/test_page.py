@@ -145,7 +145,7 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     assert [] == person.complaints()
 
     person.driver.get(f"http://{address}/jobs/broken")
-    person.sees(".error", "only a person can start it", "no_such_column")
+    person.sees(".error", "Start it again when the cause is gone", "no_such_column")
     person.sees(".runs tbody", "config")
     assert [] == person.complaints()
     assert person.driver.title.startswith("broken given up")
