@@ -53,9 +53,9 @@ def check(
     """Check that the source can read from a Kafka cluster. The command changes nothing.
 
     It asks for the cluster's id, its API versions, its brokers and the topics that you name. Then
-    it connects to each broker at its advertised address. If a problem prevents queries from
-    reading, the command says what to do and exits with 1. One such problem is a topic that the user
-    may describe and not read.
+    it connects to each broker at its advertised address. If queries can't read, the command says
+    what to do and exits with 1. For example, ACLs may let the user describe a topic and not read
+    it.
 
     Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
     them into a file that only you may read, and name it with --properties.
@@ -139,7 +139,7 @@ def agents(
             min=0.1,
             max=_RATES_S_MAX,
             callback=_number,
-            help="The time over which rates are measured, in seconds.",
+            help="Measure rates over this time, in seconds.",
         ),
     ] = 1.0,
     as_json: _Json = False,
@@ -173,12 +173,13 @@ def warm(
 ) -> None:
     """Compile the record decoder into a cache, so that no executor has to compile it.
 
-    Set KFETCH_CACHE to the same directory here and where Spark runs. Another user can use the
-    cache only if root owns it. The compiled code fits this kind of CPU. To make it fit all CPUs,
-    set NUMBA_CPU_NAME=generic here and where Spark runs.
+    Set KFETCH_CACHE to the same directory here and where Spark runs. If Spark runs as another user,
+    root must own the cache. The compiled code fits this kind of CPU. To make it fit all CPUs, set
+    NUMBA_CPU_NAME=generic here and where Spark runs.
 
-    pyspark.zip has no bytecode. So five of Spark's Python processes compile pyspark before a
-    query's first micro-batch, for half a second each. --pyspark adds this Python's bytecode.
+    With --pyspark a query starts sooner. Spark's pyspark.zip has no bytecode, so five Python
+    processes compile pyspark before the first micro-batch. That takes half a second each.
+    --pyspark adds the bytecode.
 
     \b
     Example: in a Dockerfile
