@@ -33,10 +33,11 @@ class Share(InputPartition):
     partition: int
     rows: int
     size: int
+    columns: tuple[str, ...]
 
 
 class CeilingDataSource(DataSource):
-    """Options: ``rows``, ``size`` (bytes per value), ``partitions``."""
+    """Options: ``rows``, ``size`` (bytes per value), ``partitions``, ``columns`` (names)."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,20 +46,26 @@ class CeilingDataSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The columns of kfetch."""
-        return KfetchDataSource({"kafka.bootstrap.servers": "none:1", "subscribe": "none"}).schema()
+        asked = {"kafka.bootstrap.servers": "none:1", "subscribe": "none"}
+        return KfetchDataSource(asked | self._chosen()).schema()
+
+    def _chosen(self) -> dict[str, str]:
+        return {name: self.options[name] for name in ("columns",) if name in self.options}
 
     def streamReader(self, schema: StructType) -> CeilingReader:
         """See DataSource."""
         return CeilingReader(
             *(int(self.options[name]) for name in ("rows", "size", "partitions")),
+            columns=tuple(schema.fieldNames()),
         )
 
 
 class CeilingReader(DataSourceStreamReader):
     """One micro-batch with everything in it."""
 
-    def __init__(self, rows: int, size: int, partitions: int) -> None:
+    def __init__(self, rows: int, size: int, partitions: int, *, columns: tuple[str, ...]) -> None:
         self._rows, self._size, self._partitions = rows, size, partitions
+        self._columns = columns
 
     def initialOffset(self) -> dict[str, int]:
         """See DataSourceStreamReader."""
@@ -73,12 +80,14 @@ class CeilingReader(DataSourceStreamReader):
         if start == end:
             return []
         rows = self._rows // self._partitions
-        return [Share(number, rows, self._size) for number in range(self._partitions)]
+        return [
+            Share(number, rows, self._size, self._columns) for number in range(self._partitions)
+        ]
 
     def read(self, share: Share) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Yield the same batches again and again."""
         enough = min(_BATCHES, -(-share.rows // _rows(share.size)))
-        ready = itertools.cycle(_batches(share.size, enough))
+        ready = itertools.cycle(_batches(share.size, enough, share.columns))
         left = share.rows
         while left:
             batch = next(ready)
@@ -87,10 +96,10 @@ class CeilingReader(DataSourceStreamReader):
 
 
 @functools.cache
-def _batches(size: int, count: int) -> list[pa.RecordBatch]:
+def _batches(size: int, count: int, columns: tuple[str, ...]) -> list[pa.RecordBatch]:
     """As many as lie in memory, not in a processor's cache, as real data does; fewer if that is
     all that is asked for."""
-    return [_batch(size) for _ in range(count)]
+    return [_batch(size).select(columns) for _ in range(count)]
 
 
 def _rows(size: int) -> int:

@@ -9,7 +9,7 @@ sink with availableNow, in one session (local[N]) and after one warm-up each. A 
 of its micro-batches, so neither side pays for Spark's start. Medians are compared. The ceiling is a
 Python data source that yields ready-made batches of the same shape: more is not to be had.
 With ``--tls`` both sources read through the broker's listener with TLS.
-With ``--columns value,partition,offset`` kfetch also reads these columns alone, by turns with all.
+With ``--columns value,partition,offset`` kfetch and the ceiling also deliver these columns alone.
 A producer without linger writes a batch for each record: ``--records 400000 --batch-bytes 0``.
 """
 
@@ -38,7 +38,9 @@ TOPIC = "drain"
 _TLS = "SSL"
 SELECTED = "columns"
 """kfetch with the columns of ``--columns``."""
-SOURCES = (*stage.SOURCES, ceiling.NAME, SELECTED)
+SELECTED_CEILING = "ceiling, columns"
+SOURCES = (*stage.SOURCES, ceiling.NAME, SELECTED, SELECTED_CEILING)
+_FORMATS = {SELECTED: "kfetch", SELECTED_CEILING: ceiling.NAME}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,7 @@ class Run:
 
 def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) -> Run:
     """Read everything from the beginning, once."""
-    name = "kfetch" if source == SELECTED else source
-    rows = spark.readStream.format(name).options(**options).load()
+    rows = spark.readStream.format(_FORMATS.get(source, source)).options(**options).load()
     cpu, agents, began = cluster.cpu_seconds(), agent_cpu(), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -139,12 +140,12 @@ def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str,
     topic |= {"subscribe": TOPIC, "startingOffsets": "earliest"}
     shape = {"rows": options.records, "size": options.size, "partitions": options.partitions}
     kfetch = {**topic, "kfetch.agent": options.agent}
-    asked = {
-        "kfetch": kfetch,
-        "kafka": topic,
-        ceiling.NAME: {name: str(value) for name, value in shape.items()},
-    }
-    return asked | ({SELECTED: {**kfetch, "columns": options.columns}} if options.columns else {})
+    ready = {name: str(value) for name, value in shape.items()}
+    asked = {"kfetch": kfetch, "kafka": topic, ceiling.NAME: ready}
+    if options.columns:
+        columns = {"columns": options.columns}
+        asked |= {SELECTED: kfetch | columns, SELECTED_CEILING: ready | columns}
+    return asked
 
 
 def _told(run: Run) -> str:
@@ -166,7 +167,14 @@ def summary(runs: list[Run]) -> dict[str, Any]:
     cpu = {n: statistics.median(r.broker_cpu_seconds for r in rs) for n, rs in by_source.items()}
     own = by_source["kfetch"]
     agent = [(run.agent_user_seconds + run.agent_kernel_seconds) / run.rows * 1e6 for run in own]
-    selected = {"columns_ratio": speed[SELECTED] / speed["kfetch"]} if SELECTED in speed else {}
+    selected = (
+        {
+            "columns_ratio": speed[SELECTED] / speed["kfetch"],
+            "ceiling_columns_ratio": speed[SELECTED_CEILING] / speed[ceiling.NAME],
+        }
+        if SELECTED in speed
+        else {}
+    )
     return selected | {
         "rows_per_second": speed,
         "rows_per_second_ratio": speed["kfetch"] / speed["kafka"],
@@ -213,7 +221,10 @@ def main() -> None:
         f"{found['agent_cpu_seconds_per_million']:.2f} s per million rows"
     )
     if options.columns:
-        print(f"{options.columns} / all columns: rows/s x {found['columns_ratio']:.2f}")
+        print(
+            f"{options.columns} / all columns: rows/s x {found['columns_ratio']:.2f}; "
+            f"of the ceiling x {found['ceiling_columns_ratio']:.2f}"
+        )
 
 
 if __name__ == "__main__":
