@@ -121,7 +121,7 @@ class Registry:
 
     def versions(self, subject: str) -> list[int]:
         """Returns the versions of a subject, the oldest first. Raises as ``by_id`` does."""
-        answer = self._json(f"/subjects/{quote(subject, safe='')}/versions", "", f"of {subject}")
+        answer = self._json(f"/subjects/{quote(subject, safe='')}/versions", "", f"versions of {subject}")
         listed = answer if isinstance(answer, list) else []
         return [number for number in listed if type(number) is int]
 
@@ -294,7 +294,9 @@ class Registry:
         """Returns the registry's words without secrets, and without anything that is no text."""
         for secret in (self._options.user_info, self._options.token):
             if secret is not None:
-                for part in (secret.reveal(), secret.reveal().partition(":")[2]):
+                whole = secret.reveal()
+                sent = base64.b64encode(whole.encode()).decode()
+                for part in (sent, whole, whole.partition(":")[2]):
                     text = text.replace(part, "[hidden]") if part else text
         return re.sub(r"[^\x20-\x7e]+", " ", text)[:_SHOWN_MAX]
 

@@ -178,6 +178,18 @@ def test_columns_stay_those_of_spark(registry: ScriptedRegistry) -> None:
     assert known != schema(of)
 
 
+def test_older_versions_that_cant_be_used_are_left_out(registry: ScriptedRegistry) -> None:
+    """The version that Spark knows may stand behind one of another type, or a broken one."""
+    registry.add(V1, "t-value")
+    of = options(valueFormat="avro", valueRegistry=registry.url)
+    known = schema(of)
+    registry.add("{}", "t-value", kind="JSON")
+    registry.add("no schema", "t-value")
+    registry.add(V2, "t-value")
+    (typed,) = with_schema(of, known).typed_columns
+    assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
+
+
 def test_a_schema_without_a_version(registry: ScriptedRegistry) -> None:
     """If no version has the columns of the user's schema, the error shows the latest ones."""
     registry.add(V1, "t-value")

@@ -129,6 +129,8 @@ def test_subjects_and_versions(server: ScriptedRegistry) -> None:
         registry.by_version("o/x y-value", 3)
     with pytest.raises(SchemaUnknown, match="has no version latest of subject none"):
         registry.by_version("none", None)
+    with pytest.raises(SchemaUnknown, match="has no versions of none"):
+        registry.versions("none")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
@@ -159,12 +161,14 @@ def test_the_next_address_is_asked(server: ScriptedRegistry) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_wrong_log_in_is_final(server: ScriptedRegistry, status: int) -> None:
-    """Neither the sentence nor the registry's own words show the password."""
-    server.answers = [(status, b'{"error_code":401,"message":"no user:hush, hush"}')]
+    """Neither the sentence nor the registry's own words show the password, or what was sent."""
+    sent = base64.b64encode(b"user:hush")
+    server.answers = [(status, b'{"error_code":401,"message":"no %b: user:hush, hush"}' % sent)]
     with pytest.raises(RegistryRefused) as failure:
         client(server, user_info=Secret("user:hush")).by_id(1)
     assert f"refuses the log-in with status {status}" in failure.value.message
     assert "hush" not in str(failure.value)
+    assert sent.decode() not in str(failure.value)
     assert 1 == len(server.requests)
 
 
