@@ -141,7 +141,9 @@ def test_python_and_the_loops_have_one_limit(count: int, padding: int) -> None:
 
     Bytes of the value count, and not those of the row that stands for it.
     """
-    wide = f"a ARRAY<STRUCT<inside: STRUCT<{_FIELDS}>>>, m MAP<STRING, STRUCT<b: STRUCT<{_FIELDS}>>>"
+    wide = (
+        f"a ARRAY<STRUCT<inside: STRUCT<{_FIELDS}>>>, m MAP<STRING, STRUCT<b: STRUCT<{_FIELDS}>>>"
+    )
     using = vectors.decoder(wide)
     pairs = b",".join(b"'%d':{}" % i for i in range(count))
     value = _json(b"{}", count, b",'m':{" + pairs + b"}" + b" " * padding)

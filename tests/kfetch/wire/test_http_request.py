@@ -44,7 +44,9 @@ def test_an_answer_is_read_up_to_its_limit(answer: bytes) -> None:
     assert (200, b"abcd") == _answered(answer)
 
 
-@pytest.mark.parametrize("answer", [_SIZED + b"abc", _CHUNKED + b"5\r\nabc", _CHUNKED + b"3\r\nabc"])
+@pytest.mark.parametrize(
+    "answer", [_SIZED + b"abc", _CHUNKED + b"5\r\nabc", _CHUNKED + b"3\r\nabc"]
+)
 def test_a_cut_answer_is_an_error(answer: bytes) -> None:
     """It must not look like a short one: another try may help."""
     with pytest.raises(IncompleteRead):

@@ -76,13 +76,25 @@ def test_an_unknown_id_is_remembered(server: ScriptedRegistry) -> None:
     assert 2 == len(server.requests)
 
 
-def test_other_ids_do_not_wait_for_a_second_look(server: ScriptedRegistry) -> None:
-    """One second look in a while is enough, so a thousand unknown ids do not take long."""
+def test_some_new_ids_get_a_second_look_each(server: ScriptedRegistry) -> None:
+    """A release may add schemas of several topics at once."""
+    registry, unknown = client(server), (404, b'{"error_code":40403,"message":"Schema not found"}')
+    for number in (7, 8, 9):
+        server.add("int", number=number)
+        server.answers = [unknown]
+        assert number == registry.by_id(number).id
+
+
+def test_many_ids_do_not_wait_for_a_second_look(
+    server: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few second looks in a while are enough, so a thousand unknown ids do not take long."""
+    monkeypatch.setattr(module, "_SECOND_LOOKS_MAX", 2)
     registry = client(server)
     for number in range(1, 6):
         with pytest.raises(SchemaUnknown):
             registry.by_id(number)
-    assert 6 == len(server.requests)
+    assert 7 == len(server.requests)
 
 
 def test_references_come_before_those_who_need_them(server: ScriptedRegistry) -> None:
