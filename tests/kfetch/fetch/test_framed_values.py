@@ -147,6 +147,15 @@ def test_failfast_names_the_record(registry: ScriptedRegistry, value: bytes, why
     assert why in str(failure.value)
 
 
+def test_names_of_writers_stay_text(registry: ScriptedRegistry) -> None:
+    """A schema may hold what UTF-8 can't, and ends of lines. A dead letter names it all the same."""
+    one = registry.add(V1, "t-value")
+    odd = registry.add(V1 | {"name": "\ud800\n", "fields": []}, "x")
+    more = {"valueFormat": "avro", "deadLetters": "column", "columns": "deadLetter,value"}
+    rows = _read(registry, [framed(one, ONE), framed(odd, b"")], **more)
+    assert "record ?? has no field id" in rows[1]["deadLetter"]["error"]
+
+
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE"])
 def test_an_outage_makes_no_nulls(registry: ScriptedRegistry, mode: str) -> None:
     """In both modes the error names the registry, the schema and the record."""
