@@ -148,7 +148,7 @@ def test_failfast_names_the_record(registry: ScriptedRegistry, value: bytes, why
 
 
 def test_names_of_writers_stay_text(registry: ScriptedRegistry) -> None:
-    """A schema may hold what UTF-8 can't, and ends of lines. A dead letter names it all the same."""
+    """A schema may hold what UTF-8 can't, and ends of lines. A dead letter names it anyway."""
     one = registry.add(V1, "t-value")
     odd = registry.add(V1 | {"name": "\ud800\n", "fields": []}, "x")
     more = {"valueFormat": "avro", "deadLetters": "column", "columns": "deadLetter,value"}
