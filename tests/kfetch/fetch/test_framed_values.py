@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
 from kfetch.schema import schema, with_schema
@@ -173,6 +174,17 @@ def test_columns_stay_those_of_spark(registry: ScriptedRegistry) -> None:
     (typed,) = with_schema(of, known).typed_columns
     assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
     assert known != schema(of)
+
+
+def test_comments_make_no_difference(registry: ScriptedRegistry) -> None:
+    """A user's schema may have comments, and names the version that it fits all the same."""
+    registry.add(V1, "t-value")
+    of = options(valueFormat="avro", valueRegistry=registry.url)
+    (value,) = (each for each in schema(of) if each.name == "value")
+    value.dataType.fields[0].metadata = {"comment": "of the order"}  # type: ignore[attr-defined]
+    registry.add(V2, "t-value")
+    (typed,) = with_schema(of, StructType([value])).typed_columns
+    assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
 
 
 def test_older_versions_that_cant_be_used_are_left_out(registry: ScriptedRegistry) -> None:
