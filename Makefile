@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test bytecode lint types browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers bench compare fuzz properties clean
+.PHONY: help setup demo test bytecode lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers bench compare fuzz properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -33,13 +33,26 @@ test: setup ## Run the tests that need neither broker nor JVM
 bytecode: setup ## Compile the tests, which spares each process of make test eight seconds
 	@$(PY) -m pytest tests --collect-only --quiet > /dev/null || true  # make test tells what is wrong
 
-lint: setup ## Check style, layers and formatting
+lint: setup ## Check style, layers, formatting, and that documents are plain English
 	@.venv/bin/ruff check --output-format concise .
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/lint-imports --no-cache > .venv/layers.log || { cat .venv/layers.log; exit 1; }
+	@$(PY) -m tools.plain_english
 
 types: setup ## Check types with mypy, strict
 	@.venv/bin/mypy
+
+.venv/.docs-ready: .venv/.ready
+	@$(UV) sync --quiet --locked --inexact --python $(PYTHON) --group docs
+	@touch $@
+
+# A link to a page or a heading that does not exist is an error.
+docs: .venv/.docs-ready ## Build the documentation site into .venv/site, and check its links
+	@.venv/bin/zensical build --clean --strict > .venv/docs.log 2>&1 \
+	  || { sed 's/\x1b\[[0-9;]*m//g' .venv/docs.log; exit 1; }
+
+docs-serve: .venv/.docs-ready ## Show the documentation at http://127.0.0.1:8000, and build it after each change
+	@.venv/bin/zensical serve
 
 # This installs Debian's packages. On other systems, install the two programs yourself.
 browser: ## Install the browser in which the integration tests open the page

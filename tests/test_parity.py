@@ -1,4 +1,4 @@
-"""Every test case of Spark's connector has a test here or a reason, and docs/parity.md shows it."""
+"""Every test case of Spark's connector has a test or a reason, as docs/reference/parity.md says."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_the_cases_of_spark() -> None:
 
 
 def test_the_page_is_current(parity: Parity) -> None:
-    """docs/parity.md is what ``python -m tests.parity`` writes."""
-    assert parity.page() == (ROOT / "docs" / "parity.md").read_text()
+    """docs/reference/parity.md is what ``python -m tests.parity`` writes."""
+    assert parity.page() == (ROOT / "docs/reference/parity.md").read_text()
 
 
 def test_mistakes_are_noticed(marks: list[Mark]) -> None:

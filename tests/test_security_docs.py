@@ -15,7 +15,7 @@ from tests.kfetch_jobs.projects import JOB
 
 ROOT = Path(__file__).parent.parent
 SECRET = "hunter2-hunter2"
-NAMES = ("tls", "scram", "oidc", "msk")
+HOW_TO = ROOT / "docs/how-to"
 
 
 @pytest.fixture(autouse=True)
@@ -29,20 +29,28 @@ def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_text(f"{SECRET}\n")
 
 
-def readme_examples() -> dict[str, dict[str, str]]:
-    """Runs the README's section, and returns the options that it makes."""
-    text = (ROOT / "README.md").read_text()
-    section = text.split('<a id="secure-connections"></a>')[1].split("\n**How far")[0]
+def options_of(page: str, name: str) -> dict[str, str]:
+    """Runs the code of a page, and returns the options that it makes under this name."""
     made: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", (HOW_TO / page).read_text(), re.DOTALL):
         exec(block, made)
-    return {name: made[name] for name in NAMES}
+    return {**made[name]}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_readmes_options_are_valid(name: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("tls.md", "tls"),
+        ("log-in-password.md", "scram"),
+        ("log-in-password.md", "jaas"),
+        ("log-in-tokens.md", "oidc"),
+        ("log-in-msk.md", "msk"),
+        ("log-in-kerberos.md", "kerberos"),
+    ],
+)
+def test_the_options_of_a_page_are_valid(page: str, name: str) -> None:
     """The source accepts each example, ignores no option, and shows no secret."""
-    options = parse({**readme_examples()[name], "subscribe": "clicks"})
+    options = parse({**options_of(page, name), "subscribe": "clicks"})
 
     assert () == options.ignored
     assert options.network.security.tls is not None
@@ -50,12 +58,12 @@ def test_the_readmes_options_are_valid(name: str) -> None:
     assert SECRET not in repr(options)
 
 
-def test_the_project_of_jobs_md_is_valid(tmp_path: Path) -> None:
-    """A project with JOBS.md's clusters has valid jobs, without a warning and without a secret."""
-    section = (ROOT / "JOBS.md").read_text().split("**Secured clusters.**")[1]
-    (clusters,) = re.findall(
-        r"```yaml\n(clusters:.*?)```", section.split("**Secrets**")[0], re.DOTALL
-    )
+def test_the_clusters_of_a_project_are_valid(tmp_path: Path) -> None:
+    """A project with the clusters of docs/how-to/job-secrets.md has valid jobs.
+
+    No warning and no secret shows."""
+    text = (HOW_TO / "job-secrets.md").read_text()
+    (clusters,) = re.findall(r"```yaml\n(clusters:.*?)```", text, re.DOTALL)
     (tmp_path / "jobs").mkdir()
     (tmp_path / "kfetch.yml").write_text(f"storage: data\n{clusters}")
     for cluster in ("main", "shared"):
@@ -70,5 +78,7 @@ def test_the_project_of_jobs_md_is_valid(tmp_path: Path) -> None:
 
 
 def test_sparks_redaction_is_documented() -> None:
-    """docs/security.md has the setting that jobs have."""
-    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs/security.md").read_text()
+    """docs/explanation/security.md has the setting that jobs have."""
+    text = (ROOT / "docs/explanation/security.md").read_text()
+
+    assert f"spark.redaction.regex  {REDACTION}\n" in text

@@ -6,8 +6,8 @@ Every run is a new process with a new session (local[2]); the sources take turns
 compared. Spark's connector and kfetch read the same small topic; the ceiling is a Python data
 source that only yields ready-made batches, so what it needs is Spark's own price of Python. In one
 row the code cache is empty and the agent compiles its kernel; in another ``pyspark.zip`` has
-bytecode, as the README advises. Phases are Spark's own (``durationMs``); what is before the first
-of them is the query's start.
+bytecode, as docs/how-to/tune.md advises. Phases are Spark's own (``durationMs``); what is before
+the first of them is the query's start.
 """
 
 from __future__ import annotations

@@ -26,6 +26,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from integration.agent.processes import agents_of
 from integration.benchmarks import ceiling, stage
 from integration.benchmarks.decode import cpu
 from integration.benchmarks.fill import BATCH_BYTES, fill, fill_skewed
@@ -49,6 +52,9 @@ class Run:
     wall_seconds: float
     """From start() to the query's end."""
     broker_cpu_seconds: float
+    agent_user_seconds: float
+    """Of the agents' own code."""
+    agent_kernel_seconds: float
 
     @property
     def rows_per_second(self) -> float:
@@ -60,7 +66,7 @@ def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) ->
     """Read everything from the beginning, once."""
     name = "kfetch" if source == SELECTED else source
     rows = spark.readStream.format(name).options(**options).load()
-    cpu, began = cluster.cpu_seconds(), time.monotonic()
+    cpu, agents, began = cluster.cpu_seconds(), agent_cpu(), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             rows.writeStream.format("noop")
@@ -72,13 +78,22 @@ def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) ->
             raise TimeoutError(f"{source} was not done within 600 s")
         wall = time.monotonic() - began
         progress = [p for p in query.recentProgress if p["numInputRows"]]
+    user, kernel = (after - before for after, before in zip(agent_cpu(), agents, strict=True))
     return Run(
         source=source,
         rows=sum(p["numInputRows"] for p in progress),
         seconds=sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000,
         wall_seconds=wall,
         broker_cpu_seconds=cluster.cpu_seconds() - cpu,
+        agent_user_seconds=user,
+        agent_kernel_seconds=kernel,
     )
+
+
+def agent_cpu() -> tuple[float, float]:
+    """The seconds of all agents of this process, their own and the kernel's."""
+    times = [agent.cpu_times() for agent in agents_of(psutil.Process())]
+    return sum(one.user for one in times), sum(one.system for one in times)
 
 
 def compare(options: argparse.Namespace) -> list[Run]:
@@ -135,7 +150,8 @@ def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str,
 def _told(run: Run) -> str:
     return (
         f"{run.source:7} {run.rows_per_second:12,.0f} rows/s   {run.seconds:6.2f} s   "
-        f"broker CPU {run.broker_cpu_seconds:5.2f} s   wall {run.wall_seconds:6.2f} s"
+        f"broker CPU {run.broker_cpu_seconds:5.2f} s   wall {run.wall_seconds:6.2f} s   "
+        f"agent CPU {run.agent_user_seconds:.2f} + {run.agent_kernel_seconds:.2f} s"
     )
 
 
@@ -148,6 +164,8 @@ def summary(runs: list[Run]) -> dict[str, Any]:
     }
     speed = {n: statistics.median(r.rows_per_second for r in rs) for n, rs in by_source.items()}
     cpu = {n: statistics.median(r.broker_cpu_seconds for r in rs) for n, rs in by_source.items()}
+    own = by_source["kfetch"]
+    agent = [(run.agent_user_seconds + run.agent_kernel_seconds) / run.rows * 1e6 for run in own]
     selected = {"columns_ratio": speed[SELECTED] / speed["kfetch"]} if SELECTED in speed else {}
     return selected | {
         "rows_per_second": speed,
@@ -155,6 +173,7 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         "of_ceiling": speed["kfetch"] / speed[ceiling.NAME],
         "broker_cpu_seconds": cpu,
         "broker_cpu_ratio": cpu["kfetch"] / cpu["kafka"],
+        "agent_cpu_seconds_per_million": statistics.median(agent),
     }
 
 
@@ -190,7 +209,8 @@ def main() -> None:
     print(
         f"kfetch / kafka: rows/s x {found['rows_per_second_ratio']:.2f}, "
         f"broker CPU x {found['broker_cpu_ratio']:.2f}; "
-        f"{found['of_ceiling']:.2f} of the ceiling"
+        f"{found['of_ceiling']:.2f} of the ceiling; agent CPU "
+        f"{found['agent_cpu_seconds_per_million']:.2f} s per million rows"
     )
     if options.columns:
         print(f"{options.columns} / all columns: rows/s x {found['columns_ratio']:.2f}")

@@ -6,7 +6,8 @@ Records are produced at a steady rate by a process of its own, each with the tim
 the producer. A query with the default trigger collects each micro-batch in foreachBatch, as any
 sink must, and looks at the clock then. The first seconds of a query are not counted
 (``--warm-up``). Percentiles are a run's; their medians are compared. Both sources run with the
-settings that the README advises for short micro-batches; ``--plain`` leaves Spark's defaults.
+settings that docs/how-to/tune.md advises for short micro-batches; ``--plain`` leaves Spark's
+defaults.
 """
 
 from __future__ import annotations

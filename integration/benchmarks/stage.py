@@ -23,7 +23,7 @@ LOW_LATENCY = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What the README advises for short micro-batches with the checkpoint on a local disk."""
+"""What docs/how-to/tune.md advises for short micro-batches with the checkpoint on a local disk."""
 
 
 def session(

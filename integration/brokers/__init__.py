@@ -1,6 +1,6 @@
 """Kafka brokers of other versions than the project's own, for tests alone.
 
-    versions.py       the versions, what each lacks, the table of docs/broker-versions.md  (pure)
+    versions.py       the versions, and the table of docs/reference/broker-versions.md  (pure)
     configuration.py  configuration files of brokers, controllers and ZooKeeper  (pure)
     cluster.py        downloads, starts, kills and upgrades them
     fetch_log.py      fetch requests in the brokers' own logs, of every version

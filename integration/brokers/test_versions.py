@@ -78,7 +78,7 @@ def topic(topic: TopicFactory) -> TopicFactory:
 
 @full
 def test_the_table_is_true(brokers: ReleaseCluster, tested: Release) -> None:
-    """The broker speaks the versions that docs/broker-versions.md names."""
+    """The broker speaks the versions that docs/reference/broker-versions.md names."""
     contract.check_versions(brokers, tested)
 
 

@@ -1,6 +1,6 @@
 """The versions of Kafka that the tests run, and what each can do.
 
-    python -m integration.brokers.versions      prints the table of docs/broker-versions.md
+    python -m integration.brokers.versions   prints the table of docs/reference/broker-versions.md
 
 A broker tells its clients the newest version of each API. What a broker lacks follows from that, so
 ``Release.apis`` is the only thing that is written down per version. ``test_versions`` compares it
@@ -194,7 +194,7 @@ def release(name: str) -> Release:
 
 
 def table() -> str:
-    """Return the table of docs/broker-versions.md: a line for each feature."""
+    """Return the table of docs/reference/broker-versions.md: a line for each feature."""
     names = " | ".join(one.name for one in RELEASES)
     lines = [f"| a broker's feature | {names} | without it |"]
     lines += ["|---" * (len(RELEASES) + 2) + "|"]

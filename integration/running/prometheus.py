@@ -95,7 +95,7 @@ def _expressions() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def scraping(directory: Path, target: str) -> Iterator[Prometheus]:
-    """A Prometheus of its own, as JOBS.md tells to configure it, but quicker."""
+    """A Prometheus of its own, as docs/how-to/monitor.md tells to configure it, but quicker."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     directory.mkdir()
     (directory / "prometheus.yml").write_text(

@@ -119,7 +119,7 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     person.driver.get(f"http://{address}/")
     person.sees("h1", "1 of 2 jobs needs attention")
     person.sees("#call-broken", "given up", "no_such_column")
-    person.sees("#job-clicks", "running", "has read all")
+    person.sees("#job-clicks", "running", "nothing left to read")
 
     person.driver.get(f"http://{address}/jobs/clicks")
     person.sees(".batches tbody tr", f"{EACH}")
@@ -141,11 +141,11 @@ def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -
     person.press("Resume")
     person.sees(".is", "running")
     person.until(lambda: person.text(".batches tbody tr td:nth-child(3)") == f"{EACH}", "resumed")
-    person.sees(".runs tbody", "goes on", "stopped")
+    person.sees(".runs tbody", "still runs", "stopped")
     assert [] == person.complaints()
 
     person.driver.get(f"http://{address}/jobs/broken")
-    person.sees(".error", "only a person can start it", "no_such_column")
+    person.sees(".error", "Start it again when the cause is gone", "no_such_column")
     person.sees(".runs tbody", "config")
     assert [] == person.complaints()
     assert person.driver.title.startswith("broken given up")

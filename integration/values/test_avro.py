@@ -1,6 +1,7 @@
 """The Avro decoder against Spark's own ``from_avro``, on random schemas, readers and records.
 
-The rows must be Spark's, bit by bit. docs/avro.md has a table of the differences that are allowed.
+The rows must be Spark's, bit by bit. docs/how-to/avro.md has a table of the differences that are
+allowed.
 KFETCH_AVRO_DOCUMENTS is the number of records, 20,000 without it.
 """
 

@@ -19,8 +19,8 @@
         ├── NodeDied          a node ended before it was ready
         └── NotReady          the deadline passed
 
-The command line prints ``kfetch: <sentence> [CODE]`` and exits with ``exit_code``. docs/errors.md
-lists all codes. A traceback is for bugs.
+The command line prints ``kfetch: <sentence> [CODE]`` and exits with ``exit_code``.
+docs/reference/errors.md lists all codes. A traceback is for bugs.
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@
     └── BrokenPlugin           verbs of another distribution cannot be loaded
 
 Every error says what happened, where, and what to do, in one sentence. Its class has a stable
-code for programs and for searches; docs/errors.md lists all codes. Pickling preserves every
-attribute, because Spark sends errors from executors to the driver. A test checks that.
+code for programs and for searches. docs/reference/errors.md lists all codes, and ``kfetch explain``
+prints the page of one. Pickling preserves every attribute, because Spark sends errors from
+executors to the driver. A test checks that.
 """
 
 from __future__ import annotations

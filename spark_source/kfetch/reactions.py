@@ -1,7 +1,7 @@
 """The table of broker errors: for each request and error code, kfetch's reaction and Kafka's.
 
 ``codes`` decides by this table, and tests compare both it and the table with the behaviour.
-``python -m kfetch.reactions`` prints the table of docs/broker-errors.md.
+``python -m kfetch.reactions`` prints the table of docs/reference/broker-errors.md.
 
 Kafka's reactions are those of kafka-clients 4.3.1. An integration test reads them from its classes:
 
@@ -144,7 +144,10 @@ def kafkas_reaction(api: Api, code: int) -> Reaction:
 
 
 def table() -> str:
-    """Returns the table of docs/broker-errors.md: the codes that not every request fails with."""
+    """Returns the table of docs/reference/broker-errors.md.
+
+    It has the codes that not every request fails with.
+    """
     head = ["error code", *(api.value for api in Api)]
     lines = [_row(head), _row(["---"] * len(head))]
     lines += [_row([f"{NAMES[code]} ({code})", *_cells(code)]) for code in _listed()]

@@ -8,11 +8,11 @@ import re
 import pytest
 
 from kfetch import errors
+from kfetch.admin.explanations import classes
 from kfetch.agent.channel import ChannelClosed, ChannelTimeout
 from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs import errors as jobs_errors
 from kfetch_jobs.errors import ConfigError, RecordsLost
-from kfetch_jobs.verbs.error_table import classes
 
 TREE = [
     found

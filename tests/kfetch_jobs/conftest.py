@@ -11,11 +11,20 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from kfetch.watch import lookups, position_check
+from kfetch_jobs.supervise import status_reader
+from kfetch_jobs.util.disk_space import DiskSpace
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, offset, planned
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB, PROJECT
 from tests.kfetch_jobs.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def room_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of each checkpoint has room, however full this machine's disk is."""
+    space = DiskSpace(free_bytes=50 << 30, size_bytes=100 << 30)
+    monkeypatch.setattr(status_reader, "read_disk_space", lambda directory: space)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
 """Which cases of the connector's test suite kfetch's tests prove.
 
-``python -m tests.parity`` writes docs/parity.md.
+``python -m tests.parity`` writes docs/reference/parity.md.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.parity`` writes docs/parity.md, and lists what is wrong with the marks."""
+"""``python -m tests.parity`` writes docs/reference/parity.md, and lists wrong marks."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.parity.page import sort_out
 
 if __name__ == "__main__":
     parity = sort_out(read_marks())
-    (ROOT / "docs" / "parity.md").write_text(parity.page())
+    (ROOT / "docs/reference/parity.md").write_text(parity.page())
     sys.exit("\n".join(parity.problems))

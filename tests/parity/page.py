@@ -1,4 +1,4 @@
-"""Makes docs/parity.md from the connector's cases, the marks and the reasons."""
+"""Makes docs/reference/parity.md from the connector's cases, the marks and the reasons."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Parity:
     problems: list[str]
 
     def page(self) -> str:
-        """Returns the text of docs/parity.md."""
+        """Returns the text of docs/reference/parity.md."""
         parts = [self._head()]
         for title, suites in GROUPS:
             parts.append(f"## {title}\n")
@@ -142,8 +142,8 @@ def _says(marks: list[Mark], why: str | None) -> str:
 
 
 def _tests(marks: list[Mark]) -> str:
-    links = [f"[{mark.test}](../{mark.path}), `{mark.command}`" for mark in marks]
-    return "<br>".join(dict.fromkeys(links))
+    named = [f"`{mark.test}` in `{mark.path}`, `{mark.command}`" for mark in marks]
+    return "<br>".join(dict.fromkeys(named))
 
 
 def _reason(reason: Reason) -> str:

@@ -108,7 +108,7 @@ REASONS = (
     Reason(
         "Delegation tokens",
         "Spark fetches delegation tokens in the JVM and shows them to no Python source. "
-        "kfetch logs in with the mechanisms of docs/sasl.md.",
+        "kfetch logs in with the mechanisms of docs/how-to/sasl.md.",
         (
             ("KafkaDelegationTokenSuite", "*"),
             ("KafkaDataConsumerSuite", "*same token"),

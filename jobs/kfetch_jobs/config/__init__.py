@@ -21,7 +21,7 @@ keeps it running.
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors
-    reference.py       the tables of keys in JOBS.md
+    reference.py       the tables of docs/reference/job-keys.md
     starter.py         writes a new project
 """
 

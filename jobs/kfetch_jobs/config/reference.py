@@ -1,4 +1,4 @@
-"""Prints the tables of keys in JOBS.md, from the models: run it with ``python -m``."""
+"""The tables of docs/reference/job-keys.md, from the models."""
 
 from __future__ import annotations
 

@@ -6,11 +6,12 @@
     events.py     click events as Kafka's record batches                    (pure)
     topic.py      the topic of the events
     producer.py   a thread that produces events at a steady rate
-    worker.py     the job's process: start, kill, stop
+    worker.py     a process of the job or of a supervisor: start, kill, stop
     count.py      how many rows the Delta table has
     summary.py    produced events against counted rows: lost, duplicated, rates   (pure)
     curve.py      produced rows, landed rows and lag over time              (pure)
-    chart.py      the curves as a picture     screen.py   the terminal
+    chart.py      the curves as a picture     terminal_plot.py   the curves as text (pure)
+    screen.py     the terminal                page.py            the supervisor's page, on request
     project/      the demo's own job, as a project of kfetch
 
 The demo runs its job with ``kfetch run``, as a user runs any other job.

@@ -7,7 +7,8 @@
 5. It starts the job again, from its checkpoint.
 6. It waits until all events are in the table. It fails if there is no progress.
 7. It stops the job and counts every event.
-8. It prints a table and draws a picture.
+8. It draws a picture, and prints a table with the curves as text.
+9. On request it runs the job under a supervisor, and opens the supervisor's page.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from kfetch.admin import statistics
 from kfetch.admin.values import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
-from kfetch_jobs.demo import chart, topic
+from kfetch_jobs.demo import chart, page, topic
 from kfetch_jobs.demo.count import count
 from kfetch_jobs.demo.curve import curves
 from kfetch_jobs.demo.producer import Producer
 from kfetch_jobs.demo.screen import Screen
 from kfetch_jobs.demo.settings import Settings
 from kfetch_jobs.demo.summary import Kill, Summary
+from kfetch_jobs.demo.terminal_plot import plot
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka import Cluster
@@ -43,10 +45,11 @@ IN_FLIGHT_S = 15
 """How long the demo waits for a running micro-batch: in one, a kill does most harm."""
 
 
-def play(settings: Settings, screen: Screen) -> Summary:
+def play(settings: Settings, screen: Screen, report: Callable[[Summary], None]) -> Summary:
     """Run the demo. Returns the summary, which tells lost events too.
 
-    Raises JobsError if a part of the demo fails.
+    Calls ``report`` with the summary before it opens the page. Raises JobsError if a part of the
+    demo fails.
     """
     began = time.monotonic()
     with _working_directory(settings) as directory, ExitStack() as ends:
@@ -58,7 +61,11 @@ def play(settings: Settings, screen: Screen) -> Summary:
         ends.callback(scenario.end)
         kill = scenario.run()
         in_log = topic.length(cluster.bootstrap_servers, scenario.topic, settings.partitions)
-        return scenario.summary(kill, in_log=in_log, began=began)
+        summary = scenario.summary(kill, in_log=in_log, began=began)
+        report(summary)
+        if settings.open_page:
+            scenario.open_page()
+        return summary
 
 
 @contextmanager
@@ -85,7 +92,8 @@ class _Scenario:
         self.directory = directory
         self.bootstrap = bootstrap
         self._variables = settings.variables(bootstrap, directory / "storage")
-        self.job = self._load()
+        self._project = config.load(settings.project, os.environ | self._variables)
+        self.job = self._project.job(settings.job)
         self.topic = _topic(self.job)
         self._worker: Worker | None = None
         self.producer = Producer(
@@ -95,10 +103,6 @@ class _Scenario:
             rate=settings.rate,
             total=settings.events,
         )
-
-    def _load(self) -> Job:
-        project = config.load(self.settings.project, os.environ | self._variables)
-        return project.job(self.settings.job)
 
     def end(self) -> None:
         """End the producer, and kill the job."""
@@ -126,7 +130,8 @@ class _Scenario:
 
     def _start_job(self, line: str) -> None:
         self.screen.print_line(line)
-        self._worker = Worker(self.job, self.settings.project, self._variables)
+        log = self.job.directory / "run.log"
+        self._worker = Worker(("run", self.job.name), self.settings.project, self._variables, log)
 
     def _alive(self) -> Worker:
         assert self._worker is not None
@@ -181,6 +186,21 @@ class _Scenario:
         self.screen.update(self._produced(), self._landed())
         time.sleep(seconds)
 
+    def open_page(self) -> None:
+        """Run the job under a supervisor, with its page in the browser, until Ctrl-C."""
+        self.producer = Producer(
+            self.bootstrap,
+            self.topic,
+            partitions=self.settings.partitions,
+            rate=page.EVENTS_PER_S,
+            total=page.EVENTS_MAX,
+        )
+        self.producer.start()
+        self.producer.go()
+        page.open_until_interrupted(
+            self.settings.project, self._variables, self._project.storage, self.screen.print_line
+        )
+
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
         counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
@@ -200,6 +220,7 @@ class _Scenario:
             landing_s=batches[-1].finished - first,
             total_s=time.monotonic() - began,
             picture=str(self.settings.picture),
+            plot=plot(drawn),
             kept_directory=str(self.directory) if self.settings.keep else None,
         )
 

@@ -1,6 +1,6 @@
-"""What the terminal shows while the demo runs, and the table at its end.
+"""What the terminal shows while the demo runs, and the table and the curves at its end.
 
-The table goes to stdout, which is for results. Everything else goes to stderr.
+They go to stdout, which is for results. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from kfetch_jobs.demo.summary import Summary
 
@@ -37,6 +38,10 @@ class Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop_bars()
+
+    def stop_bars(self) -> None:
+        """Leave the bars as they are, so that other text can follow them."""
         self._bars.stop()
 
     def print_line(self, line: str) -> None:
@@ -55,13 +60,17 @@ class Screen:
 
 
 def show(summary: Summary) -> None:
-    """Print the table to stdout."""
+    """Print the table, the curves and the picture's name to stdout."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in summary.rows():
         bad = name in ("lost", "duplicated") and text != "0"
         table.add_row(name, text, style="bold red" if bad else None)
     console = Console(highlight=False)
     console.print(table)
+    console.print()
+    for line in summary.plot:
+        console.print(Text(line), soft_wrap=True)
+    console.print()
     console.print(f"picture: {summary.picture}", soft_wrap=True)
     if summary.kept_directory:
         console.print(f"kept:    {summary.kept_directory}", soft_wrap=True)

@@ -41,6 +41,8 @@ class Settings:
     """Whether Kafka's data, the table and the logs stay on disk."""
     picture: Path
     """The path of the PNG."""
+    open_page: bool = False
+    """Whether the demo ends with the job under a supervisor and its page in the browser."""
     partitions: int = 12
     stall_timeout_s: float = 120
     """The demo fails if it makes no progress for so long. Machines differ, but a hang must end."""

@@ -64,6 +64,8 @@ class Summary:
     """Time from the first produced event to the last row in the table, the crash included."""
     total_s: float
     picture: str
+    plot: tuple[str, ...] = ()
+    """The curves as lines of text."""
     kept_directory: str | None
     """The directory with data and logs, if the user keeps it."""
 

@@ -1,4 +1,4 @@
-"""The job's process: ``kfetch run`` in a session of its own.
+"""A process of the demo: ``kfetch run JOB`` or ``kfetch up``, in a session of its own.
 
 The process ends when this one ends, even by SIGKILL: it has the same tether as a local broker. Its
 JVM and Python workers end when their parent is gone.
@@ -10,13 +10,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from kfetch_jobs.config import Job
 from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka.process import LaunchedProcess, find, launch
 from kfetch_jobs.kafka.ready import wait_until
@@ -25,19 +24,30 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """One process of the job."""
+    """One process of the command line, for a project.
 
-    def __init__(self, job: Job, project: Path, environ: Mapping[str, str]) -> None:
-        self._log = job.directory / "run.log"
-        job.directory.mkdir(parents=True, exist_ok=True)
+    ``words`` are the verb and its arguments. The process appends its output to ``log``.
+    """
+
+    def __init__(
+        self, words: Sequence[str], project: Path, environ: Mapping[str, str], log: Path
+    ) -> None:
+        self._log = log
+        self._verb = words[0]
+        log.parent.mkdir(parents=True, exist_ok=True)
         command = [
             "env",
             *(f"{name}={value}" for name, value in environ.items()),
-            *(sys.executable, "-m", "kfetch", "run", job.name),
+            *(sys.executable, "-m", "kfetch", *words),
             *("--project", str(project)),
         ]
         self.started = time.time()
         self._launched: LaunchedProcess | None = launch(command, output=self._log, detached=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 if the process has ended at once."""
+        return self._launched.pid if self._launched else 0
 
     @property
     def _process(self) -> psutil.Process | None:
@@ -45,12 +55,14 @@ class Worker:
         return find(launched.pid, launched.started, launched.start) if launched else None
 
     def check(self) -> None:
-        """Raise DemoError with the job's last error line, if the process has ended by itself."""
+        """Raise DemoError with the last error line, if the process has ended by itself."""
         if self._process is None:
             lines = self._log.read_text().splitlines() if self._log.exists() else []
             error = next((line for line in reversed(lines) if line.startswith("kfetch: ")), "")
             sentence = re.sub(r" \[[A-Z_.]+\]$", "", error.removeprefix("kfetch: "))
-            raise DemoError(f"the job's process ended: {sentence or 'it printed no error'}")
+            raise DemoError(
+                f"the process of kfetch {self._verb} ended: {sentence or 'it printed no error'}"
+            )
 
     def kill(self) -> int:
         """Send SIGKILL to the process and its descendants. Returns how many there were."""

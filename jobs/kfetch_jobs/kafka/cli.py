@@ -20,10 +20,18 @@ __all__ = ["app"]
 
 DIRECTORY = Path(".kfetch/broker")
 
+_ABOUT = """Run a real Apache Kafka on this machine. It needs Java, and no Docker.
+
+\b
+Example: start a broker, and stop it
+  kfetch broker start --port 9092
+  kfetch broker stop
+"""
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run a real Apache Kafka on this machine, without Docker and without an installation.",
+    help=_ABOUT,
 )
 
 Dir = Annotated[
@@ -69,11 +77,11 @@ def start(
     This needs Java 17 or later. The first start downloads Kafka to a cache. If the directory has
     the data of an earlier broker, the new broker uses that data at the same address.
 
-    With --secure, the broker has further listeners: TLS with and without certificates of clients,
-    and log-ins with and without TLS. The user reader may read all topics. The user denied may only
-    describe them. The command prints the options for each listener. Passwords are in files of the
-    directory that only you may read. The first listener stays open: everybody on this machine may
-    do everything there.
+    With --secure, the broker also has listeners with TLS and with log-ins. The command prints the
+    options for each listener. The user reader may read all topics. The user denied may only
+    describe them. Passwords are in files that only you may read.
+
+    The first listener stays open: everybody on this machine may do everything there.
 
     \b
     Example: start a broker at 127.0.0.1:9092

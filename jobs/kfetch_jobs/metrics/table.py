@@ -1,7 +1,7 @@
 """All metrics, and the samples of one collection.
 
-``python -m kfetch_jobs.metrics.table`` prints the table that JOBS.md shows. Names and units follow
-Prometheus: base units, ``_total`` for counters, times in seconds since 1970.
+``python -m kfetch_jobs.metrics.table`` prints the table of docs/reference/metrics.md. Names and
+units follow Prometheus: base units, ``_total`` for counters, times in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def _encodable(text: str) -> str:
 
 
 def table() -> str:
-    """Returns the table of JOBS.md."""
+    """Returns the table of docs/reference/metrics.md."""
     rows = [
         f"| `{entry.name}` | {entry.kind} | {', '.join(f'`{name}`' for name in entry.labels)} "
         f"| {entry.meaning} |\n"

@@ -50,17 +50,19 @@ Time = Annotated[
 Ago = Annotated[
     str | None,
     typer.Option(
-        metavar="DURATION", help="Move to the first record of this last span of time, as in 2h."
+        metavar="DURATION",
+        help="Move to the first record of the last two hours (2h), or another span of time.",
     ),
 ]
 Shift = Annotated[
-    int | None, typer.Option(metavar="N", help="Move ahead by N offsets, or back if N is negative.")
+    int | None, typer.Option(metavar="N", help="Move ahead by N offsets. A negative N moves back.")
 ]
 File = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help='Move to the offsets of a file: offsets show --json, or {"clicks": {"0": 12}}.',
+        help="Move to the offsets in this file. It has the output of offsets show --json, or "
+        '{"clicks": {"0": 12}}.',
     ),
 ]
 Topics = Annotated[
@@ -73,7 +75,8 @@ AllPartitions = Annotated[
     bool, typer.Option("--partitions", help="Show each partition, even if there are many.")
 ]
 Execute = Annotated[
-    bool, typer.Option("--execute", help="Do it. By default the command shows the plan only.")
+    bool,
+    typer.Option("--execute", help="Make the change. Without it, the command only shows the plan."),
 ]
 Margin = Annotated[
     int,
@@ -81,8 +84,8 @@ Margin = Annotated[
         metavar="PERCENT",
         min=0,
         max=100,
-        help="How far to stay away from the start of a log that retention shortens, in % of the "
-        "log. 0 takes the risk.",
+        help="How much of a log's start to leave out, in %, because retention may delete it soon. "
+        "0 takes the risk.",
     ),
 ]
 
@@ -95,7 +98,7 @@ def report(step: str) -> None:
 def add(app: typer.Typer) -> None:
     """Mount the verbs."""
     app.command(short_help="Move a job's offsets, and leave its table alone.")(reset)
-    app.command(short_help="Read records again; the table has each row once.")(replay)
+    app.command(short_help="Read records again, each row once.")(replay)
 
 
 def reset(
@@ -121,8 +124,10 @@ def reset(
 
     After a move back, the job reads records again, and an append table has their rows twice. Use
     replay to avoid that. After a move ahead, the job never reads the skipped records. The plan has
-    both numbers for each partition. Without --execute nothing changes. Stop or pause the job
-    first. kfetch copies the checkpoint, so offsets undo can restore it.
+    both numbers for each partition.
+
+    Stop or pause the job first. Without --execute nothing changes. kfetch copies the checkpoint,
+    so that kfetch offsets undo can restore it.
 
     \b
     Example: skip records that nobody needs
@@ -151,7 +156,7 @@ def replay(
         bool,
         typer.Option(
             "--several-rows",
-            help="A record may have several rows: allow more deleted rows than offsets.",
+            help="Allow more deleted rows than offsets: a record may have several rows.",
         ),
     ] = False,
     margin: Margin = 1,
@@ -161,19 +166,23 @@ def replay(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Read records again from an earlier offset, so that the table has each row once.
+    """Read records again from an earlier offset. Afterwards the table has each row once.
 
-    Partitions only move back. kfetch first deletes the rows of these offsets from an append table
-    and from the dead letters. It finds them by the columns partition and offset, and by topic if
-    there are several topics. The transform must keep these columns. Other jobs that write the same
-    table must be stopped, and must not read the same topic. A merge replaces its rows by itself.
-    With --execute kfetch starts Spark for the deletion; without it, it shows the plan only.
+    kfetch first deletes the rows of these offsets from an append table and from the dead letters.
+    It finds the rows by the columns partition and offset. If there are several topics, it also
+    needs the column topic. The transform must keep these columns. A merge needs no deletion,
+    because it replaces its rows.
 
-    Rows of records that retention has deleted stay in the table. So do those of the first records
-    of a log that retention shortens, because they may be gone soon (--margin). kfetch asks Kafka
-    again right before it deletes rows, and refuses if records are gone by then. Records that
-    compaction has deleted do not come again. Streaming readers of the Delta table see deletes.
-    kfetch copies the checkpoint, so offsets undo can restore it.
+    Stop or pause the job first. Also stop other jobs that write the same table. They must not read
+    the same topic. Without --execute nothing changes. With it, kfetch starts Spark for the
+    deletion. kfetch copies the checkpoint, so that kfetch offsets undo can restore it.
+
+    \b
+    Some rows and records need care:
+    - Kafka may have deleted old records by retention. Their rows stay in the table.
+    - Retention may delete the first records of a log soon. Their rows stay, too (--margin).
+    - Compaction may have deleted records. Their rows do not come again.
+    - Streaming readers of the Delta table see that rows are deleted.
 
     \b
     Example: replay after you have corrected the transform

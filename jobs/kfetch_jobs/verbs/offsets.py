@@ -17,10 +17,20 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
 
 __all__ = ["app"]
 
+_ABOUT = """Show or move the offsets in a job's checkpoint.
+
+\b
+Example: read the last two hours again, after a look at the plan
+  kfetch pause clicks
+  kfetch offsets replay clicks --by-duration 2h
+  kfetch offsets replay clicks --by-duration 2h --execute
+  kfetch resume clicks
+"""
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Show or move the offsets in a job's checkpoint.",
+    help=_ABOUT,
 )
 
 

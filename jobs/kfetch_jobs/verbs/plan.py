@@ -40,10 +40,15 @@ def plan(
     """Show what a run of the job would read, from which offsets, and whether Kafka has them.
 
     The command asks Kafka for topics, partitions and log ends. It shows where the run would start,
-    and whether the checkpoint still fits the topics (ids, log starts, leader epochs). It starts
-    neither Spark nor the job, and changes nothing. It exits with 1 if a run would fail, if a topic
-    of the job does not exist, if a partition has no leader, or if ACLs let the job describe a
-    topic and not read it.
+    and whether the checkpoint still fits the topics. It starts neither Spark nor the job, and
+    changes nothing.
+
+    \b
+    It exits with 1 in these cases:
+    - A run would fail.
+    - A topic of the job does not exist.
+    - A partition has no leader.
+    - ACLs do not let the job read a topic.
 
     \b
     Example: check a job before its first run
@@ -212,18 +217,25 @@ def _partition_json(partition: Partition) -> dict[str, Any]:
 
 
 def lag(
-    job: Annotated[str | None, typer.Argument(help="The job. Default: all jobs.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="The name of the job. Default: all jobs.")
+    ] = None,
     project: ProjectFile = None,
     environment: Environment = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far jobs are behind: from the offsets of their checkpoints to Kafka's log ends.
+    """Show how far jobs are behind: from the offsets in their checkpoints to Kafka's log ends.
 
     The command asks the brokers, so a job need not run. The seconds are a lower bound: the next
-    offset has waited at least so long, by the job's last progress. The lag of a new job is what its
-    first run would read. The command exits with 1 if it cannot read a job's checkpoint or topics,
-    if ACLs don't let the job read a topic, or if records that a job has not read are gone.
+    offset has waited at least so long. They come from the job's last progress. The lag of a new job
+    is what its first run would read.
+
+    \b
+    The command exits with 1 in these cases:
+    - It cannot read a job's checkpoint or topics.
+    - ACLs do not let the job read a topic.
+    - Records that a job has not read are gone.
 
     \b
     Example: print the partitions of one job that are furthest behind

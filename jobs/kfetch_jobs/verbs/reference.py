@@ -1,4 +1,4 @@
-"""The help of every verb, as JOBS.md shows it: ``python -m kfetch_jobs.verbs.reference``."""
+"""The help of every verb, for docs/reference/commands.md."""
 
 from __future__ import annotations
 

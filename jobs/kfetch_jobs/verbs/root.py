@@ -15,14 +15,14 @@ __all__ = ["mount"]
 
 def mount(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    app.command(short_help="A job killed midway, and every event counted.")(tools.demo)
-    app.command(short_help="Make a project that works.")(files.init)
+    app.command(short_help="Kill a job midway, and count every event.")(tools.demo)
+    app.command(short_help="Make a new project.")(files.init)
     app.command(short_help="Check every file of the project.")(files.validate)
-    app.command(short_help="JSON Schema of the files, for editors.")(files.schema)
-    app.command(short_help="Run one job here.")(running.run)
+    app.command(short_help="Print the JSON Schema of the files, for editors.")(files.schema)
+    app.command(short_help="Run one job in this terminal.")(running.run)
     supervising.add(app)
     status.add(app)
     plan.add(app)
-    app.add_typer(offsets.app, name="offsets", short_help="Where a job stands; move it.")
-    app.command(short_help="What on this machine fits, and what does not.")(doctor.doctor)
-    app.add_typer(broker, name="broker", short_help="A real Kafka on this machine, to try things.")
+    app.add_typer(offsets.app, name="offsets", short_help="Show or move a job's offsets.")
+    app.command(short_help="Check what this machine lacks for jobs.")(doctor.doctor)
+    app.add_typer(broker, name="broker", short_help="Run a Kafka on this machine, to try things.")

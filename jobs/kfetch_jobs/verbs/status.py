@@ -75,9 +75,12 @@ def status(
 ) -> None:
     """Show the state of each job: phase, lag, failures, and its problems.
 
-    The command exits with 3 if no supervisor runs, or if a job has a problem: it is beyond the
-    limits of its file, it waits after a failure, the supervisor has given it up, or it still runs
-    although its file is gone or disables it.
+    \b
+    The command exits with 3 in these cases:
+    - No supervisor runs.
+    - A job is beyond the limits of its file.
+    - A job waits after a failure, or the supervisor has given it up.
+    - A job still runs although its file is gone or disables it.
 
     \b
     Example: watch jobs from a monitoring script
@@ -176,7 +179,8 @@ def _next(job: JobStatus, now: float) -> str:
 
 def history(
     jobs: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB...]", help="The jobs. Default: all of them.")
+        list[str] | None,
+        typer.Argument(metavar="[JOB...]", help="The names of the jobs. Default: all jobs."),
     ] = None,
     project: ProjectFile = None,
     environment: Environment = None,
@@ -186,7 +190,7 @@ def history(
             "-n",
             min=1,
             max=1000,
-            help="The number of last runs: of all jobs, or of each named job.",
+            help="The number of runs to show: of all jobs together, or of each named job.",
         ),
     ] = 20,
     as_json: Json = False,
@@ -223,12 +227,14 @@ def history(
 
 
 def logs(
-    job: Annotated[str | None, typer.Argument(help="The job. Default: the supervisor.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="The name of the job. Default: the supervisor's log.")
+    ] = None,
     project: ProjectFile = None,
     environment: Environment = None,
-    lines: Annotated[int, typer.Option("-n", min=0, help="The number of last lines.")] = 50,
+    lines: Annotated[int, typer.Option("-n", min=0, help="The number of lines to print.")] = 50,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with new lines as they come.")
+        bool, typer.Option("-f", "--follow", help="Also print new lines, until Ctrl-C.")
     ] = False,
     spark: Annotated[bool, typer.Option("--spark", help="Print Spark's log of the job.")] = False,
 ) -> None:

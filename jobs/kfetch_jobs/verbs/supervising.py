@@ -29,7 +29,7 @@ Listen = Annotated[
         envvar="KFETCH_LISTEN",
         show_envvar=False,
         help="The address of the page and of /metrics. Default: KFETCH_LISTEN, or 127.0.0.1:4747 "
-        "if that is free. With none there is no page.",
+        "if that is free. --listen none turns the page off.",
     ),
 ]
 _TIMEOUT_S: float = 180
@@ -56,20 +56,25 @@ def up(
         bool,
         typer.Option("--detach", help="Run in the background, and print the address of the page."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log lines of JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log to the file only.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write the log as lines of JSON.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Write the log only to its file, not to the terminal.")
+    ] = False,
     listen: Listen = None,
 ) -> None:
     """Start the supervisor. It runs the project's jobs until Ctrl-C, SIGTERM or kfetch down.
 
     Each job is a process of its own. If a job fails, the supervisor restarts it after a back-off.
     It does not retry a mistake in a file, a refused log-in or lost data. At the end it waits for
-    each job's micro-batch; a second Ctrl-C stops the jobs at once. If somebody kills the
-    supervisor, its jobs go on, and the next supervisor takes them over.
+    each job's micro-batch. A second Ctrl-C stops the jobs at once. If somebody kills the
+    supervisor, its jobs continue, and the next supervisor takes them over.
 
-    On this machine a page is at http://127.0.0.1:4747, with Prometheus metrics at /metrics. For
-    any other address, set KFETCH_TOKEN to a token. People log in with it, and other clients send
-    it as Authorization: Bearer. The token of KFETCH_METRICS_TOKEN opens /metrics alone.
+    The supervisor serves a page at http://127.0.0.1:4747, and Prometheus metrics at /metrics of
+    that address. Other machines can use another address (--listen), but only with a token. Set
+    KFETCH_TOKEN to the token. People log in with it. Programs send it in the header Authorization:
+    Bearer. KFETCH_METRICS_TOKEN is a second token, which opens only /metrics.
 
     \b
     Example: run in the background, for production
@@ -153,7 +158,10 @@ def down(
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Stop the supervisor and every job, including jobs that a killed supervisor has left running.
+    """Stop the supervisor and every job.
+
+    The command also stops jobs that a killed supervisor has left running. It waits for their
+    micro-batches.
 
     \b
     Example: stop the jobs of a killed supervisor at once
@@ -178,12 +186,14 @@ def start(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Run jobs now, whatever their triggers say. From then on the supervisor keeps them running.
+    """Run jobs now, whatever their triggers say. The supervisor then keeps them running.
 
-    The supervisor reads their files again. A running job goes on with the file that it started
-    with; the command says so if that file has changed. The supervisor also retries a job that it
-    has given up. The command returns when the jobs run, or says that they wait for other jobs to
-    end. Without a supervisor the order waits for the next kfetch up.
+    The supervisor reads their files again. It also retries a job that it has given up. A running
+    job keeps the file that it started with. If that file has changed, the command says so: use
+    kfetch restart.
+
+    The command returns when the jobs run, or says that they wait for other jobs to end. If no
+    supervisor runs, the jobs start with the next kfetch up.
 
     \b
     Example: run an hourly job now
@@ -260,10 +270,10 @@ def resume(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Run paused jobs again: a run that the pause has interrupted starts at once.
+    """Run paused jobs again. A run that the pause has interrupted starts at once.
 
-    The supervisor reads their files again. The command returns when the jobs run, or wait as
-    before the pause.
+    The supervisor reads their files again. The command returns when the jobs run. Jobs that waited
+    before the pause wait again.
 
     \b
     Example: resume a job

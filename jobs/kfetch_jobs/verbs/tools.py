@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kfetch_jobs.verbs.arguments import Json
+
+if TYPE_CHECKING:  # late in the verb: it imports packages that may be missing
+    from kfetch_jobs.demo.summary import Summary
 
 __all__ = ["demo"]
 
@@ -24,6 +27,13 @@ def demo(
     picture: Annotated[
         Path, typer.Option(help="The file for the picture of throughput and lag.")
     ] = Path(".kfetch/demo/clicks.png"),
+    open_page: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="At the end, run the job under a supervisor and open its page, until Ctrl-C.",
+        ),
+    ] = False,
     project: Annotated[
         Path | None, typer.Option("--project", help="Run a job of this project file instead.")
     ] = None,
@@ -33,20 +43,25 @@ def demo(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Kill a streaming job midway, and count that no event is lost and none is there twice.
+    """Kill a streaming job midway, and show that no event is lost and none is there twice.
 
-    The demo starts a Kafka broker, a producer of click events, and a job that writes the events to
-    a Delta table. Midway it sends SIGKILL to the job's processes, and starts the job again. It
-    exits with 0 only if the table has every event exactly once.
+    The demo starts a Kafka broker, a producer of click events, and a job. The job writes the events
+    to a Delta table. Midway the demo sends SIGKILL to the job's processes, and starts the job
+    again. At the end it prints the counts and a plot, and draws the plot as a picture. It exits
+    with 0 only if the table has every event exactly once.
 
-    The demo brings its own job and needs no project. First it checks that Java, Python packages,
-    disk space and the picture's folder are there. With --project or --job it runs a job of your
-    project: one that reads a single topic, from the cluster at ${env:KFETCH_BOOTSTRAP}, into the
-    storage ${env:KFETCH_STORAGE}. The table needs the columns event_id, partition and offset.
+    The demo brings its own job and needs no project. First it checks Java, Python packages, disk
+    space and the picture's folder.
+
+    With --project or --job it runs a job of your project. The job must read a single topic from
+    the cluster at ${env:KFETCH_BOOTSTRAP}, and write into the storage ${env:KFETCH_STORAGE}. Its
+    table needs the columns event_id, partition and offset.
 
     \b
     Example: a short demo
       kfetch demo --seconds 10 --rate 5000
+    Example: look at the job's page afterwards
+      kfetch demo --open
     Example: keep all data and logs
       kfetch demo --keep
     """
@@ -66,6 +81,7 @@ def demo(
         rate=rate,
         keep=keep,
         picture=picture,
+        open_page=open_page,
     )
     if problems := checks.problems(settings):
         for sentence in problems:
@@ -75,11 +91,14 @@ def demo(
     from kfetch_jobs.demo.scenario import play
     from kfetch_jobs.demo.screen import Screen, show
 
+    def report(summary: Summary) -> None:
+        screen.stop_bars()
+        if as_json:
+            typer.echo(json.dumps(summary.to_json()))
+        else:
+            show(summary)
+
     with Screen(settings.events) as screen:
         checks.download_jars(screen.print_line)
-        summary = play(settings, screen)
-    if as_json:
-        typer.echo(json.dumps(summary.to_json()))
-    else:
-        show(summary)
+        summary = play(settings, screen, report)
     raise typer.Exit(0 if summary.counts.exact else 1)

@@ -43,17 +43,23 @@ def undo(
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Undo the last reset or replay that was not undone yet.
+    """Undo the last reset or replay that is not undone yet.
 
-    If the job has not run since the move, kfetch restores its checkpoint. Otherwise the job goes on
-    at the offsets from before the move. kfetch restores tables from which a replay has deleted rows
-    to their versions from before; every later write to them is lost. From the other tables of a
-    replay it deletes the job's rows since then; after a reset they keep their rows. Other jobs that
-    write these tables must be stopped. Without --execute nothing changes.
+    If the job has not run since the move, kfetch restores its checkpoint. Otherwise the job
+    continues at the offsets from before the move.
 
-    If the job has run since a replay, it reads records again from Kafka. kfetch asks Kafka for the
-    log starts right before it changes a table, and refuses if retention has deleted such records,
-    or may do so soon (--margin). Streaming readers of a Delta table see that rows are deleted.
+    \b
+    What happens to the tables:
+    - A replay has deleted rows: the table gets its version from before the replay.
+      Every later write to it is lost.
+    - A replay has deleted nothing: kfetch deletes the rows that the job wrote since then.
+    - After a reset: the table keeps its rows.
+
+    Stop the job first, and other jobs that write these tables. Without --execute nothing changes.
+
+    If the job has run since a replay, it reads records again from Kafka. kfetch refuses if
+    retention has deleted such records, or may do so soon (--margin). Streaming readers of a Delta
+    table see that rows are deleted.
 
     \b
     Example: undo a replay of one job

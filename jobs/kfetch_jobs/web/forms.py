@@ -71,7 +71,9 @@ class Forms:
 
     async def _log_out(self, request: Request) -> Response:
         if not self.issued(await read_form(request)):
-            raise HTTPException(403, "This form is not from a page of this supervisor.")
+            raise HTTPException(
+                403, "This form belongs to an earlier supervisor. Reload the page, and try again."
+            )
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return response

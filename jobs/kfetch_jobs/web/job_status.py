@@ -104,7 +104,7 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
     if not job.enabled:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
-        return DisplayedStatus(tone=Tone.IDLE, word="not known yet")
+        return DisplayedStatus(tone=Tone.IDLE, word="unknown yet")
     if job.phase is Phase.RUNNING and job.unhealthy:
         return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
     if job.starting:
@@ -139,7 +139,8 @@ def headline(statuses: Sequence[DisplayedStatus]) -> str:
     held = sum(status.tone is Tone.HELD for status in statuses)
     if held:
         return (
-            f"All is well; {held:,} of {plural(number, 'job')} {'is' if held == 1 else 'are'} held"
+            f"All is well. {held:,} of {plural(number, 'job')} "
+            f"{'is' if held == 1 else 'are'} paused or stopped"
         )
     return "The job is well" if number == 1 else f"All {number:,} jobs are well"
 

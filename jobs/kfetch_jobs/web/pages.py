@@ -141,7 +141,7 @@ class Pages:
         try:
             points = self._observer.points(job.name, request.query_params.get("window", "15m"), now)
         except KeyError:
-            raise HTTPException(404, "There is no such window of time.") from None
+            raise HTTPException(404, "kfetch has no such window of time.") from None
         runs, _ = self._observer.runs(job.name)
         ends = [{"t": run.ended_s, "kind": run.kind} for run in runs if run.ended_s]
         return JSONResponse(
@@ -164,7 +164,8 @@ class Pages:
         except ConfigError:
             lines, trouble = (
                 [],
-                "Its file is gone or has a mistake, so kfetch can't tell which texts are secret.",
+                "kfetch does not show the log: the job's file is gone or has a mistake, so kfetch "
+                "does not know which texts are secret.",
             )
         except (JobsError, OSError) as error:
             lines, trouble = [], str(error)
@@ -179,7 +180,7 @@ class Pages:
         form = await read_form(request)
         if not self._forms.issued(form):
             raise HTTPException(
-                403, "This form is not from a page of this supervisor: load the page anew."
+                403, "This form belongs to an earlier supervisor. Reload the page, and try again."
             )
         return await run_in_threadpool(self._handle_order, request, form.get("back", ""))
 
@@ -188,7 +189,7 @@ class Pages:
         try:
             order = Order(request.path_params["order"])
         except ValueError:
-            raise HTTPException(404, "There is no such order.") from None
+            raise HTTPException(404, "kfetch has no order of this name.") from None
         notice = self._send_order(job.name, order)
         if "hx-request" not in request.headers and notice.good:
             return RedirectResponse("/" if back in _FIRST_PAGE else f"/jobs/{job.name}", 303)
@@ -208,7 +209,9 @@ class Pages:
         finally:
             self._order_slots.release()
         if notes is None:
-            return Notice(f"no supervisor runs: the next kfetch up does it ({order} {name})")
+            return Notice(
+                f"no supervisor runs: the next kfetch up follows the order ({order} {name})"
+            )
         return Notice("; ".join((f"{name}: {_DONE[order]}", *notes)), good=True)
 
 

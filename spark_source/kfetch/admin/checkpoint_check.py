@@ -29,7 +29,7 @@ class Finding:
     """A reason why the next start of the query would fail or lose records."""
 
     code: str
-    """The code of kfetch's error for it, as in docs/errors.md."""
+    """The code of kfetch's error for it, as in docs/reference/errors.md."""
     sentence: str
     topic: str
     """Empty if the finding is about no topic."""

@@ -34,6 +34,9 @@ _REPLY_PART = 8
 # Each reader may hold a reply. Without this part, the replies of 8 readers or 6 brokers fill the
 # budget, and decoders run one after the other.
 _DECODER_PART = 8
+# What allocators keep is as much as the agent has used in the last second. Up to this part of the
+# limit, both together stay far below it.
+_FREE_PAGES_PART = 4
 
 _Key = tuple[Hashable, Hashable]
 """(owner, name) of a cached value."""
@@ -84,6 +87,11 @@ class Budget:
         """Whether any request or decoder waits for memory."""
         with self._changed:
             return bool(self._queue) or any(size for size, _ in self._decoder_queue.values())
+
+    @property
+    def needs_free_pages(self) -> bool:
+        """Whether allocators are to return what they keep: it counts for nobody, and adds up."""
+        return self.has_waiters or self.used > self._limit // _FREE_PAGES_PART
 
     @property
     def readers(self) -> int:

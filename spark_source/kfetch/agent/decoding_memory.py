@@ -53,7 +53,7 @@ class DecodingMemory(Memory):
     def __exit__(self, *_: object) -> None:
         """Return all memory, and let the next decoder run."""
         size, self._size = self._size, 0
-        if self._budget.has_waiters:
+        if self._budget.needs_free_pages:
             return_freed_memory()
         self._budget.stop_decoder(self, size)
 

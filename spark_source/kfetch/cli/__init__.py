@@ -21,7 +21,7 @@ from kfetch.errors import BrokenPlugin, KfetchError
 
 __all__ = ["command", "main"]
 
-_ABOUT = "Read Kafka with Spark: jobs that stream from it, and tools to look at both."
+_ABOUT = "Run Spark jobs that read Kafka, and look at jobs, checkpoints and clusters."
 _MORE = "kfetch-jobs adds verbs: demo, init, run and up for jobs, broker for a local Kafka."
 _MISSING = "{name} may be a verb of kfetch-jobs, which is not installed: pip install kfetch-jobs"
 

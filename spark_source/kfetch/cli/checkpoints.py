@@ -14,7 +14,14 @@ from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_option
 
 __all__ = ["add"]
 
-_ABOUT = "Look at a checkpoint, or move it to Spark's connector."
+_SHORT = "Look at a checkpoint, or move it to Spark's connector."
+_ABOUT = f"""{_SHORT}
+
+\b
+Example: continue a query of kfetch with Spark's connector
+  kfetch checkpoint show /data/clicks
+  kfetch checkpoint to-kafka /data/clicks
+"""
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 _Path = Annotated[
     str, typer.Argument(metavar="PATH", help="The directory of the option checkpointLocation.")
@@ -27,7 +34,7 @@ def add(app: typer.Typer) -> None:
     group.command(short_help="Print the sources, micro-batches and offsets.")(show)
     group.command(short_help="Compare the offsets with the logs in Kafka.")(verify)
     group.command("to-kafka", short_help="Write the offsets for Spark's connector.")(to_kafka)
-    app.add_typer(group, name="checkpoint", short_help=_ABOUT)
+    app.add_typer(group, name="checkpoint", short_help=_SHORT)
 
 
 def show(
@@ -39,8 +46,8 @@ def show(
 ) -> None:
     """Print a checkpoint: sources, micro-batches, offsets, and what the next start does.
 
-    The command reads checkpoints of kfetch and of Spark's Kafka connector. An offset is the next
-    one to read. The leader epoch stands behind it, if the checkpoint has it. The command changes
+    The command reads checkpoints of kfetch and of Spark's Kafka connector. Each offset is the next
+    one to read. The leader epoch stands behind it, if the checkpoint has one. The command changes
     nothing, and the query may run.
 
     \b
@@ -64,17 +71,24 @@ def verify(
     properties: PropertiesFile = None,
     source: Annotated[
         str | None,
-        typer.Option(help="Check this source alone, if the query's sources differ in options."),
+        typer.Option(
+            help="Check only this source. Use it if the query's sources differ in options."
+        ),
     ] = None,
     as_json: _Json = False,
 ) -> None:
     """Compare a checkpoint with the logs in Kafka. The command changes nothing.
 
-    It asks whether the topics still exist with the same ids and whether the logs still have the
-    offsets. It finds logs that an unclean leader election has cut. Without the option subscribe,
-    subscribePattern or assign it checks the partitions of the checkpoint. If the next start with
-    format("kfetch") would fail or lose records, the command says what to do and exits with 1. An
-    unfinished first batch of Spark's connector is such a case, unless startingOffsets is fixed.
+    \b
+    It asks Kafka three questions:
+    - Do the topics still exist, with the same ids?
+    - Do the logs still have the offsets?
+    - Has an unclean leader election cut a log?
+
+    Without the option subscribe, subscribePattern or assign it checks the partitions of the
+    checkpoint. If the next start with format("kfetch") would fail or lose records, the command says
+    what to do and exits with 1. It also does so for an unfinished first batch of Spark's connector,
+    unless startingOffsets is fixed.
 
     Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
     them into a file that only you may read, and name it with --properties.
@@ -108,20 +122,21 @@ def verify(
 def to_kafka(
     path: _Path,
     force: Annotated[
-        bool, typer.Option("--force", help="Write although a query may run: you have stopped it.")
+        bool,
+        typer.Option("--force", help="Write even if a query seems to run. You have stopped it."),
     ] = False,
     as_json: _Json = False,
 ) -> None:
     """Write a checkpoint's offsets in the form of Spark's Kafka connector. Stop the query first.
 
-    After that a query with format("kafka") continues where kfetch has stopped. The command copies
-    the checkpoint's logs to PATH.backups and then rewrites the last two files of offsets. Lines of
-    sources that are not kfetch stay as they are. A micro-batch that is planned and not done keeps
-    its offsets.
+    After that, a query with format("kafka") continues where kfetch has stopped. The command copies
+    the checkpoint's logs to PATH.backups. Then it rewrites the last two files of offsets. It does
+    not change lines of other sources. An unfinished micro-batch keeps its offsets.
 
-    Spark holds no lock on a checkpoint, so the command looks for signs of a query. It refuses if a
-    job of kfetch runs on the checkpoint. It also refuses if an agent of this machine has read for
-    the query, or if the checkpoint was written in the last minute. --force skips these two.
+    Spark holds no lock on a checkpoint, so the command looks for signs of a running query. It
+    refuses if a job of kfetch runs on the checkpoint. It also refuses if an agent of this machine
+    reads for the query, or if the checkpoint was written in the last minute. --force skips the last
+    two checks.
 
     \b
     Example: back to Spark's connector

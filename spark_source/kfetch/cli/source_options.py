@@ -30,7 +30,8 @@ OptionPairs = Annotated[
 PropertiesFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with properties of Kafka's clients, such as passwords, and options kfetch.*."
+        help="A file with properties of Kafka's clients, such as passwords. It may have options of "
+        "kfetch, too."
     ),
 ]
 

@@ -1,4 +1,5 @@
-"""kfetch's own verbs: ``check``, ``infer``, ``options``, ``agents``, ``warm`` and ``checkpoint``.
+"""kfetch's own verbs: ``check``, ``infer``, ``explain``, ``options``, ``agents``, ``warm`` and
+``checkpoint``.
 
 Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 """
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 
 from kfetch.cli import checkpoints, samples
+from kfetch.cli.explain import explain
 from kfetch.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
 
 __all__ = ["OWN", "add"]
@@ -26,6 +28,7 @@ def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     app.command(short_help="Check that kfetch can read from a Kafka cluster.")(check)
     samples.add(app, _options)
+    app.command(short_help="Explain an error by its code, without a network.")(explain)
     app.command(short_help="List the options of the source, with defaults and meanings.")(options)
     app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
     app.command(short_help="Compile the record decoder in advance, for images.")(warm)
@@ -50,9 +53,9 @@ def check(
     """Check that the source can read from a Kafka cluster. The command changes nothing.
 
     It asks for the cluster's id, its API versions, its brokers and the topics that you name. Then
-    it connects to each broker at its advertised address. If a problem prevents queries from
-    reading, the command says what to do and exits with 1. One such problem is a topic that the user
-    may describe and not read.
+    it connects to each broker at its advertised address. If queries can't read, the command says
+    what to do and exits with 1. For example, ACLs may let the user describe a topic and not read
+    it.
 
     Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
     them into a file that only you may read, and name it with --properties.
@@ -136,7 +139,7 @@ def agents(
             min=0.1,
             max=_RATES_S_MAX,
             callback=_number,
-            help="The time over which rates are measured, in seconds.",
+            help="Measure rates over this time, in seconds.",
         ),
     ] = 1.0,
     as_json: _Json = False,
@@ -170,12 +173,13 @@ def warm(
 ) -> None:
     """Compile the record decoder into a cache, so that no executor has to compile it.
 
-    Set KFETCH_CACHE to the same directory here and where Spark runs. Another user can use the
-    cache only if root owns it. The compiled code fits this kind of CPU. To make it fit all CPUs,
-    set NUMBA_CPU_NAME=generic here and where Spark runs.
+    Set KFETCH_CACHE to the same directory here and where Spark runs. If Spark runs as another user,
+    root must own the cache. The compiled code fits this kind of CPU. To make it fit all CPUs, set
+    NUMBA_CPU_NAME=generic here and where Spark runs.
 
-    pyspark.zip has no bytecode. So five of Spark's Python processes compile pyspark before a
-    query's first micro-batch, for half a second each. --pyspark adds this Python's bytecode.
+    With --pyspark a query starts sooner. Spark's pyspark.zip has no bytecode, so five Python
+    processes compile pyspark before the first micro-batch. That takes half a second each.
+    --pyspark adds the bytecode.
 
     \b
     Example: in a Dockerfile
@@ -190,5 +194,5 @@ def warm(
         typer.echo(f"{archive} has bytecode for {bytecode.add_bytecode(archive)} modules")
 
 
-OWN = ("check", "infer", "options", "agents", "warm", "checkpoint")
+OWN = ("check", "infer", "explain", "options", "agents", "warm", "checkpoint")
 """The names of kfetch's own verbs."""

@@ -247,7 +247,7 @@ def file_of(schema: Schema, registry: Registry) -> bytes:
         raise OptionError(
             f"the schema registry {registry.name} gives schema {schema.id} only as the text of a "
             ".proto file, and kfetch needs its descriptors (?format=serialized)",
-            action="use a registry that has them; docs/schema-registry.md names some",
+            action="use a registry that has them; docs/how-to/schema-registry.md names some",
         )
     return file
 

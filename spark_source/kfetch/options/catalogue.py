@@ -1,6 +1,7 @@
 """The catalogue of options: every known name, and how kfetch treats it.
 
-Each option has one row. README's option table is made from these rows, and a test compares the two.
+Each option has one row. docs/reference/options.md has these rows, and a test compares the two. A
+row names a page of docs/ by its path, which becomes a link there.
 A name without a row is an error with a suggestion, because a misspelt option that is silently
 ignored costs its user a day.
 """
@@ -80,7 +81,7 @@ OPTIONS: tuple[Option, ...] = (
             "columns",
             "all",
             "deliver only these columns, in this order, such as `value,partition,offset`; see "
-            "[docs/columns.md](docs/columns.md)",
+            "docs/how-to/columns.md",
         ),
         *format_rows.ROWS,
         (
@@ -126,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
             "kfetch.pushFilters",
             "false",
             "a batch read leaves out what filters exclude, for a `load()` that is used once; see "
-            "[batch reads](#batch-reads)",
+            "docs/how-to/batch-reads.md",
         ),
         (
             "kfetch.onCorruptBatch",
@@ -376,7 +377,7 @@ def _not_supported(name: str, why: str) -> OptionError:
 
 
 def markdown_table() -> str:
-    """Return README's option table: a row per option, working options first."""
+    """Return the option table: a row per option, working options first."""
     rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
     return "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
 

@@ -11,8 +11,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "valueFormat",
         "binary",
         "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
-        "agent; see [docs/json.md](docs/json.md), [docs/avro.md](docs/avro.md), "
-        "[docs/protobuf.md](docs/protobuf.md)",
+        "agent; see docs/how-to/json.md, docs/how-to/avro.md, docs/how-to/protobuf.md",
     ),
     (
         "valueSchema",
@@ -37,7 +36,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "none",
         "values are in Confluent's wire format, and these schema registries have their schemas: "
         "`https://host:8081,https://other:8081`; see "
-        "[docs/schema-registry.md](docs/schema-registry.md)",
+        "docs/how-to/schema-registry.md",
     ),
     (
         "valueSubject",
@@ -72,7 +71,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "deadLetters",
         "none",
         "`column`: adds `deadLetter`, null for good records; else why a key or value does not "
-        "fit, and its bytes; see [docs/dead-letters.md](docs/dead-letters.md)",
+        "fit, and its bytes; see docs/how-to/dead-letters.md",
     ),
 )
 

@@ -210,7 +210,7 @@ def _tls(options: Mapping[str, Secret]) -> TlsOptions:
         name = problem.option.removeprefix("kafka.")
         raise OptionError(
             f"{name} in option {JAAS_CONFIG} is wrong, or does not fit the other ssl.* there",
-            action="docs/tls.md has the values of kafka.ssl.*, which are valid there",
+            action="docs/how-to/tls.md has the values of kafka.ssl.*, which are valid there",
             option=JAAS_CONFIG,
         ) from None
 

@@ -144,7 +144,7 @@ def _protobuf(
         if needs_all and not given[rest]:
             raise OptionError(
                 f"{column}Format=protobuf needs option {column}{rest}",
-                action=f"set it to {example}; docs/protobuf.md has an example",
+                action=f"set it to {example}; docs/how-to/protobuf.md has an example",
                 option=f"{column}{rest}",
             )
     return ProtobufColumn(

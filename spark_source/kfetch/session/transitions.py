@@ -2,7 +2,8 @@
 
 ``next_request`` chooses the request of a state. ``reply_event`` names what a reply means. ``MOVES``
 says how each event moves (session id, epoch). ``session`` moves in no other way.
-``python -m kfetch.session.transitions`` draws the diagram in docs/fetch-sessions.md from them.
+``python -m kfetch.session.transitions`` draws the diagram in docs/explanation/fetch-sessions.md
+from them.
 
 The moves are those of Kafka's FetchSessionHandler, with three differences. After a refusal,
 kfetch goes on without a session and asks again after a back-off; Kafka asks with every request. A

@@ -46,15 +46,17 @@ def test_a_library_without_malloc_trim(calls: list[str], monkeypatch: pytest.Mon
     assert ["arrow"] == calls
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_only_while_memory_is_short(calls: list[str], waits: bool) -> None:
-    """A decoder that ends while others wait for memory causes a call, another one does not."""
+@pytest.mark.parametrize(
+    ("used", "waits"), [(0, False), (1 << 18, False), (1 << 19, False), (1 << 20, True)]
+)
+def test_only_while_memory_is_short(calls: list[str], used: int, waits: bool) -> None:
+    """A decoder that ends causes a call if others wait for memory, or if much of it is in use."""
     budget = Budget(1 << 20)
     with DecodingMemory(budget, lambda: None):
+        budget.reserve(used, 0)
         if waits:
-            budget.reserve(1 << 20, 0)  # the one that may always leave
             budget.reserve(1 << 20, 0, waiter="request")
-    assert waits == bool(calls)
+    assert (used > 1 << 18) == bool(calls)
 
 
 @pytest.mark.parametrize("readers", [0, 1])

@@ -27,13 +27,13 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 def test_help_says_what_to_install(kfetch: Kfetch) -> None:
-    """Alone, the command has six verbs, and its help names the distribution that has more."""
+    """Alone, the command has seven verbs, and its help names the distribution that has more."""
     code, out, _ = kfetch("--help")
 
     assert 0 == code
     assert "kfetch-jobs adds verbs" in " ".join(out.split())
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
-    assert ["check", "infer", "options", "agents", "warm", "checkpoint"] == listed
+    assert ["check", "infer", "explain", "options", "agents", "warm", "checkpoint"] == listed
 
 
 def test_a_verb_of_the_other_distribution_is_named(kfetch: Kfetch) -> None:
@@ -88,7 +88,7 @@ def test_own_verbs_come_last() -> None:
     names = command.list_commands(None)
 
     assert {"run", "up", "broker", "offsets"} < {*names}
-    assert ["check", "infer", "options", "agents", "warm", "checkpoint"] == names[-6:]
+    assert ["check", "infer", "explain", "options", "agents", "warm", "checkpoint"] == names[-7:]
 
 
 def test_a_broken_plugin_is_one_sentence() -> None:

@@ -1,4 +1,4 @@
-"""The commands of docs/migration.md run as they are written there."""
+"""The commands of docs/how-to/migration.md run as they are written there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kfetch.wire.little import LittleKafka
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
-GUIDE = Path(__file__).parents[3] / "docs/migration.md"
+GUIDE = Path(__file__).parents[3] / "docs/how-to/migration.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 COMMANDS = [line.strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 

@@ -341,3 +341,14 @@ def test_protobuf_of_confluent_s_serializer(
     more = {"valueFormat": "protobuf", "valueMessage": case["message"]}
     expected = {"n": case["n"] or None}
     assert [{"value": expected}] == _read(registry, [value], **more)
+
+
+def test_bad_records_are_dead_letters(registry: ScriptedRegistry) -> None:
+    """A dead letter has the value with its header, and the reason."""
+    one = registry.add(V2, "t-value")
+    more = {"valueFormat": "avro", "deadLetters": "column", "columns": "value,deadLetter"}
+    rows = _read(registry, [framed(one, TWO), framed(9, TWO), b"{}"], **more)
+    letters = [row["deadLetter"] for row in rows]
+    assert [None, framed(9, TWO), b"{}"] == [letter and letter["value"] for letter in letters]
+    assert "has no schema 9" in letters[1]["error"]
+    assert "first byte is not 0" in letters[2]["error"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mo
 share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 value.deserializer sasl.jaas.config ssl.truststore.location
 """
-README = Path(__file__).parents[3] / "README.md"
 # TLS and SASL have tables of their own.
 SECURITY = ("kafka.ssl.", "kafka.sasl.")
 BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
@@ -232,7 +230,7 @@ def test_every_built_option_is_tried() -> None:
 
 @pytest.mark.parametrize("row", VALUES, ids=lambda row: row[0])
 def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
-    """The default in the README's table is the one that the code has."""
+    """The default in the option table is the one that the code has."""
     name, path, default, _ = row
     told = lookup(name)
     assert told is not None
@@ -319,19 +317,6 @@ def test_options_are_plain_values() -> None:
         "SecurityOptions",
         "FetchOptions",
     } == {type(part).__name__ for part in parts}
-
-
-def test_readme_has_the_option_table() -> None:
-    """README's option table is the catalogue's."""
-    text = README.read_text()
-    begin, end = "<!-- options -->", "<!-- /options -->"
-    assert begin in text, f"README.md has no option table: put it between {begin} and {end}"
-    table = text.partition(begin)[2].partition(end)[0].strip()
-
-    assert markdown_table() == table, (
-        "README's option table is old: run python -m kfetch.options.catalogue and put what it "
-        f"prints between {begin} and {end} in README.md"
-    )
 
 
 def test_table_has_a_row_per_option() -> None:

@@ -198,7 +198,7 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         (
             {**NEW_CREDENTIALS, JAAS: module("OAuthBearerLoginModule", **stores)},
             f"{name} in option {JAAS} is wrong, or does not fit the other ssl.* there: "
-            "docs/tls.md has the values of kafka.ssl.*, which are valid there",
+            "docs/how-to/tls.md has the values of kafka.ssl.*, which are valid there",
         )
         for name, stores in (
             ("ssl.truststore.type", {"ssl.truststore.type": "hush"}),

@@ -110,7 +110,7 @@ def test_every_built_option_is_tried() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_catalogue_tells_the_default(row: Any) -> None:
-    """The default in the README's table changes nothing."""
+    """The default in the option table changes nothing."""
     if row.default != "none":
         assert TlsOptions() == parse({**REQUIRED, row.name: row.default}).network.security.tls
 

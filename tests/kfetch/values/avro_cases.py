@@ -42,7 +42,7 @@ def decode(using: AvroDecoder, items: list[bytes | None]) -> DecodedAvro:
 
 
 def comparable(value: Any, *, java_text: bool = False) -> Any:
-    """Returns a plain value without what docs/avro.md says may differ.
+    """Returns a plain value without what docs/how-to/avro.md says may differ.
 
     That is the order of a map's keys, and all but the last of equal keys. With ``java_text``, the
     schema asks for Java's String, which replaces bytes that are no UTF-8.

@@ -1,4 +1,4 @@
-"""Which documents the compiled loops leave to Python: the table in docs/json.md, "Speed"."""
+"""Which documents the compiled loops leave to Python: the table in docs/how-to/json.md, "Speed"."""
 
 from __future__ import annotations
 

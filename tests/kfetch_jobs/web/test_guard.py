@@ -88,7 +88,7 @@ def test_an_order_without_a_supervisor_waits(shop: Project) -> None:
     """The order waits for the next supervisor, as one from the command line does."""
     with browser(shop) as client:
         answer = client.post("/jobs/clicks/pause", data=fields(client), headers=HTMX)
-    assert "the next kfetch up does it" in answer.text
+    assert "the next kfetch up follows the order" in answer.text
     with Store.of(shop.storage) as store:
         assert [Order.PAUSE] == [asked.order for asked in store.waiting_orders()]
 

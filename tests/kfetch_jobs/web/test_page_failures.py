@@ -39,7 +39,7 @@ def test_a_job_before_its_first_micro_batch(shop: Project) -> None:
         points = client.get("/jobs/orders/curves").json()["points"]
         assert [] == client.get("/jobs/orders/partitions").json()["topics"]
         assert "there is no log" in client.get("/jobs/orders/log").text
-    assert ["not known yet" in shown, "None yet. The first one ends" in shown] == [True, True]
+    assert ["unknown yet" in shown, "None yet. The first one ends" in shown] == [True, True]
     assert {"t": [], "rows_s": [], "lag": [], "batch_s": []} == points
 
 
@@ -94,11 +94,11 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
         first = Html(client.get("/jobs/clicks").text).text
         assert client.get("/jobs/clicks/curves").json()["reading"]
         looks = 0
-        while "being read" in Html(client.get("/jobs/clicks").text).text:
+        while "reads its history now" in Html(client.get("/jobs/clicks").text).text:
             looks += 1
             assert looks < 40
         last = Html(client.get("/jobs/clicks").text).text
-    assert "Its history is being read" in first
+    assert "kfetch reads its history now" in first
     assert looks > 2
     assert "600 rows" in last
 
@@ -128,10 +128,10 @@ def test_before_the_first_look(shop: Project, monkeypatch: pytest.MonkeyPatch) -
 def test_a_supervisor_that_hangs_is_told(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the loop has not stepped for a while, the page says so, because orders would wait."""
     with supervised(shop), browser(shop) as client:
-        assert "Supervised for 1" in client.get("/").text
-        assert "stood still" not in client.get("/").text
+        assert "The supervisor has run for 1" in client.get("/").text
+        assert "has done nothing" not in client.get("/").text
         monkeypatch.setattr(pages, "_STUCK_S", -1.0)
-        assert "stood still" in client.get("/").text
+        assert "has done nothing" in client.get("/").text
 
 
 def test_a_job_whose_file_is_gone(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_log_tells_no_secret(shop: Project) -> None:
         assert "fs.s3a.secret.key=${env:S3_SECRET}, then" in Html(shown).text
         assert "hunter42" not in shown
         file.write_text("no: job")
-        assert "kfetch can&#39;t tell which texts are secret" in client.get("/jobs/clicks/log").text
+        assert "kfetch does not know which texts are secret" in client.get("/jobs/clicks/log").text
 
 
 def test_a_log_tells_no_secret_of_several_lines(shop: Project) -> None:

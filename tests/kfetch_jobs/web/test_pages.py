@@ -46,7 +46,7 @@ def test_a_job_has_a_page(shop: Project) -> None:
         "addBatch: 300 ms",
         "broker 1 (h:9092) session 77 5 12",
         "agent process 9",
-        "goes on",
+        "still runs",
         "every 2 seconds",
     ):
         assert told in shown, told
@@ -70,8 +70,8 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
-    last = "12 records of the last 3 micro-batches could not be decoded"
-    assert f"{last} and went to the dead letters, /dead The newest: {example}" in own
+    last = "kfetch could not decode 12 records of the last 3 micro-batches"
+    assert f"{last}. Look at the dead letters: /dead The newest: {example}" in own
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
@@ -84,7 +84,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
 
 
 def test_a_broker_that_is_away(shop: Project) -> None:
-    """Both pages name it and its time. They do not say that the job has read all."""
+    """Both pages name it and its time. They do not say that nothing is left to read."""
     pulse = {"at": time.time(), "batch": 1, "lag": 0, "lag_s": 0.0, "query": "q"}
     (shop.storage / "clicks" / "pulse.json").write_text(json.dumps(pulse))
     report = broker_report_path(shop.storage / "clicks", "source")
@@ -95,8 +95,8 @@ def test_a_broker_that_is_away(shop: Project) -> None:
         for page in ("/", "/jobs/clicks"):
             shown = Html(client.get(page).text).text
             assert "broker 1 (h:9092) unreachable since 2" in shown
-            assert "not known: a broker is away" in shown
-            assert "has read all" not in shown
+            assert "unknown: a broker does not answer" in shown
+            assert "nothing left to read" not in shown
 
 
 def test_the_space_for_its_checkpoint(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_figures_for_plots(shop: Project) -> None:
             {"phase": Phase.WAITING, "due_s": 7300.0},
             ("waiting", "next run in 2 h"),
         ),
-        ({"phase": Phase.STOPPED, "sentence": "before"}, ("Before this it failed", "before")),
+        ({"phase": Phase.STOPPED, "sentence": "before"}, ("Earlier it failed", "before")),
     ],
 )
 def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: tuple[str]) -> None:
@@ -152,5 +152,5 @@ def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: 
         shown = Html(client.get("/jobs/clicks").text).text
         Html(client.get("/").text)
     assert all(
-        each in shown for each in (*told, "It does not run. Its next run opens", "was 1,234, ")
+        each in shown for each in (*told, "The job does not run. Its next run opens", "was 1,234, ")
     )

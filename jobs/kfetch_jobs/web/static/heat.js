@@ -115,7 +115,7 @@
       const number = topic.partitions.length.toLocaleString("en");
       const words = `${topic.topic}: ${number} partition${topic.partitions.length === 1 ? "" : "s"}, ${behind ? `${behind.toLocaleString("en")} behind` : "none behind"}`;
       field.head.textContent = words;
-      field.canvas.setAttribute("aria-label", `${words}. Arrow keys tell of each.`);
+      field.canvas.setAttribute("aria-label", `${words}. The arrow keys show each partition.`);
       draw(field);
       if (field.at !== null) say(field, field.at);
     });

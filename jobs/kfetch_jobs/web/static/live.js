@@ -55,7 +55,7 @@
     if (gone === !away.hidden) return;
     away.hidden = !gone;
     const since = new Date(heard).toISOString().slice(11, 19);
-    away.textContent = gone ? `The supervisor has not answered since ${since} UTC. What is below is from then.` : "";
+    away.textContent = gone ? `The supervisor has not answered since ${since} UTC. This page shows the state of that time.` : "";
   }, 1000);
 
   // For plots and the heat map: JSON every few seconds while somebody can see it.

@@ -1,0 +1,1 @@
+"""Programs for this repository's documentation. No distribution contains them."""

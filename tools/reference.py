@@ -1,0 +1,163 @@
+"""Writes the generated parts of docs/ from the code: ``python -m tools.reference``.
+
+A part stands between ``<!-- NAME -->`` and ``<!-- /NAME -->`` of its page. The pages of errors are
+whole files. A test compares all of them with the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from integration.brokers import versions
+from kfetch import reactions
+from kfetch.admin import explanations, values
+from kfetch.listener import LagListener
+from kfetch.options.catalogue import markdown_table
+from kfetch.session import transitions
+from kfetch_jobs.config import reference as keys
+from kfetch_jobs.metrics import table as metrics
+from kfetch_jobs.verbs import error_table
+from kfetch_jobs.verbs import reference as commands
+from tools import session_bytes
+
+__all__ = ["DOCS", "PARTS", "error_pages", "filled", "written"]
+
+DOCS = Path(__file__).parent.parent / "docs"
+TOOLS = (
+    "agents",
+    "brokers",
+    "checkpoint",
+    "checkpoint_check",
+    "decoder",
+    "explanations",
+    "samples",
+    "sources",
+    "statistics",
+    "to_connector",
+)
+"""The modules of ``kfetch.admin`` whose functions docs/reference/python-api.md lists."""
+
+
+def _options() -> str:
+    """Return the option table. Rows name pages of docs/, and here these names are links."""
+    return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", markdown_table()) + "\n"
+
+
+def _commands() -> str:
+    """Return the help of each command below a heading of its own."""
+    helps = re.split(r"(?m)^\$ (kfetch.*?) --help\n", commands.text())[1:]
+    pairs = zip(helps[::2], helps[1::2], strict=True)
+    return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in pairs)
+
+
+def _exit_codes() -> str:
+    """Return a row for each exit code, with the errors that end a command with it."""
+    by_exit_code: dict[int, list[str]] = {}
+    for kind in explanations.classes():
+        link = f"[`{kind.condition}`](../how-to/errors/{kind.condition}.md)"
+        by_exit_code.setdefault(kind.exit_code, []).append(link)
+    codes = sorted(by_exit_code.items())
+    rows = [f"| {code} | {', '.join(sorted(links))} |" for code, links in codes]
+    return "\n".join(["| Exit code | Errors |", "|---|---|", *rows]) + "\n"
+
+
+def _transitions() -> str:
+    return f"```mermaid\n{transitions.diagram().strip()}\n```\n"
+
+
+def _api() -> str:
+    """Return the classes and functions of the Python API, with their docstrings."""
+    parts = [
+        *_class(LagListener, "kfetch.LagListener"),
+        *_class(values.Lag, "kfetch.admin.values.Lag"),
+        *_class(values.PartitionLag, "kfetch.admin.values.PartitionLag"),
+    ]
+    for name in TOOLS:
+        module = import_module(f"kfetch.admin.{name}")
+        parts.append(f"### `{module.__name__}`\n\n{_text(module)}\n")
+        parts += _functions(module)
+    return "\n".join(parts)
+
+
+def _class(kind: type, name: str) -> Iterator[str]:
+    yield f"### `{name}`\n\n{_text(kind)}\n"
+    fields = [
+        f"| `{field}` | `{annotation}` |"
+        for field, annotation in kind.__annotations__.items()
+        if not field.startswith("_")
+    ]
+    fields += [
+        f"| `{member}` | `{value.fget.__annotations__['return']}` |"
+        for member, value in vars(kind).items()
+        if isinstance(value, property) and value.fget
+    ]
+    if fields:
+        yield "\n".join(["| Attribute | Type |", "|---|---|", *fields]) + "\n"
+
+
+def _functions(module: ModuleType) -> Iterator[str]:
+    for name in sorted(module.__all__):
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
+            yield f"```python\ndef {name}{signature}: ...\n```\n\n{_text(value)}\n"
+
+
+def _text(described: Any) -> str:
+    return inspect.cleandoc(described.__doc__ or "").replace("``", "`")
+
+
+PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("reference/options.md", "options", _options),
+    ("reference/job-keys.md", "keys", keys.tables),
+    ("reference/commands.md", "commands", _commands),
+    ("reference/metrics.md", "metrics", metrics.table),
+    ("reference/errors.md", "errors", error_table.table),
+    ("reference/exit-codes.md", "codes", _exit_codes),
+    ("reference/python-api.md", "api", _api),
+    ("reference/broker-errors.md", "reactions", reactions.table),
+    ("reference/broker-versions.md", "versions", versions.table),
+    ("explanation/fetch-sessions.md", "bytes", session_bytes.table),
+    ("explanation/fetch-sessions.md", "dump", session_bytes.dump),
+    ("explanation/fetch-sessions.md", "transitions", _transitions),
+)
+"""The page, the name and the content of each part."""
+
+
+def filled(text: str, name: str, content: str) -> str:
+    """Return the text of a page with ``content`` as its part ``name``.
+
+    Raises ValueError if the page does not have this part.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    head, has_begin, rest = text.partition(begin)
+    _, has_end, tail = rest.partition(end)
+    if not (has_begin and has_end):
+        raise ValueError(f"the page lacks {begin.strip()} or {end}")
+    return f"{head}{begin}{content}{end}{tail}"
+
+
+def error_pages() -> dict[str, str]:
+    """Return the text of each page below docs/how-to/errors/, by its name."""
+    return {f"{kind.condition}.md": explanations.page(kind) for kind in explanations.classes()}
+
+
+def written() -> int:
+    """Write every generated part and page. Returns how many."""
+    for page, name, content in PARTS:
+        path = DOCS / page
+        path.write_text(filled(path.read_text(), name, content()))
+    (DOCS / "how-to/errors").mkdir(exist_ok=True)
+    for file, text in error_pages().items():
+        (DOCS / "how-to/errors" / file).write_text(text)
+    return len(PARTS) + len(error_pages())
+
+
+if __name__ == "__main__":
+    print(f"{written()} parts written below {DOCS}")
