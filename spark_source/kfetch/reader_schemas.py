@@ -7,6 +7,7 @@ query, and each asks the registry. The schema that Spark passes on says which ve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from kfetch.errors import OptionError
@@ -56,15 +57,27 @@ def needs_schema(typed: TypedColumn) -> bool:
 
 
 def _candidates(typed: TypedColumn, column: RegistryColumn) -> Iterator[TypedColumn]:
-    """Yield the column with the schema of each version, the newest one first."""
+    """Yield the column with the schema of each version, the newest one first.
+
+    Older versions that can't be used are left out.
+    """
     registry = registry_of(column.registry)
     latest = _version(typed, column, registry, column.version)
     yield _with_schema(typed, latest, registry)
     if column.version is not None:
         return
-    older = [number for number in registry.versions(column.subject) if number < latest.version]
+    older = [number for number in _versions(column, registry) if number < latest.version]
     for number in sorted(older, reverse=True)[:_VERSIONS_MAX]:
-        yield _with_schema(typed, _version(typed, column, registry, number), registry)
+        with suppress(OptionError):
+            yield _with_schema(typed, _version(typed, column, registry, number), registry)
+
+
+def _versions(column: RegistryColumn, registry: Registry) -> list[int]:
+    """Return the versions of the subject; none if somebody deletes it now."""
+    try:
+        return registry.versions(column.subject)
+    except SchemaUnknown:
+        return []
 
 
 def _version(

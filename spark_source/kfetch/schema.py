@@ -160,7 +160,10 @@ def _is_in(given: StructType, typed: TypedColumn) -> bool:
     if typed.flat:
         shapes = [_shape(field) for field in given]
         return all(_shape(field) in shapes for field in struct)
-    return any(field.name == typed.column and field.dataType == struct for field in given)
+    return any(
+        field.name == typed.column and _difference(field.dataType, struct, "") is None
+        for field in given
+    )
 
 
 def _struct_of(typed: TypedColumn) -> StructType:

@@ -53,8 +53,7 @@ def _always(job: Job, options: SourceOptions) -> set[str]:
     if decodes:
         names.update(("value", *_PLACE[:3]))  # an error names the place
     if job.dead_letters is not None:
-        names.update(_PLACE)
-        names.update({"key"} if decodes else ())
+        names.update((*_PLACE, "key", "value"))  # a dead letter has the bytes that are read
     return names
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from kfetch.fetch import events
-from kfetch.fetch.kinds import Kinds, added
+from kfetch.fetch.kinds import Kinds, added, printable
 from kfetch.records import Slice
 from kfetch.values.avro_decoder import AvroDecoder
 from kfetch.values.json_decoder import JsonDecoder
@@ -109,7 +109,7 @@ def sample(
                 continue
             left, sampled = left - size, sampled + 1
             found = islice(unknown_fields(decoder, value.to_pybytes()), _NAMES_MAX)
-            names.update({_shown(f"{name}.{field}") for field in found})
+            names.update({printable(f"{name}.{field}"[:_NAME_MAX]) for field in found})
     topics = sorted({one.tp.topic for one in slices})
     more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
     return events.UnknownFields(topic=f"{topics[0]}{more}", fields=dict(names), sampled=sampled)
@@ -117,8 +117,3 @@ def sample(
 
 def _rows(count: int) -> range:
     return range(0, count, max(1, count // _SAMPLE_RECORDS))[:_SAMPLE_RECORDS]
-
-
-def _shown(name: str) -> str:
-    """Returns a name that fits into a line of the log: producers choose it."""
-    return "".join(char if char.isprintable() else "?" for char in name[:_NAME_MAX])

@@ -46,6 +46,8 @@ _SCHEMAS_MAX = 2_000
 """Headers whose messages a decoder keeps."""
 _ROWS_MAX = 1_000_000
 """Instructions that a decoder keeps, of 40 bytes each: those of writers, and those of tables."""
+_OBJECT_ROWS = 50
+"""What a program's or a table's objects take, as instructions."""
 _NO_JSON = b"}"
 """A document that is corrupt for sure."""
 
@@ -85,6 +87,10 @@ class _Kept(Generic[V]):
         return made
 
 
+def _weight(rows: Array) -> int:
+    return len(rows) + _OBJECT_ROWS
+
+
 def _with_place(headers: Headers, number: int, ask: Callable[[], Any]) -> Any:
     """Returns what the registry says. Raises SchemaUnavailable with the first value of a header."""
     try:
@@ -115,8 +121,8 @@ class FramedAvro:
     def __init__(self, decoder: AvroDecoder, registry: Registry) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._programs = _Kept[Program](_ROWS_MAX, lambda program: len(program.rows))
-        self._tables = _Kept[_Table](_ROWS_MAX, lambda table: len(table[1].rows))
+        self._programs = _Kept[Program](_ROWS_MAX, lambda program: _weight(program.rows))
+        self._tables = _Kept[_Table](_ROWS_MAX, lambda table: _weight(table[1].rows))
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
@@ -146,8 +152,8 @@ class FramedAvro:
             _with_place(headers, number, partial(self._program, header))
             for number, header in enumerate(headers.distinct)
         ] or [failing_program("")]
-        if all(header.damage == "" for header in headers.distinct):
-            # A table keeps its programs, so that their ids stay theirs.
+        if not any(program.unconditional for program in made):
+            # Failing programs are made anew. A table keeps its programs, so their ids stay theirs.
             key = tuple(map(id, made))
             return self._tables.get(key, lambda: (made, Programs(made)))[1]
         return Programs(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["OTHER", "Kinds", "added"]
+__all__ = ["OTHER", "Kinds", "added", "printable"]
 
 Kinds = Mapping[str, Mapping[str, int]]
 """Counts by topic, then by name."""
@@ -25,3 +25,11 @@ def added(first: Kinds, second: Kinds) -> dict[str, dict[str, int]]:
             kept = name if name in to or len(to) < _NAMES_MAX else OTHER
             to[kept] = to.get(kept, 0) + count
     return sums
+
+
+def printable(text: str) -> str:
+    """Returns a text that fits into a line of the log, and that UTF-8 can hold.
+
+    Producers choose names of fields, and of types in a registry.
+    """
+    return "".join(char if char.isprintable() else "?" for char in text)

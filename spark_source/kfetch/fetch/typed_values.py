@@ -16,6 +16,7 @@ from kfetch.errors import MalformedValue
 from kfetch.fetch import dead_letters, events
 from kfetch.fetch.dead_letters import Misfits, Reason
 from kfetch.fetch.drift import FieldWatch, sample
+from kfetch.fetch.kinds import printable
 from kfetch.fetch.places import Place, places
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.columns import DEAD_LETTER
@@ -168,6 +169,7 @@ class _ColumnDecoder:
         problem = self._decoder.problem(value, part)
         part.abandon()
         what, at = (problem.what, f", at byte {problem.at}") if problem else ("unknown", "")
+        what = printable(what)
         sentence = f"the {self.name} does not fit {self._type_option}: {what}{at}"
         return Reason(f"{self.name}: {what}", sentence)
 

@@ -129,8 +129,10 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
         )
     for url in urls:
         check_url(url, option, credentials=f"{_USER_INFO} to user:password")
-        if "?" in url:
-            raise OptionError(f"option {option} must have no query in its URLs", option=option)
+        if "?" in url or "@" in url:  # a password with a slash looks like a path
+            raise OptionError(
+                f"option {option} must have no query and no @ in its URLs", option=option
+            )
     user_info: Secret | None = read(_USER_INFO, Secret, None)
     token: Secret | None = read(_TOKEN, Secret, None)
     _check_log_in(user_info, token)

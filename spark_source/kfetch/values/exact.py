@@ -106,6 +106,11 @@ def problem_of(error: BadDocument, text: str) -> Problem:
     return Problem(error.what, len(text[: error.at].encode("utf-8", "replace")))
 
 
+def _cells(kind: ValueType) -> int:
+    """Returns the slots of one element. A struct has those of its fields, even if it is null."""
+    return 1 + sum(map(_cells, kind.children if kind.kind is Kind.STRUCT else ()))
+
+
 class _Converter:
     """Converts the tokens of one document."""
 
@@ -150,6 +155,7 @@ class _Converter:
         return path if len(path) <= _PLACE_MAX else f"{path[: _PLACE_MAX - 1]}…"
 
     def _charge(self, cells: int) -> None:
+        """Count a list, and cells that are no less than the slots that the columns need for it."""
         self._bytes_left -= _OBJECT_BYTES + _CELL_BYTES * cells
         if self._bytes_left < 0:
             raise _TooLarge
@@ -194,9 +200,9 @@ class _Converter:
     def _array(self, kind: ValueType, token: Token) -> Value:
         if token is not Token.START_ARRAY:
             raise self._refused(kind)
-        elements, problem = [], None
+        elements, problem, cells = [], None, _cells(kind.children[0])
         while self._tokens.next() not in (None, Token.END_ARRAY):
-            self._charge(1)
+            self._charge(cells)
             try:
                 elements.append(self._inner(kind.children[0], "element"))
             except _Partial as partial:
@@ -211,8 +217,9 @@ class _Converter:
         if token is not Token.START_OBJECT:
             raise self._refused(kind)
         pairs, problem, failed = [], None, None
+        cells = sum(map(_cells, kind.children))
         while self._tokens.next() not in (None, Token.END_OBJECT):
-            self._charge(2)
+            self._charge(cells)
             key = well_formed(self._tokens.name or "")
             try:
                 pairs.append((key, self._inner(kind.children[1], "value")))

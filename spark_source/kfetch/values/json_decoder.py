@@ -234,15 +234,25 @@ class _Run:
         corrupt = self._state[layout.CORRUPT]
         self._state[layout.RECORD], self._state[layout.RAW] = 0, raw
         lengths = np.full(1, length, np.int32)
-        result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1)
+        value_bytes = int(self._lengths[record])
+        result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1, value_bytes=value_bytes)
         self._state[layout.RAW] = 0
         if self._state[layout.CORRUPT] > corrupt:
             self._corrupt[corrupt] = record
         return result
 
-    def _loop(self, view: pa.Buffer, positions: Array, lengths: Array, count: int) -> int:
+    def _loop(
+        self,
+        view: pa.Buffer,
+        positions: Array,
+        lengths: Array,
+        count: int,
+        *,
+        value_bytes: int = 0,
+    ) -> int:
         """Calls the loops, with larger buffers as often as they need them.
 
+        ``value_bytes``: the size of the record's value, if the document stands for another one.
         FULL means that the record needs more memory than one may have.
         """
         records = address_of(positions), address_of(lengths), count
@@ -250,6 +260,6 @@ class _Run:
             result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
             if result != layout.FULL:
                 return result
-            size = int(lengths[self._state[layout.RECORD]])
+            size = value_bytes or int(lengths[self._state[layout.RECORD]])
             if not self.column.grow(self._state[layout.STUCK_NODE], size):
                 return result

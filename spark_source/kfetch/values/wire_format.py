@@ -20,6 +20,8 @@ Array = np.ndarray[Any, Any]
 HEADERS_MAX = 1_000
 """Different headers in one batch. More than that are no headers."""
 _ID_BYTES = 5
+_NEGATIVE = 0x80
+"""Ids are of Java's type int. A registry answers a larger one as it answers a wrong URL."""
 _INDEXES_MAX = 32
 _VARINT_BYTES_MAX = 5
 _BYTES_MAX = _ID_BYTES + _VARINT_BYTES_MAX * (_INDEXES_MAX + 1)
@@ -75,6 +77,8 @@ class _Likeness(NamedTuple):
     """So many first bytes are equal."""
     length: int = -1
     """They have so many bytes; below 0: any number."""
+    least: int = 0
+    """They have no fewer bytes."""
 
 
 def _parsed(value: bytes, indexed: bool) -> tuple[Header, _Likeness]:
@@ -86,6 +90,8 @@ def _parsed(value: bytes, indexed: bool) -> tuple[Header, _Likeness]:
     size = len(value)
     if size < _ID_BYTES:
         return _damaged("it ends inside the id of its schema", size), _Likeness(1, size)
+    if value[1] >= _NEGATIVE:
+        return _damaged("the id of its schema is below 0", 1), _Likeness(2, least=_ID_BYTES)
     number = int.from_bytes(value[1:_ID_BYTES], "big")
     if not indexed:
         return Header(number, (), _ID_BYTES), _Likeness(_ID_BYTES)
@@ -149,6 +155,7 @@ def read_headers(
         prefix = view[start : start + min(length, _BYTES_MAX)].tobytes()
         header, alike = _parsed(prefix, indexed)
         same = _begin_with(view, positions[rest], lengths[rest], prefix[: alike.start])
+        same &= lengths[rest] >= alike.least
         if alike.length >= 0:
             same &= lengths[rest] == alike.length
         if len(distinct) >= HEADERS_MAX:

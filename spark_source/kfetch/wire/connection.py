@@ -40,7 +40,7 @@ from kfetch.wire import diagnosis, probes, tls_errors
 from kfetch.wire.addresses import avoid
 from kfetch.wire.buffers import Allocate
 from kfetch.wire.sasl.login import Login
-from kfetch.wire.transport import open_stream, peer_address
+from kfetch.wire.transport import open_stream, peer_address, pending_alert, send_all
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,6 @@ _SILENT_S = 5.0
 """How long a peer may say nothing at all before a warning names it."""
 _SILENT_MIN_S = 1.0
 """A shorter silence up to the deadline says nothing about the peer."""
-_ALERT_S = 0.1
-"""How long to wait for the reason why a broker closes a connection of TLS."""
 _TIMEOUT_VALID_S = 0.01
 """How long a socket's timeout stays as it is. TLS receives 16 KiB at a time, and setting it costs a
 system call each."""
@@ -165,7 +163,7 @@ class Connection:
         frame = request.encode(header=True, framed=True)
         deadline = time.monotonic() + self._options.request_timeout_s
         try:
-            self._send_all(frame, deadline)
+            send_all(self._stream, frame, deadline)
         except OSError as cause:
             raise self._io_failure(f"sending {request.name}", cause, deadline) from None
         self._in_flight.append((self._correlation_id, request.header))
@@ -353,33 +351,15 @@ class Connection:
                 raise self._fail(_CLOSED, deadline)
             filled += received
 
-    def _send_all(self, frame: bytes, deadline: float) -> None:
-        """Send a frame by the deadline. With TLS, ``sendall`` would give each 16 KiB that time."""
-        rest = memoryview(frame)
-        while rest:
-            if (remaining_s := deadline - time.monotonic()) <= 0:
-                raise TimeoutError("timed out")
-            self._stream.settimeout(remaining_s)
-            rest = rest[self._stream.send(rest) :]
-
     def _io_failure(self, action: str, cause: OSError, deadline: float) -> ConnectionLost:
         """Close the connection. Returns the cause, by the broker's own alert if it sends one."""
         if (tls := self._options.security.tls) is None:
             return self._fail(f"{action} failed: {cause}", deadline)
         if getattr(cause, "reason", None) is None:
-            cause = self._pending_alert() or cause
+            cause = pending_alert(self._stream) or cause
         if failure := tls_errors.explain(cause, *self._address, tls):
             return self._bury(failure)
         return self._fail(f"{action} failed: {tls_errors.words(cause)}", deadline)
-
-    def _pending_alert(self) -> OSError | None:
-        """Returns the broker's alert if it came before a request could be sent, else None."""
-        try:
-            self._stream.settimeout(_ALERT_S)
-            self._stream.recv(1)
-        except OSError as cause:
-            return cause if getattr(cause, "reason", None) else None
-        return None
 
     def _check_alive(self) -> None:
         if (failure := self._failure) is not None:

@@ -12,11 +12,20 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from typing import Any
 from urllib.parse import urlsplit
 
 __all__ = ["Request", "exchange", "shown_url"]
+
+_OVERHEAD_BYTES = 1 << 20
+"""Of headers, and of chunks' sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,7 @@ def exchange(
     """Returns the status and the first bytes of the answer.
 
     ``context``: TLS for a URL of https. ``deadline``: a time of ``time.monotonic``. Raises OSError,
-    HTTPException or UnicodeError.
+    HTTPException or UnicodeError, also for an answer that ends early.
     """
     parts = urlsplit(request.url)
     connect_s = min(request.connect_timeout_s, deadline - time.monotonic())
@@ -49,11 +58,23 @@ def exchange(
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request(request.method, path, request.body, dict(request.headers))
         until = min(deadline, time.monotonic() + request.read_timeout_s)
-        response = HTTPResponse(_Timed(connection.sock, until), method=request.method)  # type: ignore[arg-type]
+        stream = _Limited(connection.sock, until, request.answer_bytes_max + _OVERHEAD_BYTES)
+        response = HTTPResponse(stream, method=request.method)  # type: ignore[arg-type]
         response.begin()
-        return response.status, response.read(request.answer_bytes_max)
+        return response.status, _body(response, request.answer_bytes_max)
     finally:
         connection.close()
+
+
+def _body(response: HTTPResponse, bytes_max: int) -> bytes:
+    """Returns the first bytes of the body. ``read`` with a limit accepts a body that is cut."""
+    try:
+        body = response.read(bytes_max)
+    except ValueError as cause:  # a chunk of a size below 0
+        raise HTTPException(f"the answer has a wrong chunk: {cause}") from None
+    if len(body) < bytes_max and response.length:
+        raise IncompleteRead(body, response.length)
+    return body
 
 
 def shown_url(url: str) -> str:
@@ -69,21 +90,19 @@ def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> H
     return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
 
 
-class _Timed:
-    """A socket for HTTPResponse that gives up at a time, however slowly bytes come."""
+class _Limited:
+    """A socket for HTTPResponse that gives up at a time, and after a number of bytes."""
 
-    def __init__(self, stream: socket.socket, until: float) -> None:
-        self._stream = stream
-        self._until = until
+    def __init__(self, stream: socket.socket, until: float, bytes_max: int) -> None:
+        self._reader = _LimitedReader(stream, until, bytes_max)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._stream, self._until))
+        return io.BufferedReader(self._reader)
 
 
-class _TimedReader(io.RawIOBase):
-    def __init__(self, stream: socket.socket, until: float) -> None:
-        self._stream = stream
-        self._until = until
+class _LimitedReader(io.RawIOBase):
+    def __init__(self, stream: socket.socket, until: float, bytes_max: int) -> None:
+        self._stream, self._until, self._bytes_left = stream, until, bytes_max
 
     def readable(self) -> bool:
         return True
@@ -93,4 +112,8 @@ class _TimedReader(io.RawIOBase):
         if remaining_s <= 0:
             raise TimeoutError("timed out")
         self._stream.settimeout(remaining_s)
-        return self._stream.recv_into(buffer)
+        size = self._stream.recv_into(buffer)
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise HTTPException("the answer is too long")
+        return size

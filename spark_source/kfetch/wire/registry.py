@@ -43,8 +43,9 @@ _UNKNOWN_S = 10.0
 _UNKNOWN_MAX = 10_000
 _SECOND_LOOK_S = 0.2
 """A registry learns from Kafka what another one has stored. So an unknown id gets a second look."""
-_SECOND_LOOKS_EVERY_S = 5.0
-"""Values that are no Avro at all may name a thousand ids, and waiting for each would take long."""
+_SECOND_LOOKS_MAX, _SECOND_LOOKS_S = 10, 5.0
+"""So many in so many seconds. A release may add some schemas at once. Values that are no Avro at
+all may name a thousand ids, and waiting for each would take long."""
 _PAUSES = Backoff(0.1, 5.0)
 _ATTEMPT_S = 5.0
 """A request has this time at least, even if no other one would follow."""
@@ -85,7 +86,7 @@ class Registry:
         self._unknown: dict[int, tuple[float, SchemaUnknown]] = {}
         """By id: until when nobody asks again, in monotonic time, and what the registry said."""
         self._pending: dict[tuple[int, str], Future[Schema]] = {}
-        self._next_second_look = 0.0
+        self._second_looks, self._second_looks_until = 0, 0.0
 
     @property
     def name(self) -> str:
@@ -121,7 +122,9 @@ class Registry:
 
     def versions(self, subject: str) -> list[int]:
         """Returns the versions of a subject, the oldest first. Raises as ``by_id`` does."""
-        answer = self._json(f"/subjects/{quote(subject, safe='')}/versions", "", f"of {subject}")
+        answer = self._json(
+            f"/subjects/{quote(subject, safe='')}/versions", "", f"versions of {subject}"
+        )
         listed = answer if isinstance(answer, list) else []
         return [number for number in listed if type(number) is int]
 
@@ -150,13 +153,20 @@ class Registry:
         try:
             answer = self._json(path, form, what)
         except SchemaUnknown:
-            if time.monotonic() < self._next_second_look:
+            if not self._takes_second_look():
                 raise
-            self._next_second_look = time.monotonic() + _SECOND_LOOKS_EVERY_S
             time.sleep(_SECOND_LOOK_S)
             answer = self._json(path, form, what)
         # Some registries add a version of a subject that is not the query's.
         return replace(self._schema(answer, form), id=number, version=0)
+
+    def _takes_second_look(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._second_looks_until:
+                self._second_looks, self._second_looks_until = 0, now + _SECOND_LOOKS_S
+            self._second_looks += 1
+            return self._second_looks <= _SECOND_LOOKS_MAX
 
     def _keep(self, key: tuple[int, str], found: Schema) -> None:
         with self._lock:
@@ -294,7 +304,9 @@ class Registry:
         """Returns the registry's words without secrets, and without anything that is no text."""
         for secret in (self._options.user_info, self._options.token):
             if secret is not None:
-                for part in (secret.reveal(), secret.reveal().partition(":")[2]):
+                whole = secret.reveal()
+                sent = base64.b64encode(whole.encode()).decode()
+                for part in (sent, whole, whole.partition(":")[2]):
                     text = text.replace(part, "[hidden]") if part else text
         return re.sub(r"[^\x20-\x7e]+", " ", text)[:_SHOWN_MAX]
 

@@ -1,4 +1,4 @@
-"""Opens the byte stream to a broker: a TCP connection, and TLS over it if the options say so."""
+"""The byte stream to a broker: a TCP connection, and TLS over it if the options say so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from kfetch.wire.addresses import avoid, connect
 if TYPE_CHECKING:
     from kfetch.wire.tls import Identify
 
-__all__ = ["open_stream", "open_tcp", "peer_address"]
+__all__ = ["open_stream", "open_tcp", "peer_address", "pending_alert", "send_all"]
+
+_ALERT_S = 0.1
+"""How long to wait for the reason why a broker closes a connection of TLS."""
 
 
 def open_stream(
@@ -83,3 +86,26 @@ def _configure(stream: socket.socket, options: NetworkOptions) -> None:
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.receive_buffer_bytes > 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+
+
+def send_all(stream: socket.socket, frame: bytes, deadline: float) -> None:
+    """Sends a frame by the deadline. With TLS, ``sendall`` would give each 16 KiB that time.
+
+    Raises OSError.
+    """
+    rest = memoryview(frame)
+    while rest:
+        if (remaining_s := deadline - time.monotonic()) <= 0:
+            raise TimeoutError("timed out")
+        stream.settimeout(remaining_s)
+        rest = rest[stream.send(rest) :]
+
+
+def pending_alert(stream: socket.socket) -> OSError | None:
+    """Returns the broker's alert if it came before a request could be sent, else None."""
+    try:
+        stream.settimeout(_ALERT_S)
+        stream.recv(1)
+    except OSError as cause:
+        return cause if getattr(cause, "reason", None) else None
+    return None

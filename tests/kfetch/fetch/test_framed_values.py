@@ -6,30 +6,19 @@ import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
-from kfetch.fetch import framed_values
-from kfetch.fetch.drift import unknown_fields
-from kfetch.fetch.framed_values import FramedAvro, FramedJson
 from kfetch.schema import schema, with_schema
-from kfetch.value_loading import load
-from kfetch.values.avro_decoder import AvroDecoder
-from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import JsonDecoder
 from kfetch.wire import registry as client
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.test_schema import options
-from tests.kfetch.values.avro_records import evolved, number, record
-from tests.kfetch.values.avro_records import schema as random_schema
-from tests.kfetch.values.plain import plain
+from tests.kfetch.values.avro_records import number
 from tests.kfetch.values.proto_text import descriptor_set
 from tests.kfetch.values.protobuf_cases import alone
 from tests.kfetch.values.wire import number as field
@@ -147,6 +136,15 @@ def test_failfast_names_the_record(registry: ScriptedRegistry, value: bytes, why
     assert why in str(failure.value)
 
 
+def test_names_of_writers_stay_text(registry: ScriptedRegistry) -> None:
+    """A schema may hold what UTF-8 can't, and ends of lines. A dead letter names it anyway."""
+    one = registry.add(V1, "t-value")
+    odd = registry.add(V1 | {"name": "\ud800\n", "fields": []}, "x")
+    more = {"valueFormat": "avro", "deadLetters": "column", "columns": "deadLetter,value"}
+    rows = _read(registry, [framed(one, ONE), framed(odd, b"")], **more)
+    assert "record ?? has no field id" in rows[1]["deadLetter"]["error"]
+
+
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE"])
 def test_an_outage_makes_no_nulls(registry: ScriptedRegistry, mode: str) -> None:
     """In both modes the error names the registry, the schema and the record."""
@@ -176,6 +174,29 @@ def test_columns_stay_those_of_spark(registry: ScriptedRegistry) -> None:
     (typed,) = with_schema(of, known).typed_columns
     assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
     assert known != schema(of)
+
+
+def test_comments_make_no_difference(registry: ScriptedRegistry) -> None:
+    """A user's schema may have comments, and names the version that it fits all the same."""
+    registry.add(V1, "t-value")
+    of = options(valueFormat="avro", valueRegistry=registry.url)
+    (value,) = (each for each in schema(of) if each.name == "value")
+    value.dataType.fields[0].metadata = {"comment": "of the order"}  # type: ignore[attr-defined]
+    registry.add(V2, "t-value")
+    (typed,) = with_schema(of, StructType([value])).typed_columns
+    assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
+
+
+def test_older_versions_that_cant_be_used_are_left_out(registry: ScriptedRegistry) -> None:
+    """The version that Spark knows may stand behind one of another type, or a broken one."""
+    registry.add(V1, "t-value")
+    of = options(valueFormat="avro", valueRegistry=registry.url)
+    known = schema(of)
+    registry.add("{}", "t-value", kind="JSON")
+    registry.add("no schema", "t-value")
+    registry.add(V2, "t-value")
+    (typed,) = with_schema(of, known).typed_columns
+    assert V1 == json.loads(typed.reader_schema)  # type: ignore[union-attr]
 
 
 def test_a_schema_without_a_version(registry: ScriptedRegistry) -> None:
@@ -213,51 +234,6 @@ def test_avro_references(registry: ScriptedRegistry) -> None:
                          references=(("inner", 1),))  # fmt: skip
     rows = _read(registry, [framed(outer, number(1) + number(2))], valueFormat="avro")
     assert [{"value": {"i": {"n": 1}, "j": {"n": 2}}}] == rows
-
-
-@given(st.integers(0, 1 << 32))
-def test_mixed_writers_are_like_single_ones(seed: int) -> None:
-    """Random writers in one batch have the rows that each one has alone."""
-    rng = Random(seed)
-    reader = random_schema(rng, fields_max=3)
-    writers = [evolved(rng, reader) for _ in range(3)]
-    decoder = AvroDecoder(json.dumps(reader), load("avro"))
-    made = FramedAvro(decoder, _Known(writers))  # type: ignore[arg-type]
-    values = [
-        framed(i, record(rng, writers[i])) if rng.random() < 0.9 else b"\0\0"
-        for i in (rng.randrange(3) for _ in range(20))
-    ]
-    together = made.decode_column(pa.array(values, pa.binary()))
-    alone = [made.decode_column(pa.array([value], pa.binary())) for value in values]
-    assert plain(pa.concat_arrays([each.values for each in alone])) == plain(together.values)
-    assert [i for i, each in enumerate(alone) if len(each.corrupt)] == together.corrupt.tolist()
-    problems = [made.problem(value) is not None for value in values]
-    assert problems == [bool(len(each.corrupt)) for each in alone]
-
-
-def test_unknown_fields_behind_headers(registry: ScriptedRegistry) -> None:
-    """Drift sees the fields of each writer, and none behind a damaged header."""
-    one, two = (registry.add(each, "t-value") for each in (V1, V2))
-    avro = FramedAvro(AvroDecoder(json.dumps(V2), load("avro")), _Known([{}] * one + [V1]))  # type: ignore[arg-type]
-    schema = parse_schema("id INT", option="valueSchema")
-    plain_json = FramedJson(JsonDecoder(schema, load("json")))
-    document = b'{"id": 1, "more": 2}'
-
-    assert ["gone"] == [*unknown_fields(avro, framed(one, ONE))]
-    assert ["more"] == [*unknown_fields(plain_json, framed(two, document))]
-    assert [] == [*unknown_fields(avro, b"\0\0"), *unknown_fields(plain_json, document)]
-
-
-class _Known:
-    """A registry of some Avro schemas."""
-
-    def __init__(self, writers: list[Any]) -> None:
-        self._writers = writers
-
-    def by_id(self, number: int, *, form: str = "") -> client.Schema:
-        """As the real one."""
-        text = json.dumps(self._writers[number])
-        return client.Schema(id=number, version=0, kind="AVRO", text=text)
 
 
 # Protobuf.
@@ -365,20 +341,6 @@ def test_protobuf_of_confluent_s_serializer(
     more = {"valueFormat": "protobuf", "valueMessage": case["message"]}
     expected = {"n": case["n"] or None}
     assert [{"value": expected}] == _read(registry, [value], **more)
-
-
-def test_what_a_decoder_keeps_has_a_limit() -> None:
-    """The values that were used last stay, up to a weight. The newest one stays in any case."""
-    kept = framed_values._Kept[str](4, len)
-    asked: list[str] = []
-
-    def get(key: str, value: str) -> str:
-        return kept.get(key, lambda: asked.append(key) or value)
-
-    for key, value in [("a", "xx"), ("b", "xx"), ("a", ""), ("c", "xx"), ("a", ""), ("b", "y" * 9)]:
-        get(key, value)
-    assert ["a", "b", "c", "b"] == asked
-    assert ("y" * 9, ["a", "b", "c", "b"]) == (get("b", ""), asked)
 
 
 def test_bad_records_are_dead_letters(registry: ScriptedRegistry) -> None:

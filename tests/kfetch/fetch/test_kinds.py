@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.fetch.kinds import OTHER, Kinds, added
+from kfetch.fetch.kinds import OTHER, Kinds, added, printable
 
 names = st.sampled_from([f"n{i}" for i in range(30)])
 kinds = st.dictionaries(
@@ -33,3 +33,8 @@ def test_names_beyond_the_limit() -> None:
     """The first names stay, and all later ones count as other."""
     first = {"t": {f"n{i}": 1 for i in range(20)}}
     assert {"t": first["t"] | {OTHER: 5, "n0": 3}} == added(first, {"t": {"x": 2, "y": 3, "n0": 2}})
+
+
+def test_printable() -> None:
+    """What ends a line, or what UTF-8 can't hold, is a question mark."""
+    assert "a é??" == printable("a é\n\ud800")

@@ -94,6 +94,7 @@ def test_all_of_a_registry() -> None:
         ({"Registry": "http://u:p@r"}, {}, "option %Registry must not hold a user or password"),
         ({"Registry": "http://r:70000"}, {}, "option %Registry has a port that is none"),
         ({"Registry": "http://r?a=b"}, {}, "option %Registry must have no query"),
+        ({"Registry": "http://me:12/hush@r"}, {}, "option %Registry must have no query and no @"),
         ({"Schema": "{}"}, {}, "%Schema and %Registry both give the writer's schema"),
         ({"SubjectVersion": "0"}, {}, "option %SubjectVersion is '0', but it must be latest"),
         (

@@ -134,6 +134,23 @@ def test_a_value_that_unfolds_is_a_bad_record(name: str, order: list[int]) -> No
     assert using.problem(good) is None
 
 
+@pytest.mark.parametrize("count", [12, 13, 20, 40, 60, 200])
+@pytest.mark.parametrize("padding", [0, _LIMIT, 2 * _LIMIT])
+def test_python_and_the_loops_have_one_limit(count: int, padding: int) -> None:
+    """A row that Python accepts has room in the columns: fields of null structs count, too.
+
+    Bytes of the value count, and not those of the row that stands for it.
+    """
+    wide = (
+        f"a ARRAY<STRUCT<inside: STRUCT<{_FIELDS}>>>, m MAP<STRING, STRUCT<b: STRUCT<{_FIELDS}>>>"
+    )
+    using = vectors.decoder(wide)
+    pairs = b",".join(b"'%d':{}" % i for i in range(count))
+    value = _json(b"{}", count, b",'m':{" + pairs + b"}" + b" " * padding)
+    result = using.decode_column(pa.array([value], pa.binary()))
+    assert (using.problem(value) is not None) == (len(result.corrupt) == 1)
+
+
 @pytest.mark.parametrize("name", [name for name in _FORMATS if name != "json in Python"])
 def test_large_values_side_by_side_have_the_limit_each(name: str) -> None:
     """Many values that fit become a column of more than the limit of one."""

@@ -20,7 +20,7 @@ from tests.kfetch.wire.scripted_registry import framed
         (b"\0\0\0\0\x07", Header(7, (), 5)),
         (b"\0\0\0\0\x07rest", Header(7, (), 5)),
         (b"\0\x01\x02\x03\x04", Header(0x01020304, (), 5)),
-        (b"\0\xff\xff\xff\xff", Header(0xFFFFFFFF, (), 5)),
+        (b"\0\x7f\xff\xff\xff", Header(0x7FFFFFFF, (), 5)),
     ],
 )
 def test_an_id_is_four_bytes(value: bytes, header: Header) -> None:
@@ -55,6 +55,8 @@ def test_message_indexes(indexes: bytes, expected: tuple[int, ...], size: int) -
         (b"\x01\0\0\0\x07", False, "its first byte is not 0", 0),
         (b"\0", False, "ends inside the id", 1),
         (b"\0\0\0\0", True, "ends inside the id", 4),
+        (b"\0\x80\0\0\0", False, "the id of its schema is below 0", 1),
+        (b"\0\xff\xff\xff\xff\0", True, "the id of its schema is below 0", 1),
         (b"\0\0\0\0\x07", True, "ends inside its message indexes", 5),
         (b"\0\0\0\0\x07\x04\x02", True, "ends inside its message indexes", 7),
         (b"\0\0\0\0\x07\x80", True, "ends inside its message indexes", 6),
@@ -75,6 +77,7 @@ _STARTS = st.sampled_from(
     [
         *(framed(7, b""), framed(7, b"", b"\0"), framed(7, b"", b"\x02\x02"), framed(1 << 31, b"")),
         *(framed(7, b"", b"\x82\x00\x02"), framed(7, b"", b"\x83"), b"\0", b"\0\0\0", b"", b"{"),
+        *(b"\0\xff", framed((1 << 32) - 1, b"")),
     ]
 )
 _VALUES = st.one_of(st.none(), st.builds(bytes.__add__, _STARTS, st.binary(max_size=8)))

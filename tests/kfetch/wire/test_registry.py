@@ -76,13 +76,25 @@ def test_an_unknown_id_is_remembered(server: ScriptedRegistry) -> None:
     assert 2 == len(server.requests)
 
 
-def test_other_ids_do_not_wait_for_a_second_look(server: ScriptedRegistry) -> None:
-    """One second look in a while is enough, so a thousand unknown ids do not take long."""
+def test_some_new_ids_get_a_second_look_each(server: ScriptedRegistry) -> None:
+    """A release may add schemas of several topics at once."""
+    registry, unknown = client(server), (404, b'{"error_code":40403,"message":"Schema not found"}')
+    for number in (7, 8, 9):
+        server.add("int", number=number)
+        server.answers = [unknown]
+        assert number == registry.by_id(number).id
+
+
+def test_many_ids_do_not_wait_for_a_second_look(
+    server: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few second looks in a while are enough, so a thousand unknown ids do not take long."""
+    monkeypatch.setattr(module, "_SECOND_LOOKS_MAX", 2)
     registry = client(server)
     for number in range(1, 6):
         with pytest.raises(SchemaUnknown):
             registry.by_id(number)
-    assert 6 == len(server.requests)
+    assert 7 == len(server.requests)
 
 
 def test_references_come_before_those_who_need_them(server: ScriptedRegistry) -> None:
@@ -129,6 +141,8 @@ def test_subjects_and_versions(server: ScriptedRegistry) -> None:
         registry.by_version("o/x y-value", 3)
     with pytest.raises(SchemaUnknown, match="has no version latest of subject none"):
         registry.by_version("none", None)
+    with pytest.raises(SchemaUnknown, match="has no versions of none"):
+        registry.versions("none")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
@@ -159,12 +173,14 @@ def test_the_next_address_is_asked(server: ScriptedRegistry) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_wrong_log_in_is_final(server: ScriptedRegistry, status: int) -> None:
-    """Neither the sentence nor the registry's own words show the password."""
-    server.answers = [(status, b'{"error_code":401,"message":"no user:hush, hush"}')]
+    """Neither the sentence nor the registry's own words show the password, or what was sent."""
+    sent = base64.b64encode(b"user:hush")
+    server.answers = [(status, b'{"error_code":401,"message":"no %b: user:hush, hush"}' % sent)]
     with pytest.raises(RegistryRefused) as failure:
         client(server, user_info=Secret("user:hush")).by_id(1)
     assert f"refuses the log-in with status {status}" in failure.value.message
     assert "hush" not in str(failure.value)
+    assert sent.decode() not in str(failure.value)
     assert 1 == len(server.requests)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kfetch_jobs.run.used_columns import references
+from kfetch_jobs import config
+from kfetch_jobs.run.used_columns import references, used_columns
 from tests.kfetch_jobs.run.test_stateless import Node, Sequence
 
 
@@ -78,3 +81,48 @@ SOURCE = Operator("SubqueryAlias", [Operator("View", [INSIDE])], called="source"
 def test_references(plan: Operator, names: set[str] | None) -> None:
     """Names count above the view. A subquery or an unknown operator leaves them unknown."""
     assert names == references(plan)
+
+
+_JOB = """\
+source:
+  cluster: local
+  subscribe: clicks
+{source}transform:
+  sql: {sql}
+sink:
+  path: ${{storage}}/clicks/table
+{letters}trigger: availableNow
+"""
+_JSON = "  options: {valueFormat: json, valueSchema: id INT}\n"
+_KEYS = "  options: {keyFormat: json, keySchema: id INT}\n"
+_DECODE = "  decode: {fields: id INT, into: value}\n"
+_LETTERS = "  deadLetters: {path: dead}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "letters", "uses", "columns"),
+    [
+        ("", "", "value", ["value"]),
+        ("", "", "", ["offset"]),
+        ("", "", "key value topic partition offset timestamp timestampType", []),
+        (_JSON, "", "", ["value"]),
+        (_DECODE, "", "", ["value", "topic", "partition", "offset"]),
+        *(
+            (
+                *(source, _LETTERS, ""),
+                ["key", "value", "topic", "partition", "offset", "timestamp", *more],
+            )
+            for source, more in [(_JSON, ["deadLetter"]), (_KEYS, ["deadLetter"]), (_DECODE, [])]
+        ),
+    ],
+)
+def test_used_columns(
+    project: Path, source: str, letters: str, uses: str, columns: list[str]
+) -> None:
+    """The columns of the SQL, and what the job itself needs: a dead letter has key and value."""
+    text = _JOB.format(source=source, sql="SELECT 1 AS x FROM source", letters=letters)
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    job = config.load(project / "conf" / "kfetch.yml", {"SERVERS": "127.0.0.1:9092"}).job("clicks")
+    plan = SimpleNamespace(analyzed=lambda: Operator("Project", [SOURCE], uses=uses))
+    result: Any = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: plan))
+    assert columns == used_columns(job, result)
