@@ -95,9 +95,9 @@ def _check(options: Options) -> None:
     """Raise OptionError for options that no query can have, also for mistakes in schemas."""
     parsed = parse_options(options)
     if parsed.typed_columns:
-        from kfetch.admin.sources import columns  # it imports pyspark
+        from kfetch.admin.sources import check_schemas  # it imports pyspark
 
-        columns(parsed)
+        check_schemas(parsed)
 
 
 def option_warnings(job: Job) -> list[str]:

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LETTER", "beside", "good_records", "letters_of", "split"]
+__all__ = ["LETTER", "beside", "check_no_registry", "good_records", "letters_of", "split"]
 
 LETTER = "_dead_letter"
 """The column with error, key and value of a record that can't be decoded; else null."""
 _ROW = "_row"
+_REGISTRIES = {"valueregistry", "keyregistry"}
 
 
 def good_records(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
@@ -25,6 +29,21 @@ def _good(frame: DataFrame) -> DataFrame:
     if LETTER not in frame.columns:
         return frame
     return frame.where(f"{LETTER} IS NULL").drop(LETTER)
+
+
+def check_no_registry(job: Job) -> None:
+    """Raise ConfigError if a schema registry decides which records of a job can be decoded.
+
+    Beside state, Spark reads Kafka for the rows and again for the dead letters. A registry that
+    learns of a schema in between would leave a record out of both tables.
+    """
+    used = _REGISTRIES & {name.lower() for name in job.source_options()}
+    if used:
+        raise ConfigError(
+            f"{job.document.file_line(('sink', 'deadLetters'))}: a transform with state can't have "
+            "dead letters if the source has a schema registry: write the decoded records to a "
+            "table first, and let another job read that table"
+        )
 
 
 def letters_of(frames: Iterable[DataFrame]) -> DataFrame:

@@ -24,7 +24,13 @@ from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
-from kfetch_jobs.run.dead_letter_frames import beside, good_records, letters_of, split
+from kfetch_jobs.run.dead_letter_frames import (
+    beside,
+    check_no_registry,
+    good_records,
+    letters_of,
+    split,
+)
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.run.merging import check_table, merge, order_columns
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
@@ -61,6 +67,7 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
         counts = counts or DeadLetterCounts()
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
             return _by_batch(job, frames["source"], _transforming(job, counts))
+        check_no_registry(job)
         both = beside(result, letters_of(frames.values()))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
         return _by_batch(job, both, _splitting(job, counts))

@@ -26,6 +26,7 @@ __all__ = [
     "KafkaReport",
     "LogOffsets",
     "Partition",
+    "check_schemas",
     "columns",
     "log_offsets",
     "query_kafka",
@@ -265,6 +266,17 @@ def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) ->
 
 def _ids(view: ClusterView) -> dict[str, UUID]:
     return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}
+
+
+def check_schemas(options: SourceOptions) -> None:
+    """Raise OptionError for mistakes in the schemas of options. It asks no registry. Needs pyspark.
+
+    Columns whose schema is in a registry are not checked, and then no others either.
+    """
+    from kfetch.reader_schemas import needs_schema
+
+    if not any(needs_schema(typed) for typed in options.typed_columns):
+        columns(options)
 
 
 def columns(options: SourceOptions) -> dict[str, str]:
