@@ -30,6 +30,13 @@ def test_every_error_has_a_page() -> None:
     assert reference.error_pages() == written, ADVICE
 
 
+def test_the_site_lists_every_error() -> None:
+    """The navigation names each page of an error. Other pages would have no navigation."""
+    listed = re.findall(r'"how-to/errors/(.*)"', (DOCS.parent / "zensical.toml").read_text())
+
+    assert sorted(reference.error_pages()) == listed
+
+
 def test_a_page_of_an_error_has_three_parts() -> None:
     """Each page says what happened, how to look, and what to do."""
     parts = ["What happened", "How to look", "What to do", "For programs"]
