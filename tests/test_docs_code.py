@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from kfetch import cli
+from kfetch.errors import OptionError
 from kfetch.options.catalogue import Treatment, lookup
 
 ROOT = Path(__file__).parent.parent
@@ -63,6 +66,93 @@ def test_python_is_valid_and_its_options_are_built(page: Path) -> None:
                     option = lookup(name)
                     assert option is not None, name
                     assert Treatment.PLANNED is not option.treatment, name
+
+
+VALUES = "integration/spark/test_documents.py"
+WHEELS = "integration/wheels/test_wheels.py"
+SECURITY = "tests/test_security_docs.py"
+RUN_BY = {
+    "README.md": VALUES,
+    "docs/explanation/fetch-sessions.md": "tests/test_docs.py",
+    "docs/how-to/avro.md": VALUES,
+    "docs/how-to/batch-reads.md": VALUES,
+    "docs/how-to/columns.md": VALUES,
+    "docs/how-to/connect.md": __name__,
+    "docs/how-to/data-source-not-found.md": __name__,
+    "docs/how-to/dead-letters.md": VALUES,
+    "docs/how-to/json.md": VALUES,
+    "docs/how-to/log-in-kerberos.md": SECURITY,
+    "docs/how-to/log-in-msk.md": SECURITY,
+    "docs/how-to/log-in-password.md": SECURITY,
+    "docs/how-to/log-in-tokens.md": SECURITY,
+    "docs/how-to/memory.md": VALUES,
+    "docs/how-to/monitor.md": WHEELS,
+    "docs/how-to/protobuf.md": VALUES,
+    "docs/how-to/schema-registry.md": VALUES,
+    "docs/how-to/tls.md": SECURITY,
+    "docs/reference/errors.md": __name__,
+    "docs/reference/python-api.md": __name__,
+    "docs/start/first-stream.md": WHEELS,
+}
+"""The test that runs a page's blocks of Python."""
+
+NOT_RUN = re.compile(r"(?ms)<!-- not run: [^\n]+ -->\n\n```python\n.*?^```$")
+
+
+def test_each_block_of_python_runs() -> None:
+    """A page with Python has a test that runs it. A block that can't run says why in a comment."""
+    pages = set()
+    for page in PAGES:
+        text = NOT_RUN.sub("", (ROOT / page).read_text())
+        generated = re.sub(r"(?s)<!-- (\w+) -->.*?<!-- /\1 -->", "", text)
+        if "```python" in generated:
+            pages.add(str(page))
+
+    assert pages == RUN_BY.keys()
+    for page, test in RUN_BY.items():
+        if test != __name__:
+            name = page.rpartition("/")[2].removesuffix(".md")
+            assert name in (ROOT / test).read_text(), page
+
+
+def run(page: str, number: int = 0) -> dict[str, Any]:
+    """Runs a block of a page, and returns the names that it makes."""
+    names: dict[str, Any] = {}
+    exec(blocks(Path(page), "python")[number], names)
+    return names
+
+
+def test_the_pipeline_is_the_example() -> None:
+    """The page has the code of examples/pipeline, which test_connect.py runs."""
+    example = (ROOT / "examples/pipeline/transformations/clicks.py").read_text()
+    *_, shown = blocks(Path("docs/how-to/connect.md"), "python")
+    function = re.compile(r"(?s)(@dp\.table\ndef clicks.*?)\n    \"\"\".*?\"\"\"(\n.*?\n    \)\n)")
+
+    assert function.findall(shown) == function.findall(example) != []
+
+
+def test_the_page_about_a_missing_source_names_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark looks for data sources with the Python that runs the code."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    run("docs/how-to/data-source-not-found.md")
+
+    assert sys.executable == os.environ["PYSPARK_PYTHON"]
+
+
+def test_the_page_about_errors_finds_the_code() -> None:
+    """``code_of`` finds the last code of kfetch in the text of Spark's exception."""
+    code_of = run("docs/reference/errors.md")["code_of"]
+    text = f"Traceback\nkfetch.errors.OptionError: {OptionError('no topic')}\nSQLSTATE: 38000"
+
+    assert "OPTION_INVALID" == code_of(Exception(text))
+    assert code_of(Exception("another error")) is None
+
+
+def test_the_python_api_shows_offsets(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example prints the partition and its offset."""
+    run("docs/reference/python-api.md")
+
+    assert "1200" in capsys.readouterr().out
 
 
 def commands(page: Path) -> Iterator[list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tools import plot, reference
+from tools import pictures, plot, reference
 from tools.reference import DOCS, PARTS
 
 ADVICE = "run python -m tools.reference"
@@ -30,6 +30,13 @@ def test_every_error_has_a_page() -> None:
     assert reference.error_pages() == written, ADVICE
 
 
+def test_the_site_lists_every_error() -> None:
+    """The navigation names each page of an error. Other pages would have no navigation."""
+    listed = re.findall(r'"how-to/errors/(.*)"', (DOCS.parent / "zensical.toml").read_text())
+
+    assert sorted(reference.error_pages()) == listed
+
+
 def test_a_page_of_an_error_has_three_parts() -> None:
     """Each page says what happened, how to look, and what to do."""
     parts = ["What happened", "How to look", "What to do", "For programs"]
@@ -41,6 +48,14 @@ def test_a_page_of_an_error_has_three_parts() -> None:
 def test_the_picture_of_figures_is_current() -> None:
     """docs/images/figures.svg shows the figures of docs/explanation/figures.md."""
     assert plot.drawn() == plot.PICTURE.read_text(), "run python -m tools.plot"
+
+
+@pytest.mark.parametrize("name", pictures.drawn())
+def test_a_picture_is_current(name: str) -> None:
+    """The pictures of docs/explanation/ are what ``python -m tools.pictures`` draws."""
+    assert pictures.drawn()[name] == (pictures.FOLDER / name).read_text(), (
+        "run python -m tools.pictures"
+    )
 
 
 def test_a_page_without_the_part_is_an_error() -> None:

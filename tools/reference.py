@@ -68,7 +68,7 @@ def _exit_codes() -> str:
 
 
 def _transitions() -> str:
-    return f"```mermaid\n{transitions.diagram().strip()}\n```\n"
+    return transitions.table() + "\n"
 
 
 def _api() -> str:

@@ -173,7 +173,7 @@ class DataLoss(KfetchError):
 class LogTruncated(DataLoss):
     """The log was truncated below the position, so its records were lost or replaced.
 
-    As for DATA_LOSS. Avoid unclean leader elections.
+    Set `failOnDataLoss=false` to continue, or use a new checkpoint. Avoid unclean leader elections.
     """
 
     condition = "LOG_TRUNCATED"
@@ -182,7 +182,8 @@ class LogTruncated(DataLoss):
 class TopicRecreated(DataLoss):
     """The topic was deleted and created again: it has the same name and another id.
 
-    As for DATA_LOSS. The new topic is read from its start.
+    Set `failOnDataLoss=false` to continue, or use a new checkpoint. kfetch then reads
+    the new topic from its start.
     """
 
     condition = "TOPIC_RECREATED"
@@ -191,7 +192,8 @@ class TopicRecreated(DataLoss):
 class RecordsExpired(DataLoss):
     """The position lies below the log start: retention or DeleteRecords removed records.
 
-    As for DATA_LOSS. Keep records longer, or read sooner.
+    Set `failOnDataLoss=false` to continue, or use a new checkpoint. Keep records
+    longer, or read sooner.
     """
 
     condition = "RECORDS_EXPIRED"
@@ -200,7 +202,8 @@ class RecordsExpired(DataLoss):
 class PartitionGone(DataLoss):
     """A partition of the checkpoint is not subscribed any more, or no broker names it for 10 s.
 
-    As for DATA_LOSS. Subscribe to its topic again if that was a mistake.
+    Set `failOnDataLoss=false` to continue, or use a new checkpoint. If the change was a mistake,
+    subscribe to its topic again.
     """
 
     condition = "PARTITION_GONE"
@@ -209,7 +212,8 @@ class PartitionGone(DataLoss):
 class OffsetBeyondLog(DataLoss):
     """The position lies past the log's end, and no leader epoch explains it.
 
-    As for DATA_LOSS. Check `startingOffsets` for a number past the end.
+    Set `failOnDataLoss=false` to continue, or use a new checkpoint. Check `startingOffsets` for a
+    number past the end.
     """
 
     condition = "OFFSET_BEYOND_LOG"

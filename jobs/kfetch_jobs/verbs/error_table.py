@@ -12,13 +12,12 @@ __all__ = ["table"]
 
 
 def table() -> str:
-    """One row for each class: code, class, exit code, meaning, what to do."""
-    rows = ["| Code | Class | Exit code | Meaning | What to do |", "|---|---|---|---|---|"]
+    """One row for each class: code and class, exit code, meaning, what to do."""
+    rows = ["| Code and class | Exit code | Meaning | What to do |", "|---|---|---|---|"]
     for kind in classes():
         meaning, action = meaning_and_action(kind)
-        name = f"{kind.__module__}.{kind.__name__}"
         code = f"[`{kind.condition}`](../how-to/errors/{kind.condition}.md)"
-        rows.append(f"| {code} | `{name}` | {kind.exit_code} | {meaning} | {action} |")
+        rows.append(f"| {code}<br>`{kind.__name__}` | {kind.exit_code} | {meaning} | {action} |")
     return "\n".join(rows) + "\n"
 
 

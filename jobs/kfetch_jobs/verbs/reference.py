@@ -7,7 +7,8 @@ from typing import Any
 
 __all__ = ["text"]
 
-_WIDTH = 96
+_WIDTH = 86
+"""In characters. The site shows lines of this length whole."""
 
 
 def text() -> str:

@@ -1,6 +1,6 @@
 """Finds the agents of this user on this machine, and asks them for their status.
 
-Each executor that reads with ``kfetch.agent=process`` has one agent. ``Status`` is one agent: its
+Each executor that reads with ``kfetch.agent=process`` has one agent. ``Status`` describes it: its
 process, memory in bytes, tasks that read, and a ``QueryStatus`` for each query, with totals and
 fetch sessions.
 """

@@ -50,7 +50,7 @@ def _class_of(code: str, known: dict[str, type[KfetchError]]) -> type[KfetchErro
 
 
 def meaning_and_action(kind: type[KfetchError]) -> tuple[str, str]:
-    """Return what an error means and what to do, in a sentence or two each, from its class."""
+    """Return the meaning of an error and the action to take: one or two sentences each."""
     meaning, action, *_ = (" ".join(part.split()) for part in _docstring(kind).split("\n\n"))
     return meaning, action
 

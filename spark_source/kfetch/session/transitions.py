@@ -2,8 +2,7 @@
 
 ``next_request`` chooses the request of a state. ``reply_event`` names what a reply means. ``MOVES``
 says how each event moves (session id, epoch). ``session`` moves in no other way.
-``python -m kfetch.session.transitions`` draws the diagram in docs/explanation/fetch-sessions.md
-from them.
+``python -m kfetch.session.transitions`` prints the table of docs/explanation/fetch-sessions.md.
 
 The moves are those of Kafka's FetchSessionHandler, with three differences. After a refusal,
 kfetch goes on without a session and asks again after a back-off; Kafka asks with every request. A
@@ -235,6 +234,9 @@ _EXAMPLES: Mapping[SessionState, FetchMetadata] = {
 Edge = tuple[SessionState, SessionState, RequestKind]
 """The state before, the state after, and the request that leads from one to the other."""
 
+Arrows = dict[tuple[SessionState, SessionState], dict[RequestKind, tuple[SessionEvent, ...]]]
+"""For each move from one state to another: the requests, and the events that happen along it."""
+
 
 def requests_of(state: SessionState) -> list[RequestKind]:
     """Returns every request that ``state`` can send."""
@@ -256,15 +258,26 @@ def edges() -> dict[Edge, tuple[SessionEvent, ...]]:
     return events_by_edge
 
 
-def diagram() -> str:
-    """Returns the moves as a mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {SessionState.NONE.name}"]
-    lines += [f"    {s.name} : {s.name} {s.value.split(':')[0]}" for s in SessionState]
+def arrows() -> Arrows:
+    """Returns the edges that lead to another state."""
+    moves: Arrows = {}
     for (before, after, request), events in edges().items():
-        names = ", ".join(event.name for event in events)
-        lines.append(f"    {before.name} --> {after.name} : {request.name} → {names}")
-    return "\n".join(lines)
+        if before is not after:
+            moves.setdefault((before, after), {})[request] = events
+    return moves
+
+
+def table() -> str:
+    """Returns a row of Markdown for each arrow: its number, states, requests and replies."""
+    rows = ["| arrow | from | to | request: replies |", "|---|---|---|---|"]
+    for number, ((before, after), requests) in enumerate(arrows().items(), 1):
+        replies = (
+            f"{request.name}: {', '.join(event.name for event in events)}"
+            for request, events in requests.items()
+        )
+        rows.append(f"| {number} | {before.name} | {after.name} | {'<br>'.join(replies)} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":
-    print(diagram())
+    print(table())

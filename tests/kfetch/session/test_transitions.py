@@ -18,11 +18,12 @@ from kfetch.session.transitions import (
     RequestKind,
     SessionEvent,
     SessionState,
+    arrows,
     can_close,
-    diagram,
     edges,
     reply_event,
     requests_of,
+    table,
 )
 from kfetch.session.values import FetchPlan, SessionReply
 from tests.kfetch.session.helpers import A0, ID_A, at, exchange, good, opened, pair, where
@@ -248,18 +249,23 @@ def test_only_a_session_is_closed_or_continued(state: SessionState) -> None:
     assert RequestKind.OPEN in requests_of(state)
 
 
-def test_diagram_shows_every_edge() -> None:
-    """The diagram is drawn from the moves: one line for each edge, with all its events."""
-    lines = diagram().splitlines()
+def test_table_shows_every_move_to_another_state() -> None:
+    """The table comes from the moves: all edges but those that stay in their state."""
+    moves = {
+        (before, after, request): events
+        for (before, after), requests in arrows().items()
+        for request, events in requests.items()
+    }
 
-    assert "stateDiagram-v2" == lines[0]
-    assert len(edges()) + len(SessionState) + 2 == len(lines)
-    assert "    SESSION --> NONE : CONTINUE → LOST, CLOSED_BY_BROKER" in lines
+    assert {edge: events for edge, events in edges().items() if edge[0] is not edge[1]} == moves
+    assert len(arrows()) + 2 == len(table().splitlines())
+    assert "| SESSION | NONE | OPEN: LOST" in table()
+    assert "<br>CONTINUE: LOST, CLOSED_BY_BROKER<br>CLOSE: CLOSED |" in table()
 
 
-def test_module_prints_the_diagram() -> None:
-    """``python -m kfetch.session.transitions`` prints the diagram and nothing else."""
+def test_module_prints_the_table() -> None:
+    """``python -m kfetch.session.transitions`` prints the table and nothing else."""
     command = [sys.executable, "-X", "utf8", "-m", "kfetch.session.transitions"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
 
-    assert (diagram() + "\n", "") == (done.stdout, done.stderr)
+    assert (table() + "\n", "") == (done.stdout, done.stderr)
