@@ -102,7 +102,9 @@ def test_rows_and_dead_letters_are_written_once(
     assert [*first, (name, 0, 6, b"no json")] == letters
     assert {b"k"} == {bytes(row.key) for row in dead}
     if source is TYPED:
-        assert "the value does not fit valueSchema: field id is no LONG, at byte 9" == dead[0].error
+        assert (
+            "the value does not fit valueSchema: field id is no BIGINT, at byte 9" == dead[0].error
+        )
     data = [one for one in reports if one.rows]
     assert [(5, len(first)), (3, 1)] == [(one.rows, one.dead_letters) for one in data]
     assert data[-1].dead_letter.startswith(f"{name}-0, offset 6: ")

@@ -120,7 +120,7 @@ class Cluster:
             )
             raise AlreadyRunning(
                 f"{count} already running at {status.bootstrap_servers} in {status.directory}: "
-                f"use it, or stop it with kfetch broker stop"
+                "use it, stop it with kfetch broker stop, or name another directory with --dir"
             )
 
     def _bring_up(self, deadline: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING
 from kfetch.errors import KfetchError, UnsupportedVersion
 from kfetch.model import Broker, Topic
 from kfetch.options import SourceOptions, parse
+from kfetch.options.catalogue import no_effect
 
 if TYPE_CHECKING:
     from kfetch.wire.cluster import Cluster
     from kfetch.wire.connection import Connection
+
+log = logging.getLogger(__name__)
 
 __all__ = ["WAIT_S", "ApiVersions", "BrokerState", "ClusterState", "check", "cluster_id"]
 
@@ -104,13 +108,17 @@ def check(
     """Ask a cluster for its state, and connect to each of its brokers.
 
     ``kafka`` has the options ``kafka.*`` of a source. ``topics`` are names. Each request takes
-    ``wait_s`` seconds at most. Raises OptionError for the options, ConnectionLost if no bootstrap
-    server answers, WrongListener if kfetch can read from none of them, BrokerError for an error
-    code, and WireError for a reply that is not Kafka's.
+    ``wait_s`` seconds at most. Logs a warning for each option without effect.
+
+    Raises OptionError for the options, ConnectionLost if no bootstrap server answers, WrongListener
+    if kfetch can read from none of them, BrokerError for an error code, and WireError for a reply
+    that is not Kafka's.
     """
     from kfetch.wire.cluster import Cluster
 
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
+    for name in options.ignored:
+        log.warning("kfetch: %s", no_effect(name))
     with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
         unreadable = cluster.unreadable(view.topics, time.monotonic() + wait_s)

@@ -221,5 +221,5 @@ def conversion_lines(path: Path, conversion: Conversion) -> Iterator[str]:
     sources = "Source" if len(conversion.sources) == 1 else "Sources"
     yield (
         f'{sources} {", ".join(conversion.sources)}: change format("kfetch") to format("kafka"), '
-        "and remove the options kfetch.*"
+        "and remove the options that only kfetch has, such as kfetch.*, columns and valueFormat"
     )

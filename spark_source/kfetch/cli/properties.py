@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kfetch.errors import OptionError
@@ -18,10 +19,9 @@ _OWN = ("kafka.", "kfetch.", "schema.registry.")
 def read_properties(path: Path) -> dict[str, str]:
     """Return the options of a file.
 
-    Raises OptionError if the file can't be read, and for a name that can't be used: with its line.
+    Raises OptionError if the file can't be read, and for names that can't be used. The error has
+    each of these names with its line.
     """
-    from kfetch.options.catalogue import check_names
-
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as cause:
@@ -30,16 +30,33 @@ def read_properties(path: Path) -> dict[str, str]:
             f"{path} can't be read: {reason}", action="correct --properties", file=str(path)
         ) from None
     options: dict[str, str] = {}
+    errors: list[OptionError] = []
     for number, line in _numbered_lines(text):
         of_line = parse_properties(line)
-        try:
-            check_names(of_line, batch=True)
-        except OptionError as cause:
-            where = {**cause.where, "file": str(path), "line": number}
-            what = f"{path}:{number}: {cause.what}"
-            raise type(cause)(what, action=cause.action, **where) from None
+        errors += _unusable(of_line, path, number)
         options |= of_line
+    if errors:
+        raise _together(errors)
     return options
+
+
+def _unusable(options: Mapping[str, str], path: Path, number: int) -> Iterator[OptionError]:
+    """Yield the error for a line whose option kfetch does not take."""
+    from kfetch.options.catalogue import check_names
+
+    try:
+        check_names(options, batch=True)
+    except OptionError as cause:
+        where = {**cause.where, "file": str(path), "line": number}
+        yield type(cause)(f"{path}:{number}: {cause.what}", action=cause.action, **where)
+
+
+def _together(errors: Sequence[OptionError]) -> OptionError:
+    """Return one error for all lines, with the place of the first one."""
+    first, *others = errors
+    if not others:
+        return first
+    return OptionError("; ".join(error.message for error in errors), **first.where)
 
 
 def parse_properties(text: str) -> dict[str, str]:

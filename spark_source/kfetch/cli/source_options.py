@@ -79,5 +79,6 @@ def _shown(name: str) -> str:
     """Return an option's name for an error. A text that is no name may be a password."""
     from kfetch.admin.values import known_options
 
-    is_known = any(name == row.name for row in known_options(name))
+    names = {row.name for row in known_options(name)}
+    is_known = name in names or f"kafka.{name}" in names
     return repr(name) if is_known or _PREFIXED.fullmatch(name) else "a name"

@@ -118,7 +118,7 @@ class Characters:
             self._at += 1
             if len(word) >= _ODD_TOKEN_MAX:
                 break
-        return self.bad("a word is no value")  # the word may be a secret
+        return self.bad("a word without quotes is no JSON value")  # the word may be a secret
 
     def number(self, start: int) -> tuple[str, bool]:
         """Reads a number from ``start`` on. Returns its text, and whether it is an integer."""

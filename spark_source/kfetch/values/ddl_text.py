@@ -6,7 +6,7 @@ import re
 
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["fields_text", "type_text"]
+__all__ = ["fields_text", "kind_text", "type_text"]
 
 _NAMES = {Kind.BYTE: "TINYINT", Kind.SHORT: "SMALLINT", Kind.LONG: "BIGINT"}
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,7 +32,12 @@ def type_text(kind: ValueType) -> str:
             return f"MAP<STRING, {type_text(kind.children[1])}>"
         case Kind.DECIMAL:
             return f"DECIMAL({kind.precision},{kind.scale})"
-    return _NAMES.get(kind.kind, kind.kind.name)
+    return kind_text(kind.kind)
+
+
+def kind_text(kind: Kind) -> str:
+    """Returns the name of a kind of types without the types inside, such as ``BIGINT``."""
+    return _NAMES.get(kind, kind.name)
 
 
 def _name(name: str) -> str:

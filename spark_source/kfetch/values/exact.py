@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kfetch.values.columns import too_large, value_limit
+from kfetch.values.ddl_text import kind_text
 from kfetch.values.scalars import (
     decimal_of,
     double_of,
@@ -145,8 +146,8 @@ class _Converter:
         """Returns the error for a token that does not fit the type. Reads a string to its end."""
         tokens = self._tokens
         if tokens.token is Token.STRING and not tokens.text():
-            return tokens.bad(f"field {self._place} is an empty string, no {kind.kind.name}")
-        return tokens.bad(f"field {self._place} is no {kind.kind.name}")
+            return tokens.bad(f"field {self._place} is an empty string, no {kind_text(kind.kind)}")
+        return tokens.bad(f"field {self._place} is no {kind_text(kind.kind)}")
 
     @property
     def _place(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kfetch.errors import OptionError
+from kfetch.values.ddl_text import kind_text
 from kfetch.values.types import Kind, ValueType
 
 __all__ = ["CORRUPT_COLUMN", "check_corrupt_column", "check_zone", "needs_zone"]
@@ -32,8 +33,8 @@ def check_corrupt_column(
     kinds = dict(zip(schema.names, schema.children, strict=False))
     if name in kinds and kinds[name].kind is not Kind.STRING:
         raise OptionError(
-            f"{column}Schema gives the field {name} the type {kinds[name].kind.name}, but it gets "
-            "the text of values that do not fit",
+            f"{column}Schema gives the field {name} the type {kind_text(kinds[name].kind)}, but "
+            "it gets the text of values that do not fit",
             action="give it the type STRING",
             option=f"{column}Schema",
         )

@@ -73,6 +73,15 @@ def test_check_takes_a_file_of_properties(
     assert 0 == kfetch("check", kafka.bootstrap, "--properties", str(file))[0]
 
 
+def test_check_names_options_without_effect(
+    kfetch: Kfetch, kafka: LittleKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query would log the same warning: the check tells before."""
+    option = "kafka.client.dns.lookup=use_all_dns_ips"
+    assert 0 == kfetch("check", kafka.bootstrap, "--option", option)[0]
+    assert "option kafka.client.dns.lookup has no effect in kfetch" in caplog.text
+
+
 def test_check_needs_servers(kfetch: Kfetch, tmp_path: Path) -> None:
     """Without servers, and with a file that can't be read, the command says what to give."""
     assert "name HOST:PORT, or a file" in kfetch("check")[2]

@@ -72,3 +72,17 @@ def test_a_name_that_cannot_be_used(tmp_path: Path, line: str, what: str) -> Non
 
     assert caught.value.message.startswith(f"{file}:4: {what}")
     assert (str(file), 4) == (caught.value.where["file"], caught.value.where["line"])
+
+
+def test_all_names_that_cannot_be_used(tmp_path: Path) -> None:
+    """One error names each of them with its line, so one run of a command finds them all."""
+    file = tmp_path / "client.properties"
+    file.write_text("enable.auto.commit=false\nclient.id=a\nfetch.min.byte=1\n")
+
+    with pytest.raises(OptionError) as caught:
+        read_properties(file)
+
+    first, second = caught.value.message.split("; ")
+    assert first.startswith(f"{file}:1: option kafka.enable.auto.commit is not supported")
+    assert second.startswith(f"{file}:3: option kafka.fetch.min.byte is not known")
+    assert 1 == caught.value.where["line"]

@@ -39,6 +39,7 @@ def test_secrets(name: str) -> None:
         ("kafka.sasl.password:hunter2==", "a name may be secret"),
         ("hunter2==", "a name does not begin with kafka. or kfetch."),
         ("subscribe=x", "'subscribe' does not begin with kafka. or kfetch."),
+        ("fetch.min.bytes=1", "'fetch.min.bytes' does not begin with kafka. or kfetch."),
     ],
 )
 def test_no_error_shows_a_password(text: str, sentence: str) -> None:

@@ -138,7 +138,7 @@ def test_statistics(columns: str) -> None:
     assert 3 == stats.undecoded
     assert {
         "t": {"value: field id is no INT": 2},
-        "u": {"value: a word is no value": 1},
+        "u": {"value: a word without quotes is no JSON value": 1},
     } == stats.undecoded_kinds
 
 

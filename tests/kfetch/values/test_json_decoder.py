@@ -184,8 +184,8 @@ def test_the_corrupt_column_must_be_text() -> None:
     ("document", "problem"),
     [
         (b'{"id":1}', None),
-        (b'{"id":1.5}', Problem("field id is no LONG", 8)),
-        (b'{"name":"\xc3\xa9","id":"x"}', Problem("field id is no LONG", 20)),
+        (b'{"id":1.5}', Problem("field id is no BIGINT", 8)),
+        (b'{"name":"\xc3\xa9","id":"x"}', Problem("field id is no BIGINT", 20)),
         (b'{"id":1', Problem("the document ends inside an object", 7)),
         (b'{"id":01}', Problem("a number must not start with 0", 6)),
         (b"[1]", Problem("the document is an array", 0)),
@@ -216,9 +216,9 @@ _LONG_NAME = "n" * 24_000
         ("s STRUCT<a: ARRAY<INT>>, n INT", '{"s":{"a":[1]},"n":1.5}', "field n is no INT"),
         (f"{_LONG_NAME} INT", f'{{"{_LONG_NAME}":"x"}}', f"field {'n' * 99}… is no INT"),
         ("n INT", '{"n":"secret@mail"}', "field n is no INT"),
-        ("n INT", '{"n":secret}', "a word is no value"),
-        ("n INT", '{"n":true_secret}', "a word is no value"),
-        ("n INT", '{"n":nul', "a word is no value"),
+        ("n INT", '{"n":secret}', "a word without quotes is no JSON value"),
+        ("n INT", '{"n":true_secret}', "a word without quotes is no JSON value"),
+        ("n INT", '{"n":nul', "a word without quotes is no JSON value"),
         ("n INT", '{"n":%}', "'%' is no value"),
     ],
 )  # fmt: skip
