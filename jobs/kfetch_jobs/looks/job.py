@@ -159,9 +159,9 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     if len(views) == 1:
         if checkpoint.sources > 1:
             raise JobsError(
-                f"job {job.name}: the checkpoint has the source {checkpoint.sources} times, because "
-                "the transform reads it so often, and kfetch does not move the offsets of such a "
-                "job: give it a new checkpoint and table"
+                f"job {job.name}: the checkpoint has the source {checkpoint.sources} times, "
+                "because the transform reads it so often, and kfetch does not move the offsets of "
+                "such a job: give it a new checkpoint and table"
             )
         return dict.fromkeys(views, 0 if checkpoint.sources else None)
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}
