@@ -1,4 +1,4 @@
-"""What the jobs that keep state make of their streams. They can't have dead letters, so they parse
+"""What the jobs that keep state make of their streams. They have no dead letters, so they parse
 values themselves and leave out what is no JSON, which job clicks keeps.
 """
 

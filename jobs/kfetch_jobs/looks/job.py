@@ -108,7 +108,7 @@ def report(job: Job, now: float) -> JobReport:
     runs had another environment or Kafka cluster.
     """
     checkpoint = checkpoints.job_checkpoint(job)
-    numbers = match_sources(job, checkpoint)
+    numbers = _first_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
     former = find_former_job(job)
@@ -136,14 +136,33 @@ def reports(project: Project, names: Iterable[str], now: float) -> Iterator[JobR
         yield from pool.map(one, names)
 
 
+def _first_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
+    """Returns the number of the checkpoint's source for each view, to report on it.
+
+    A transform can read a single view twice, and Spark then has two sources for it. Each of them
+    reads the same records, so the first one shows where the job stands.
+    """
+    views = job.file.views()
+    if len(views) == 1 and checkpoint.sources > 1:
+        return dict.fromkeys(views, 0)
+    return match_sources(job, checkpoint)
+
+
 def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     """Returns the number of the checkpoint's source for each view; None if there is no source.
 
     Spark numbers sources in the order of the query's plan, without names. The topics show which
-    source belongs to a view. Raises JobsError if they do not.
+    source belongs to a view. Raises JobsError if they do not, or if a single view has several
+    sources.
     """
     views = {view: parse_options(job.source_options(view)) for view in job.file.views()}
-    if len(views) == 1 and checkpoint.sources <= 1:
+    if len(views) == 1:
+        if checkpoint.sources > 1:
+            raise JobsError(
+                f"job {job.name}: the checkpoint has the source {checkpoint.sources} times, "
+                "because the transform reads it so often, and kfetch does not move the offsets of "
+                "such a job: give it a new checkpoint and table"
+            )
         return dict.fromkeys(views, 0 if checkpoint.sources else None)
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}
     numbers: dict[str, int | None] = {}

@@ -43,7 +43,8 @@ def read_exit_report(path: Path) -> ExitReport:
         sentence = fields.get("sentence", "").encode(errors="backslashreplace").decode()
         return ExitReport(**fields | {"kind": ExitKind(fields["kind"]), "sentence": sentence})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ExitReport(kind=ExitKind.KILLED, sentence="the process ended without a word")
+        sentence = "the process was killed, or ended without a report"
+        return ExitReport(kind=ExitKind.KILLED, sentence=sentence)
 
 
 def exit_kind_of(error: BaseException) -> ExitKind:

@@ -76,13 +76,13 @@ class QueryRecorder:
 
         ``progress`` is the JSON of StreamingQueryProgress.
         """
+        progress = _counted_once(progress, self.counts.reads)
         lags = self._unwritten_lags = self._lag_history.lags(progress)
         self._query = str(progress["id"])
         if progress["sources"] and "addBatch" in progress["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             letters = self.counts.take(progress["batchId"])
-            once = progress | {"numInputRows": progress["numInputRows"] // self.counts.reads}
-            self._record_batch(batch_from_spark(once, time.time(), lag_s, *letters))
+            self._record_batch(batch_from_spark(progress, time.time(), lag_s, *letters))
         self._reported_s = now = time.time()
         self._write_files(now)
 
@@ -128,6 +128,20 @@ class QueryRecorder:
         # A new query is idle too, until its source has an answer from the brokers.
         settled = self._idle_since is not None and now - self._idle_since >= _SETTLED_S
         return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
+
+
+def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
+    """Return a progress report in which each record counts once.
+
+    ``reads`` says how often Spark reads the query's only source. If its plan has the source as
+    often, they all read the same records, and only the first one stays.
+    """
+    if reads == 1:
+        return progress
+    return progress | {
+        "numInputRows": progress["numInputRows"] // reads,
+        "sources": progress["sources"][:1],
+    }
 
 
 def query_listener(recorder: QueryRecorder) -> Any:

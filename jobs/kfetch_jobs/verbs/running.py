@@ -64,11 +64,12 @@ def run(
 def _run(job: Job) -> RunResult:
     from kfetch_jobs.run import run as run_job
 
-    typer.echo(f"job {job.name}: {job.target} (log: {job.directory / 'spark.log'})", err=True)
+    typer.echo(f"job {job.name} writes {job.target} (log: {job.directory / 'spark.log'})", err=True)
     outcome = run_job(job, _print_batch)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
-        f"{how} after {outcome.batches:,} batches, {outcome.rows:,} rows, {outcome.lag:,} behind"
+        f"{how}: {outcome.batches:,} micro-batch{'' if outcome.batches == 1 else 'es'}, "
+        f"{outcome.rows:,} rows, {outcome.lag:,} behind"
         f"{_dead(outcome.dead_letters)}",
         err=True,
     )

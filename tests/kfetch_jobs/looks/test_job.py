@@ -308,6 +308,28 @@ def test_topics_identify_sources(kafka: LittleKafka, kfetch: Command) -> None:
     }
 
 
+def test_a_source_that_spark_reads_twice(kafka: LittleKafka, kfetch: Command) -> None:
+    """Beside dead letters, Spark reads the source of a transform with state twice. Then the
+    checkpoint has it twice, and the first entry counts. So no offset counts twice."""
+    planned(3, offset(kafka, 1, 1), offset(kafka, 1, 1))
+    committed(3)
+    plan = kfetch.plan()
+
+    assert (2, [1, 1], True) == (plan["behind"], positions(plan), plan["fits"])
+    code, out, _ = kfetch("lag", "clicks", "--json")
+    assert (0, 2) == (code, json.loads(out)[0]["behind"])
+
+
+def test_a_move_of_a_source_that_spark_reads_twice(kafka: LittleKafka, kfetch: Command) -> None:
+    """Moving one of the two would lose or repeat records, so kfetch refuses."""
+    planned(3, offset(kafka, 1, 1), offset(kafka, 1, 1))
+    committed(3)
+    code, _, err = kfetch("offsets", "reset", "clicks", "--to-earliest")
+
+    assert 1 == code
+    assert "the checkpoint has the source 2 times" in err
+
+
 def test_sources_with_the_same_topics(kafka: LittleKafka, kfetch: Command) -> None:
     """Two sources that read one topic are an error, because kfetch can't match their offsets."""
     job(TWO_SOURCES.replace("subscribe: users", "subscribe: clicks"))

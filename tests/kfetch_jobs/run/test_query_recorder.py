@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.run import query_recorder
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run import partition_lags, query_recorder
 from kfetch_jobs.run.pulse import pulse_path, read_pulse
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import ENVIRON
@@ -44,3 +45,19 @@ def test_a_query_that_has_started(project: Path) -> None:
 
     assert pulse
     assert ("7", None, None) == (pulse.query, pulse.batch, pulse.lag)
+
+
+def test_a_source_that_spark_reads_twice(project: Path) -> None:
+    """Beside dead letters, Spark reads the source of a transform with state twice, and may report
+    it as two sources. Rows, lag and partitions count once."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    batches: list[Batch] = []
+    recorder = query_recorder.QueryRecorder(job, batches.append)
+    recorder.counts.reads = 2
+    recorder.record_progress(TOLD | {"runId": "1", "id": "2", "sources": TOLD["sources"] * 2})
+
+    assert [(20, 100, 5)] == [(batch.rows, batch.end, batch.lag) for batch in batches]
+    written = partition_lags.read(partition_lags.partitions_path(job.directory))
+    assert written is not None
+    assert [(0, (0, 1), (5, 0))] == [(t.source, t.partitions, t.behind) for t in written.topics]
