@@ -148,7 +148,7 @@ def test_the_page_about_dead_letters_shows_the_reason(
     ((partition, offset, error, key, value),) = rows(names["bad"], tmp_path / "checkpoint")
 
     assert (0, 0, None, b'{"id": "one"}') == (partition, offset, key, value)
-    assert "field id is no LONG" in error
+    assert "field id is no BIGINT" in error
 
 
 def test_the_page_about_memory_is_a_stream(
