@@ -20,7 +20,12 @@ __all__ = ["RULES", "Prometheus", "program", "scraping"]
 
 CONF = Path(__file__).parents[2] / "conf"
 RULES = CONF / "prometheus" / "alerts.yml"
-_MAY_BE_EMPTY = {"Runs started and ended", "Records lost, batches left out"}
+_MAY_BE_EMPTY = {
+    "Runs started and ended",
+    "Records lost, batches left out",
+    "Keys and values that do not fit",
+    "Fields that schemas lack",
+}
 """One curve of each is of runs that ended meanwhile, and of losses, which a job tells that has
 ``kfetch.statsDirectory``."""
 BOARD = json.loads((CONF / "grafana" / "kfetch.json").read_text())
