@@ -26,8 +26,8 @@ _MAY_BE_EMPTY = {
     "Keys and values that do not fit",
     "Fields that schemas lack",
 }
-"""One curve of each is of runs that ended meanwhile, and of losses, which a job tells that has
-``kfetch.statsDirectory``."""
+"""Curves of runs that ended meanwhile, of losses, which a job with ``kfetch.statsDirectory`` tells,
+and of values that do not fit: this job has none."""
 BOARD = json.loads((CONF / "grafana" / "kfetch.json").read_text())
 
 
