@@ -1,9 +1,9 @@
 """Records what Confluent's own serializers write, as vectors for the unit tests.
 
-    python -m venv /tmp/confluent
-    /tmp/confluent/bin/pip install "confluent-kafka[schemaregistry]" fastavro protobuf \
+    python -m venv .venv/confluent
+    .venv/confluent/bin/pip install "confluent-kafka[schemaregistry]" fastavro protobuf \
         googleapis-common-protos
-    /tmp/confluent/bin/python -m integration.values.wire_format_record
+    .venv/confluent/bin/python -m integration.values.wire_format_record
 
 They need more packages than kfetch's tests have, so this runs in an environment of its own.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,33 +72,41 @@ class TypedValues:
         Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
         """
         decoded, misfits = [], Misfits(all_reasons=options.dead_letters)
+
+        def place_of(row: int) -> Place:
+            return next(places(slices, [row], options, memory))
+
         for decoder in self._decoders:
             column: Any = batch.column(decoder.name)
-            try:
-                result = decoder.decoded(column, memory)
-            except SchemaUnavailable as failure:
-                tp, offset = next(places(slices, [failure.row], options, memory))
-                what = f"the {decoder.name} of the record at offset {offset} of {tp}"
-                raise failure.cause.behind(what) from None
+            result = decoder.decoded(column, memory, place_of)
             if len(result.corrupt):
                 reason = partial(decoder.reason, column, memory)
                 if decoder.fails:
                     row = int(result.corrupt[0])
-                    place = next(places(slices, [row], options, memory))
-                    raise decoder.malformed(reason(row), place)
+                    raise decoder.malformed(reason(row), place_of(row))
                 misfits.add(result.corrupt, reason)
             decoded.append(result.values)
-        watch = self._watch(options)
-        if watch.takes_sample():
-            found = sample([one.sampled(batch) for one in self._decoders], slices)
-            watch.add(found)
-            on_event(found)
+        self._sample(batch, slices, options, on_event)
         if misfits.kinds:
             for topic, kind, records in dead_letters.counts(
                 misfits, batch, slices, options, memory
             ):
                 on_event(events.Undecoded(topic=topic, kind=kind, records=records))
         return self._with_columns(batch, decoded, misfits, memory, options)
+
+    def _sample(
+        self,
+        batch: pa.RecordBatch,
+        slices: Sequence[Slice],
+        options: SourceOptions,
+        on_event: events.EventHandler,
+    ) -> None:
+        """Looks for unknown fields, if it is time for that."""
+        watch = self._watch(options)
+        if watch.takes_sample():
+            found = sample([one.sampled(batch) for one in self._decoders], slices)
+            watch.add(found)
+            on_event(found)
 
     def _watch(self, options: SourceOptions) -> FieldWatch:
         key = options.bootstrap, options.subscription
@@ -158,9 +166,15 @@ class _ColumnDecoder:
         return self.name, self._decoder, batch.column(self.name)
 
     def decoded(
-        self, column: pa.Array[Any], memory: Memory
+        self, column: pa.Array[Any], memory: Memory, place_of: Callable[[int], Place]
     ) -> DecodedValues | DecodedAvro | DecodedMessages:
-        return self._decoder.decode_column(column, memory)
+        """Returns the column. The error of a registry names the record that needs its answer."""
+        try:
+            return self._decoder.decode_column(column, memory)
+        except SchemaUnavailable as failure:
+            tp, offset = place_of(failure.row)
+            what = f"the {self.name} of the record at offset {offset} of {tp}"
+            raise failure.cause.behind(what) from None
 
     def reason(self, column: Any, memory: Memory, row: int) -> Reason:
         """Returns why the value in a row of a binary column is corrupt."""
