@@ -25,13 +25,17 @@ def java(*arguments: str | Path, timeout_s: float = 60) -> str:
     return done.stdout.decode()
 
 
-def console_consumer(cluster: Cluster, topic: str, *, isolation: str) -> list[str]:
-    """What kafka-console-consumer prints of a topic, sorted; its fields are those of ``line``."""
+def console_consumer(cluster: Cluster, topic: str, count: int, *, isolation: str) -> list[str]:
+    """The first ``count`` lines that kafka-console-consumer prints of a topic, sorted.
+
+    It waits for each line as long as a busy machine needs. A line's fields are those of ``_line``.
+    """
     shown = ("key", "value", "headers", "timestamp", "partition", "offset")
     printed = java(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"),
-        *("--isolation-level", isolation, "--timeout-ms", "6000"),
+        *("--isolation-level", isolation),
+        *("--max-messages", str(count), "--timeout-ms", "50000"),
         *(part for name in shown for part in ("--formatter-property", f"print.{name}=true")),
         *("--formatter-property", f"key.separator={_BETWEEN}"),
         *("--formatter-property", "null.literal=NULL"),

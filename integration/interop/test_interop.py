@@ -36,8 +36,8 @@ def test_javas_producer(kafka: Cluster, topic: TopicFactory) -> None:
 
     assert 2760 == len(everything)
     assert 2500 + 50 + 40 + 30 == len(committed)
-    assert console_consumer(kafka, name, isolation="read_uncommitted") == everything
-    assert console_consumer(kafka, name, isolation="read_committed") == committed
+    assert console_consumer(kafka, name, 2760, isolation="read_uncommitted") == everything
+    assert console_consumer(kafka, name, 2620, isolation="read_committed") == committed
 
 
 def test_librdkafkas_and_kafka_pythons_producers(kafka: Cluster, topic: TopicFactory) -> None:
@@ -67,7 +67,7 @@ def test_librdkafkas_and_kafka_pythons_producers(kafka: Cluster, topic: TopicFac
     delivered = lines(by_worker(kafka, name))
 
     assert 600 * len(CODECS) == len(delivered)
-    assert console_consumer(kafka, name, isolation="read_uncommitted") == delivered
+    assert console_consumer(kafka, name, len(delivered), isolation="read_uncommitted") == delivered
 
 
 def test_a_segment_of_an_old_broker(

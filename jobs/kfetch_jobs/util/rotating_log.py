@@ -80,14 +80,13 @@ class RunLog:
         """Return the time before a line: UTC, ISO 8601."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(self._now()))
 
-    def note_written(self, characters: int, stream: TextIO) -> None:
+    def note_written(self, characters: int) -> None:
         """Count characters, and rotate a full log between two lines."""
         self._unchecked += characters
         if self._unchecked < min(_CHECK_EVERY, self._bytes_max // 16):
             return
         self._unchecked = 0
-        with suppress(OSError, ValueError):  # a full disk, or a closed stream: the log goes on
-            stream.flush()
+        with suppress(OSError):  # a full disk: the log goes on
             self._rotate_if_full()
 
     def _rotate_if_full(self) -> None:
@@ -102,7 +101,11 @@ class RunLog:
 
 
 class LogStream:
-    """Wraps a text stream: each line begins with its time. Everything else passes through."""
+    """Wraps a text stream: each line begins with its time. Everything else passes through.
+
+    The log gets each text at once. So lines of stdout and stderr stand in order, and SIGKILL loses
+    none.
+    """
 
     def __init__(self, stream: TextIO, log: RunLog) -> None:
         self._stream = stream
@@ -116,8 +119,10 @@ class LogStream:
             for line in io.StringIO(text, newline="\n"):
                 self._stream.write(line if self._inside_line else stamp + line)
                 self._inside_line = not line.endswith("\n")
+            with suppress(OSError, ValueError):  # a full disk, or a closed stream: the log goes on
+                self._stream.flush()
             if not self._inside_line:
-                self._log.note_written(len(stamp) + len(text), self._stream)
+                self._log.note_written(len(stamp) + len(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

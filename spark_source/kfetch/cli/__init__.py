@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -28,6 +29,8 @@ _MISSING = "{name} may be a verb of kfetch-jobs, which is not installed: pip ins
 
 def main() -> None:
     """Run the command. A KfetchError ends it with one line on stderr and its ``exit_code``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file or a pipe gets each line at once
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         command()(prog_name="kfetch")
     except KfetchError as error:

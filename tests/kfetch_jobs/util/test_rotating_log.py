@@ -46,6 +46,48 @@ def test_a_run_rotates_its_log(tmp_path: Path) -> None:
     assert [stamp + "line 98", stamp + "line 99"] == last_lines(log, 5)[:2]
 
 
+@pytest.mark.parametrize(
+    "stamped",
+    [
+        "from kfetch_jobs.util.rotating_log import RunLog; RunLog(Path('unused')).install(); use()",
+        "from kfetch import cli; cli.command = lambda: lambda prog_name: use(); cli.main()",
+    ],
+    ids=["supervised", "by hand"],
+)
+def test_a_line_reaches_the_log_at_once(stamped: str, tmp_path: Path) -> None:
+    """A log has each printed line while the run goes on, so SIGKILL loses none. The lines of stdout
+    and stderr stand in order.
+    """
+    writer = f"""
+import sys
+from pathlib import Path
+def use():
+    print("to stdout")
+    print("to stderr", file=sys.stderr)
+    print("more to stdout")
+    sys.stdin.read()
+{stamped}
+"""
+    log = tmp_path / "run.log"
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-c", writer],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=bare,
+        )
+    deadline = time.monotonic() + 20
+    while log.read_bytes().count(b"\n") < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
+
+    lines = [line.split("Z ")[-1] for line in log.read_text().splitlines()]
+    assert ["to stdout", "to stderr", "more to stdout"] == lines
+
+
 def test_the_output_of_spark_rotates(tmp_path: Path) -> None:
     """The log of Spark and its workers has a limit too, for jobs that run for months."""
     log = tmp_path / "spark.log"
