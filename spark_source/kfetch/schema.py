@@ -125,13 +125,12 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
 
 def _unused_zones(options: SourceOptions) -> list[str]:
     """Return the options that name the zone of times, and whose schema has no such times."""
+    zoned = [one for one in options.typed_columns if isinstance(one, JsonColumn) and one.time_zone]
+    if not zoned:  # most queries have none, and can't spare the time of the import
+        return []
     from kfetch.values.json_options import needs_zone
 
-    return [
-        typed.zone_option
-        for typed in options.typed_columns
-        if isinstance(typed, JsonColumn) and typed.time_zone and not needs_zone(column_type(typed))
-    ]
+    return [typed.zone_option for typed in zoned if not needs_zone(column_type(typed))]
 
 
 def _structs(options: SourceOptions) -> dict[str, StructType]:

@@ -89,6 +89,8 @@ class Driver:
             view = self._lookup.cluster_view()
             self._lookup.check_subscription(view)
             positions = bound_positions(self._options.starting, self._lookup, view)
+            if not self._options.starting.group:
+                self._check.note_valid(positions, view)
             self._initial = Offsets(positions=positions, topic_ids=_topic_ids(view))
         return self._initial
 

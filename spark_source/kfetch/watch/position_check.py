@@ -19,7 +19,7 @@ from uuid import UUID
 from kfetch import losses
 from kfetch.errors import DataLoss, TopicRecreated
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
-from kfetch.model import NO_EPOCH, NO_TOPIC_ID, Leader, TopicPartition
+from kfetch.model import NO_EPOCH, NO_TOPIC_ID, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.wire.messages import EpochEnd
@@ -81,6 +81,15 @@ class PositionCheck:
         self._reported: dict[TopicPartition, tuple[type[DataLoss], str]] = {}
         self.loss_counts: Counter[str] = Counter()
         """Number of losses by class name. Each loss counts once, though checks find it again."""
+
+    def note_valid(self, positions: Mapping[TopicPartition, Position], view: ClusterView) -> None:
+        """Note positions that leaders have just named. ``view``: metadata from before.
+
+        They need no check while the view's leaders lead.
+        """
+        for tp, position in positions.items():
+            if (leader := view.leader(tp)) is not None:
+                self._valid[tp] = leader.epoch, position
 
     def valid_offsets(self, offsets: Offsets) -> Offsets:
         """Return the offsets, with every lost position moved or removed.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -18,6 +18,7 @@ from kfetch.model import (
     READ_UNCOMMITTED,
     Broker,
     ClusterView,
+    Leader,
     Topic,
     TopicPartition,
 )
@@ -56,6 +57,8 @@ _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. Black holes must not hold it up.
 _VIEWS_S = 3.0
 _VIEW_MIN_S = 1.0
+# One planning asks leaders three questions. Metadata of many partitions costs more than an answer.
+_RECENT_S = 1.0
 
 
 class Cluster:
@@ -81,6 +84,8 @@ class Cluster:
         """Whether the driver, or this cluster, has reached leaders already."""
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._recent: tuple[ClusterView, float] | None = None
+        """The last metadata, and when it came. A question that failed forgets it."""
         self._rotation = 0
         self._asked_last_until: dict[tuple[str, int], float] = {}
         """Addresses that did not answer, with the end of their time as the last ones."""
@@ -103,6 +108,7 @@ class Cluster:
         action = "asking for metadata"
         view = retrying(action, attempt, self._options, deadline, self.give_up_at)
         self._brokers = view.brokers
+        self._recent = view, time.monotonic()
         self._close_former_addresses()
         return view
 
@@ -251,10 +257,9 @@ class Cluster:
 
         def attempt() -> dict[TopicPartition, A | None]:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
-            view = self.view({tp.topic for tp in missing}, deadline)
-            view = self.completed(view, missing, {}, deadline)
+            view, leaders = self._leaders(missing, oldest_epochs, deadline)
+            recent, self._recent = self._recent, None  # after a failure, another try looks anew
             gone = self._absences.gone(missing, view, time.monotonic())
-            leaders = leaders_of(view, missing, oldest_epochs)
             epochs = {tp: leader.epoch for tp, leader in leaders.items()}
             for broker, of_broker in by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
@@ -265,9 +270,23 @@ class Cluster:
                 answers.update(final_answers(action, broker, of_broker, replied, user))
             check_complete(action, arguments.keys() - gone, answers)
             self._leaders_proven = True
+            self._recent = recent
             return answers
 
         return retrying(action, attempt, self._options, deadline, self.give_up_at)
+
+    def _leaders(
+        self, partitions: Collection[TopicPartition], oldest_epochs: LeaderEpochs, deadline: float
+    ) -> tuple[ClusterView, dict[TopicPartition, Leader]]:
+        """Returns metadata and the leaders: by recent metadata if it names all, else by fresh."""
+        if self._recent and time.monotonic() - self._recent[1] < _RECENT_S:
+            view = self._recent[0]
+            leaders = leaders_of(view, partitions, oldest_epochs)
+            if len(leaders) == len(partitions):
+                return view, leaders
+        view = self.view({tp.topic for tp in partitions}, deadline)
+        view = self.completed(view, partitions, {}, deadline)
+        return view, leaders_of(view, partitions, oldest_epochs)
 
     def _leader_connection(self, broker: Broker, deadline: float) -> Connection:
         """Returns a connection to a leader. While the query starts, TlsFailed is final.

@@ -54,6 +54,26 @@ def test_leaders_are_checked_once(kafka: LittleKafka, lenient: Reader) -> None:
     ]
 
 
+def test_a_new_query_asks_for_no_epochs(kafka: LittleKafka) -> None:
+    """Leaders have just named its start. A restart with the same start asks them, and so does a
+    leader's successor.
+    """
+    new = query(kafka)
+    start = logged(new.initial_offsets())
+    new.next_end(start, None)
+    assert [] == kafka.asked(OffsetForLeaderEpochRequest)
+
+    query(kafka).next_end(start, None)
+    assert kafka.asked(OffsetForLeaderEpochRequest)
+
+    succeeded = query(kafka)
+    start = logged(succeeded.initial_offsets())
+    before = len(kafka.asked(OffsetForLeaderEpochRequest))
+    kafka.elect(T0, 2)
+    succeeded.next_end(start, None)
+    assert before < len(kafka.asked(OffsetForLeaderEpochRequest))
+
+
 def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
     """The driver asks again for a log end below the position before it is a loss (KAFKA-7703)."""
     driver = query(kafka)

@@ -41,6 +41,29 @@ def test_connections_are_kept(kafka: LittleKafka, cluster: Cluster) -> None:
     assert [1, 1] == [node.connections for node in kafka.nodes.values()]
 
 
+def test_questions_of_one_planning_share_metadata(
+    kafka: LittleKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leaders are known for a second. Later, or for a leader's successor, metadata is fresh."""
+
+    def asked() -> int:
+        return sum(len(node.asked(MetadataRequest)) for node in kafka.nodes.values())
+
+    monkeypatch.setattr(wire_cluster, "_RECENT_S", 60.0)
+    cluster.view(["t"], soon())
+    cluster.offsets({T0: -1, T1: -1}, soon())
+    cluster.epoch_ends({T0: 0}, soon())
+    assert 1 == asked()
+
+    kafka.elect(T0, 2)
+    cluster.offsets({T0: -1}, soon(), leader_epochs={T0: 1})
+    assert 2 == asked()
+
+    monkeypatch.setattr(wire_cluster, "_RECENT_S", 0.0)
+    cluster.offsets({T1: -1}, soon())
+    assert 3 == asked()
+
+
 def test_known_brokers_take_turns(kafka: LittleKafka, cluster: Cluster) -> None:
     """A cluster without a connection asks another known broker each time."""
     for _ in range(4):
