@@ -216,7 +216,49 @@ def _random() -> list[Group]:
         items = [item for item in (record(rng, writer) for _ in range(8)) if len(item) < 300]
         items += [damaged(rng, item) for item in items[:4]]
         made.append(Group(f"random {seed}", writer, reader, [*items]))
-    return made
+    return made + _aliases() + _forward() + _text_defaults()
+
+
+def _aliases() -> list[Group]:
+    pair: list[bytes | None] = [b"\x02\x04", b"\x02"]
+    members = _one([
+        "null", _fields(_field("i", "int"), name="V1"),
+        _fields(_field("i", "int"), name="V2", aliases=["V1"]),
+    ])  # fmt: skip
+    swapped = _fields(_field("a", "int", aliases=["b"]), _field("b", "int", aliases=["a"]))
+    twice = _fields(_field("name", "int"), _field("full_name", "int", aliases=["name"]))
+    chained = _fields(_field("c", "int", aliases=["a"]), _field("a", "int", aliases=["b"]))
+    ints = _two("int", "int")
+    pairs: list[tuple[Any, Any, list[bytes | None]]] = [
+        (members, None, [b"\x02\x06", b"\x04\x06", b"\x00"]), (members, members, [b"\x04\x06"]),
+        (members, {**members, "doc": "the same"}, [b"\x02\x06", b"\x04\x06"]),
+        (swapped, None, pair), (swapped, {**swapped, "doc": "the same"}, pair),
+        (ints, swapped, pair), (ints, {**swapped, "x": 1}, pair), (twice, None, pair),
+        (twice, {**twice, "x": 1}, pair), (ints, chained, pair),
+    ]  # fmt: skip
+    return [Group(f"aliases {i}", *given) for i, given in enumerate(pairs)]
+
+
+def _forward() -> list[Group]:
+    enum = _enum("E", "A", "B")
+    inner = _fields(_field("c", enum), _field("d", "E"), name="Q")
+    writers = [
+        _two("E", enum), {**_two("E", enum), "namespace": "n"}, _two("Q", inner),
+        {**_two("m.E", {**enum, "namespace": "m"}), "namespace": "n"},
+        _two({"type": "array", "items": "E"}, enum),
+    ]  # fmt: skip
+    items: list[bytes | None] = [b"\x02\x00", b"\x00\x02\x02\x00", b"\x02\x02\x00\x00", b"\x04\x00"]
+    return [Group(f"forward {i}", kind, None, items) for i, kind in enumerate(writers)]
+
+
+def _text_defaults() -> list[Group]:
+    texts = ["NaN", "-Infinity", " 1.5 ", "1.5f", "0x1p3"]  # from_avro raises an error for others
+    old = _fields(_field("z", "int"))
+    return [
+        Group(f"default {kind} {text!r}", old,
+              _fields(_field("z", "int"), _field("a", kind, default=text)), [b"\x02"])
+        for kind in ("float", "double") for text in texts
+    ]  # fmt: skip
 
 
 GROUPS = _groups()

@@ -17,7 +17,7 @@ import pytest
 from integration.values.avro_oracle import avro_answers, prepare
 from kfetch.errors import OptionError
 from tests.kfetch.values.avro_cases import asks_for_java_text, comparable, decode, decoder
-from tests.kfetch.values.avro_records import damaged, evolved, record, schema
+from tests.kfetch.values.avro_records import aliased, damaged, evolved, record, schema
 from tests.kfetch.values.plain import plain
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ _TESTS = int(os.environ.get("KFETCH_AVRO_DOCUMENTS", "20000")) // (_RECORDS * _P
 
 def _pair(rng: Random) -> tuple[Any, Any]:
     writer = schema(rng)
-    return writer, evolved(rng, writer) if rng.random() < 0.6 else None
+    if rng.random() < 0.2:
+        return aliased(rng, writer), None
+    reader = evolved(rng, writer) if rng.random() < 0.75 else None
+    return writer, aliased(rng, reader or writer) if rng.random() < 0.3 else reader
 
 
 @pytest.mark.parametrize("number", range(_TESTS))

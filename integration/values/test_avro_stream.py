@@ -47,6 +47,28 @@ _READER = {
         {"name": "new", "type": ["null", "string"], "default": None},
     ],
 }
+_ALIASES = {
+    "type": "record",
+    "name": "Swapped",
+    "fields": [
+        {"name": "a", "type": "int", "aliases": ["b"]},
+        {"name": "b", "type": "int", "aliases": ["a"]},
+        {
+            "name": "u",
+            "type": [
+                "null",
+                {"type": "record", "name": "V1", "fields": [{"name": "i", "type": "int"}]},
+                {
+                    "type": "record",
+                    "name": "V2",
+                    "aliases": ["V1"],
+                    "fields": [{"name": "i", "type": "int"}],
+                },
+            ],
+        },
+        {"name": "m", "type": {"type": "map", "values": "int"}},
+    ],
+}
 _BOTH = {"valueSchema": json.dumps(_WRITER), "valueReaderSchema": json.dumps(_READER)}
 
 
@@ -72,18 +94,43 @@ def test_the_rows_are_those_of_from_avro(
 ) -> None:
     """Whole, cut, empty and null values give the same structs, in the agent and inline."""
     prepare(spark)
-    rng, name = Random(5), topic()
-    items: list[bytes | None] = [record(rng, _WRITER) for _ in range(500)]
+    items: list[bytes | None] = [record(rng := Random(5), _WRITER) for _ in range(500)]
     items += [item[: rng.randrange(len(item))] for item in items[:100] if item] + [b"", None]
+    _compare(spark, kafka, topic(), tmp_path, items, (_WRITER, _READER), place)
+
+
+@pytest.mark.parametrize("reader", [None, _ALIASES])
+def test_aliases_of_equal_schemas_change_nothing(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, reader: Any
+) -> None:
+    """A union's members and fields keep their places if the reader's schema is the writer's."""
+    prepare(spark)
+    rng = Random(7)
+    items: list[bytes | None] = [record(rng, _ALIASES) for _ in range(200)]
+    _compare(spark, kafka, topic(), tmp_path, items, (_ALIASES, reader), "process")
+
+
+def _compare(
+    spark: SparkSession,
+    kafka: Cluster,
+    name: str,
+    directory: Path,
+    items: list[bytes | None],
+    schemas: tuple[Any, Any],
+    place: str,
+) -> None:
     _send(kafka, name, items)
     shared = {"subscribe": name, "startingOffsets": "earliest", "kfetch.agent": place}
+    writer, reader = schemas
+    given = {"valueSchema": json.dumps(writer)}
+    given |= {} if reader is None else {"valueReaderSchema": json.dumps(reader)}
     ours = kfetch(
-        spark, kafka, **shared, **_BOTH, valueFormat="avro", valueMode="PERMISSIVE"
+        spark, kafka, **shared, **given, valueFormat="avro", valueMode="PERMISSIVE"
     ).select("partition", "offset", "value")
-    call = from_avro_sql(_WRITER, _READER)
+    call = from_avro_sql(writer, reader)
     theirs = kfetch(spark, kafka, **shared).selectExpr("partition", "offset", f"{call} AS value")
 
-    assert _rows(theirs, tmp_path / "spark") == _rows(ours, tmp_path / "kfetch")
+    assert _rows(theirs, directory / "spark") == _rows(ours, directory / "kfetch")
 
 
 def test_failfast_names_the_record(

@@ -18,8 +18,9 @@ from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.values import avro_layout as ops
+from kfetch.values.avro_aliases import renamed
 from kfetch.values.avro_program import Program, compile_program
-from kfetch.values.avro_schema import AvroType, parse_avro, renamed
+from kfetch.values.avro_schema import AvroType, parse_avro
 from kfetch.values.avro_types import column_type
 from kfetch.values.columns import Plan, StructColumn, positions_of, too_large
 from kfetch.values.types import ValueType

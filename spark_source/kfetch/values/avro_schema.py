@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kfetch.errors import KfetchError, NotBuilt, OptionError
+from kfetch.errors import NotBuilt, OptionError
 from kfetch.values.schema_text import check_is_text
 
-__all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro", "renamed"]
+__all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro"]
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("record", "enum", "fixed")
 TYPES_MAX = 20_000
 """Types in a schema, each counted as often as it is used."""
 _DEPTH_MAX = 64
+_OF_TYPE = ("aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "type",
+            "values")  # fmt: skip
+_OF_ENUM = (*_OF_TYPE, "default")
+_OF_FIELD = ("aliases", "default", "doc", "name", "order", "type")
+"""What Java's library does not count as a property of a type or a field."""
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?[fd]?", re.I | re.A)
+_HEXADECIMAL = re.compile(
+    r"[+-]?0x([0-9a-f]+\.?|[0-9a-f]*\.[0-9a-f]+)p[+-]?[0-9]+[fd]?", re.I | re.A
+)
+_NAMED_NUMBERS = ("NaN", "Infinity")
 _TEXT_MAX = 4 << 20  # characters of a schema
 
 MISSING: Any = object()
@@ -46,6 +57,9 @@ class AvroField:
     default: Any = MISSING
     """The default in JSON."""
     aliases: tuple[str, ...] = ()
+    order: str = "ascending"
+    properties: str = "{}"
+    """All other properties, in JSON."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +82,8 @@ class AvroType:
     logical: Logical | None = None
     catalyst: str = ""
     """The property spark.sql.catalyst.type."""
+    properties: str = "{}"
+    """The properties that this class does not name, and those of the logical type, in JSON."""
     count: int = 1
     """This type and all types inside it."""
 
@@ -95,8 +111,8 @@ def parse_avro(
     """
     parser = _Parser(source)
     for reference in references:
-        parser.type(_tree(reference, source), "", 0)
-    return parser.type(_tree(text, source), "", 0)
+        parser.whole(_tree(reference, source))
+    return parser.whole(_tree(text, source))
 
 
 def _tree(text: str, source: str) -> Any:
@@ -122,13 +138,40 @@ class _Parser:
         self._source = source
         self._known: dict[str, AvroType | None] = {}
         """Named types; None while the type is being read."""
+        self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
+        """The JSON of the named types of a schema, each with the namespace around it."""
+
+    def whole(self, tree: Any) -> AvroType:
+        """Returns the type of a whole schema. Its names may come before their types."""
+        self._define(tree, "", 0)
+        return self.type(tree, "", 0)
+
+    def _define(self, tree: Any, namespace: str, depth: int) -> None:
+        """Note where a tree defines names. ``type`` refuses what is wrong there."""
+        if depth > _DEPTH_MAX:
+            return
+        if isinstance(tree, list):
+            for item in tree:
+                self._define(item, namespace, depth + 1)
+        if not isinstance(tree, dict):
+            return
+        if tree.get("type") in (*NAMED, "error") and isinstance(tree.get("name"), str):
+            name = _own_name(tree, namespace)
+            self._definitions.setdefault(name, (tree, namespace))
+            namespace = name.rpartition(".")[0]
+            fields = tree.get("fields")
+            for field in fields if isinstance(fields, list) else ():
+                if isinstance(field, dict):
+                    self._define(field.get("type"), namespace, depth + 1)
+        for word in ("type", "items", "values"):
+            self._define(tree.get(word), namespace, depth + 1)
 
     def type(self, tree: Any, namespace: str, depth: int) -> AvroType:
         """Returns the type of a node of the JSON."""
         if depth > _DEPTH_MAX:
             raise _error(self._source, f"types are nested deeper than {_DEPTH_MAX}")
         if isinstance(tree, str):
-            return AvroType(tree) if tree in PRIMITIVES else self._reference(tree, namespace)
+            return AvroType(tree) if tree in PRIMITIVES else self._reference(tree, namespace, depth)
         if isinstance(tree, list):
             return self._union(tree, namespace, depth)
         if not isinstance(tree, dict):
@@ -147,11 +190,13 @@ class _Parser:
             word = "items" if kind == "array" else "values"
             if word not in tree:
                 raise self._wrong(f"a type {kind} has no {word}")
-            return self._of(kind, [self.type(tree[word], namespace, depth + 1)])
+            inside = self._of(kind, [self.type(tree[word], namespace, depth + 1)])
+            return replace(inside, properties=_properties(tree))
         if kind in PRIMITIVES:
             catalyst = str(tree.get("spark.sql.catalyst.type", ""))
-            return AvroType(kind, logical=_logical(kind, tree, 0), catalyst=catalyst)
-        return self._reference(kind, namespace)
+            logical = _logical(kind, tree, 0)
+            return AvroType(kind, logical=logical, catalyst=catalyst, properties=_properties(tree))
+        return self._reference(kind, namespace, depth)
 
     def _wrong(self, why: str) -> OptionError:
         return _error(self._source, why)
@@ -165,11 +210,14 @@ class _Parser:
             raise self._wrong(f"it has more than {TYPES_MAX} types")
         return count
 
-    def _reference(self, name: str, namespace: str) -> AvroType:
+    def _reference(self, name: str, namespace: str, depth: int) -> AvroType:
+        """Returns the type of a name: one before it, else one further on in the schema."""
         full = _full(name, namespace)
+        if full not in self._known and name in self._known:
+            full = name
+        if full not in self._known and full in self._definitions:
+            return self.type(*self._definitions[full], depth + 1)
         known = self._known.get(full, MISSING)
-        if known is MISSING and full != name:
-            full, known = name, self._known.get(name, MISSING)
         if known is MISSING:
             raise self._wrong(f"{name} is no type")
         if known is None:
@@ -197,14 +245,16 @@ class _Parser:
         given = tree.get("name")
         if not isinstance(given, str) or not given:
             raise self._wrong(f"a {kind} has no name")
-        own = tree.get("namespace")
-        name = _full(given, own if isinstance(own, str) else namespace)
+        name = _own_name(tree, namespace)
         inner = name.rpartition(".")[0]
-        if name in self._known or name in PRIMITIVES:
+        if name in PRIMITIVES or self._definitions[name][0] is not tree:
             raise self._wrong(f"the name {name} is defined twice")
+        if known := self._known.get(name):  # a name before it was its first use
+            return known
         self._known[name] = None
         aliases = tuple(_full(alias, inner) for alias in _texts(tree.get("aliases")))
-        base = AvroType(kind, name=name, aliases=aliases)
+        properties = _properties(tree, _OF_ENUM if kind == "enum" else _OF_TYPE)
+        base = AvroType(kind, name=name, aliases=aliases, properties=properties)
         if kind == "record":
             made = self._record(base, tree, inner, depth)
         elif kind == "enum":
@@ -227,8 +277,23 @@ class _Parser:
         if not isinstance(name, str) or not name or "type" not in item:
             raise self._wrong(f"a field of the record {record} has no name or no type")
         kind = self.type(item["type"], inner, depth + 1)
-        aliases = tuple(_texts(item.get("aliases")))
-        return AvroField(name, kind, item.get("default", MISSING), aliases)
+        return AvroField(
+            name,
+            kind,
+            self._default(item.get("default", MISSING), kind.kind, name),
+            tuple(_texts(item.get("aliases"))),
+            str(item.get("order", "ascending")).lower(),
+            _properties(item, _OF_FIELD),
+        )
+
+    def _default(self, given: Any, kind: str, field: str) -> Any:
+        """Returns a default. A text is a number for float and double, as in Java."""
+        if kind not in ("float", "double") or not isinstance(given, str):
+            return given
+        number = _java_number(given)
+        if number is None:
+            raise self._wrong(f"the default of the field {field} is no number: {given[:50]!r}")
+        return number
 
     def _check_names(self, names: list[str], record: str) -> None:
         if len(set(names)) < len(names):
@@ -250,6 +315,34 @@ class _Parser:
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
             raise self._wrong(f"the fixed {base.name} has no size")
         return replace(base, size=size, logical=_logical("fixed", tree, size))
+
+
+def _java_number(text: str) -> float | None:
+    """Returns what Java's Double.valueOf makes of a text; None if it is no number there."""
+    text = text.strip("".join(map(chr, range(33))))
+    if text.lstrip("+-") in _NAMED_NUMBERS and len(text.lstrip("+-")) >= len(text) - 1:
+        return float(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text.rstrip("fFdD"))
+    if _HEXADECIMAL.fullmatch(text):
+        return _from_hexadecimal(text.rstrip("fFdD"))
+    return None
+
+
+def _from_hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
+
+
+def _own_name(tree: dict[str, Any], namespace: str) -> str:
+    own = tree.get("namespace")
+    return _full(tree["name"], own if isinstance(own, str) else namespace)
+
+
+def _properties(tree: dict[str, Any], reserved: Sequence[str] = _OF_TYPE) -> str:
+    return json.dumps({k: v for k, v in tree.items() if k not in reserved}, sort_keys=True)
 
 
 def _full(name: str, namespace: str) -> str:
@@ -280,62 +373,3 @@ def _logical(kind: str, tree: dict[str, Any], size: int) -> Logical | None:
     if not 0 < precision <= digits_max or not 0 <= scale <= precision:
         return None
     return Logical(name, precision, scale)
-
-
-def renamed(writer: AvroType, reader: AvroType) -> AvroType:
-    """Returns the writer's schema with the names that the reader's aliases give it.
-
-    Raises KfetchError if two fields get one name.
-    """
-    names: dict[str, str] = {}
-    fields: dict[str, dict[str, str]] = {}
-    _collect(reader, names, fields, set())
-    return _apply(writer, names, fields, {}) if names or fields else writer
-
-
-def _collect(
-    kind: AvroType, names: dict[str, str], fields: dict[str, dict[str, str]], seen: set[int]
-) -> None:
-    names.update(dict.fromkeys(kind.aliases, kind.name))
-    if id(kind) in seen:
-        return
-    seen.add(id(kind))
-    for field in kind.fields:
-        for alias in field.aliases:
-            fields.setdefault(kind.name, {})[alias] = field.name
-        _collect(field.type, names, fields, seen)
-    for alias in kind.aliases:
-        if kind.name in fields:
-            fields[alias] = fields[kind.name]
-    for item in kind.inside:
-        _collect(item, names, fields, seen)
-
-
-def _apply(
-    kind: AvroType,
-    names: dict[str, str],
-    fields: dict[str, dict[str, str]],
-    done: dict[int, AvroType],
-) -> AvroType:
-    if id(kind) in done:
-        return done[id(kind)]
-    name = names.get(kind.name, kind.name) if kind.name else ""
-    aliases = fields.get(name, {})
-    made = replace(
-        kind,
-        name=name,
-        inside=tuple(_apply(item, names, fields, done) for item in kind.inside),
-        fields=tuple(
-            replace(
-                field,
-                name=aliases.get(field.name, field.name),
-                type=_apply(field.type, names, fields, done),
-            )
-            for field in kind.fields
-        ),
-    )
-    taken = [field.name for field in made.fields]
-    if len(set(taken)) < len(taken):
-        raise KfetchError(f"the aliases give two fields of the record {kind.name} one name")
-    done[id(kind)] = made
-    return made

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 import struct
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-__all__ = ["damaged", "evolved", "number", "record", "schema", "written"]
+__all__ = ["aliased", "damaged", "evolved", "number", "record", "schema", "written"]
 
 _PRIMITIVES = ["boolean", "int", "long", "float", "double", "bytes", "string"]
 _LOGICAL = [
@@ -121,6 +122,32 @@ def evolved(rng: Random, writer: Any) -> Any:
     """Returns a schema for a reader that knows some things of the writer's, and others not."""
     kind = copy.deepcopy(writer)
     return _evolve(rng, kind, _Names2(rng))
+
+
+def aliased(rng: Random, kind: Any) -> Any:
+    """Returns a schema in which fields and named types have each other's names as aliases."""
+    made = copy.deepcopy(kind)
+    named = list(_named_types(made))
+    for item in named:
+        others = [other["name"] for other in named if other["type"] == item["type"]]
+        if rng.random() < 0.3 and item is not made:
+            item["aliases"] = [rng.choice(others)]
+        for field in item.get("fields", []):
+            if rng.random() < 0.3:
+                field["aliases"] = [rng.choice(item["fields"])["name"]]
+    return made
+
+
+def _named_types(kind: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(kind, list):
+        for branch in kind:
+            yield from _named_types(branch)
+    elif isinstance(kind, dict):
+        if "name" in kind:
+            yield kind
+        inside = [field["type"] for field in kind.get("fields", [])]
+        for item in [*inside, kind.get("items"), kind.get("values")]:
+            yield from _named_types(item)
 
 
 class _Names2:
