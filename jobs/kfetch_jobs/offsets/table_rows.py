@@ -16,6 +16,7 @@ from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.spark import cause_of, session, text_of
+from kfetch_jobs.run.tables import existing_table
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -42,7 +43,9 @@ class AppendedRows:
         self._spark = spark
         self._job = job
         self._by_topic = by_topic
-        tables = {str(location): _table(spark, location) for location in appended_tables(job)}
+        tables = {
+            str(location): existing_table(spark, location) for location in appended_tables(job)
+        }
         self._tables = {name: table for name, table in tables.items() if table is not None}
         self._named = {str(location) for location in appended_tables(job) if location.table}
 
@@ -114,7 +117,7 @@ class AppendedRows:
             if table.by_name
             else TableLocation(path=name, table=None)
         )
-        if (existing := _table(self._spark, location)) is None:
+        if (existing := existing_table(self._spark, location)) is None:
             raise JobsError(f"{name} is no Delta table any more: restore it by hand")
         return existing
 
@@ -154,21 +157,6 @@ def _spark(job: Job) -> Iterator[SparkSession]:
         except Exception as cause:
             reason = job.redacted(cause_of(cause))
             raise JobsError(f"job {job.name}: Delta refuses: {reason} (see {log})") from cause
-
-
-def _table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:
-    from delta.tables import DeltaTable
-
-    if location.table:
-        return (
-            DeltaTable.forName(spark, location.table) if _is_table(spark, location.table) else None
-        )
-    path = str(location.path)
-    return DeltaTable.forPath(spark, path) if DeltaTable.isDeltaTable(spark, path) else None
-
-
-def _is_table(spark: SparkSession, name: str) -> bool:
-    return bool(spark.catalog.tableExists(name))
 
 
 def _version(table: DeltaTable) -> int:

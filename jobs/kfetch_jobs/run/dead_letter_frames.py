@@ -12,7 +12,15 @@ from kfetch_jobs.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LETTER", "beside", "check_no_registry", "good_records", "letters_of", "split"]
+__all__ = [
+    "LETTER",
+    "bad",
+    "beside",
+    "check_no_registry",
+    "good_records",
+    "places_of",
+    "split",
+]
 
 LETTER = "_dead_letter"
 """The column with error, key and value of a record that can't be decoded; else null."""
@@ -46,10 +54,13 @@ def check_no_registry(job: Job) -> None:
         )
 
 
-def letters_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """Return the dead letters, as their table has them: place, reason, raw bytes."""
+def places_of(frames: Iterable[DataFrame]) -> DataFrame:
+    """Return the place of each record, with the error and the raw bytes of a dead letter.
+
+    These are the columns of the table of dead letters. A good record's error is null.
+    """
     parts = [
-        frame.where(f"{LETTER} IS NOT NULL").selectExpr(
+        frame.selectExpr(
             *("topic", "partition", "offset", "timestamp"),
             *(f"{LETTER}.{name} AS {name}" for name in ("error", "key", "value")),
         )
@@ -59,16 +70,21 @@ def letters_of(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), parts)
 
 
-def beside(rows: DataFrame, letters: DataFrame) -> DataFrame:
-    """Return one stream of rows and dead letters, so that one micro-batch has both."""
+def bad(places: DataFrame) -> DataFrame:
+    """Return the dead letters among the places of records."""
+    return places.where("error IS NOT NULL")
+
+
+def beside(rows: DataFrame, places: DataFrame) -> DataFrame:
+    """Return one stream of rows and places of records, so that one micro-batch has both."""
     from pyspark.sql import functions as f
 
     both = rows.select(f.struct("*").alias(_ROW))
-    return both.unionByName(letters.select(f.struct("*").alias(LETTER)), allowMissingColumns=True)
+    return both.unionByName(places.select(f.struct("*").alias(LETTER)), allowMissingColumns=True)
 
 
 def split(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return the rows and the dead letters of a micro-batch of such a stream."""
+    """Return the rows and the places of a micro-batch of such a stream."""
     return (
         batch.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*"),
         batch.where(f"{LETTER} IS NOT NULL").select(f"{LETTER}.*"),

@@ -4,6 +4,9 @@ append                  Delta's own streaming sink: the table records (query id,
 merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
                         batch that is repeated after a crash, because the table has its record
 
+A micro-batch may come again with another decoding. ``letters_table`` keeps each record in one of
+the two tables then.
+
 With dead letters, a transform without state runs inside foreachBatch, so Spark reads Kafka once. A
 transform with state runs before it. Its rows and the dead letters are one stream, for which Spark
 reads Kafka twice.
@@ -20,20 +23,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
+    bad,
     beside,
     check_no_registry,
     good_records,
-    letters_of,
+    places_of,
     split,
 )
-from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
+from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.letters_table import repeat_letters, write_letters
 from kfetch_jobs.run.merging import check_table, merge, order_columns
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
+from kfetch_jobs.run.tables import append
 from kfetch_jobs.run.used_columns import used_columns
 
 if TYPE_CHECKING:
@@ -47,7 +55,6 @@ log = logging.getLogger("kfetch_jobs.run")
 
 _START_S = 600
 """A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
-_EXAMPLE_MAX = 500  # characters
 
 
 def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
@@ -68,12 +75,19 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
             return _by_batch(job, frames["source"], _transforming(job, counts))
         check_no_registry(job)
-        both = beside(result, letters_of(frames.values()))
+        places = places_of(frames.values())
+        both = beside(result, places if _may_repeat(job) else bad(places))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
         return _by_batch(job, both, _splitting(job, counts))
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
     return _append_natively(job, result)
+
+
+def _may_repeat(job: Job) -> bool:
+    """Whether the first micro-batch may be in the tables in part. Of a remote one, nobody knows."""
+    path = local_directory(job)
+    return path is None or read_checkpoint(path).pending
 
 
 def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame]:
@@ -176,10 +190,11 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
 
 def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
     """Return the writer of the source's micro-batches: the transform has no state."""
+    write_letters = _letters_writer(job, counts, stateful=False)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
-            counts.put(number, _write_letters(job, letters_of([batch]), query, number))
+            write_letters(places_of([batch]), query, number)
             rows = apply_transform(job, good_records({"source": batch}))
             _write_rows(job, rows, query, number)
 
@@ -188,12 +203,29 @@ def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
 
 def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
     """Return the writer of the micro-batches of ``beside``."""
+    write_letters = _letters_writer(job, counts, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
-            rows, letters = split(batch)
-            counts.put(number, _write_letters(job, letters, query, number))
+            rows, places = split(batch)
+            write_letters(places, query, number)
             _write_rows(job, rows, query, number)
+
+    return write
+
+
+def _letters_writer(job: Job, counts: DeadLetterCounts, *, stateful: bool) -> Write:
+    """Return the writer of dead letters. The first micro-batch of a run may be a repeated one."""
+    first = True
+
+    def write(places: DataFrame, query: str, number: int) -> None:
+        nonlocal first
+        if first:
+            letters = repeat_letters(job, places, query, number, stateful=stateful)
+        else:
+            letters = write_letters(job, places, query, number)
+        first = False
+        counts.put(number, letters)
 
     return write
 
@@ -213,38 +245,4 @@ def _write_rows(job: Job, rows: DataFrame, query: str, number: int) -> None:
     if sink.mode == "merge":
         merge(job, rows, query, number)
     else:
-        append(job.target, rows, query, number, sink.options, list(sink.partitionBy))
-
-
-def _write_letters(job: Job, letters: DataFrame, query: str, number: int) -> Letters:
-    """Append the dead letters of a micro-batch to their table, and return their number."""
-    assert job.dead_letters is not None
-    records = int(letters.count())
-    if not records:
-        return Letters()
-    (first,) = letters.select("topic", "partition", "offset", "error").take(1)
-    example = f"{first.topic}-{first.partition}, offset {first.offset}: {first.error}"
-    example = job.redacted(example[:_EXAMPLE_MAX])
-    message = "batch %d: %d records that cannot be decoded are in the dead letters, %s; one is %s"
-    log.warning(message, number, records, job.dead_letters, example)
-    append(job.dead_letters, letters, query, number, {}, [])
-    return Letters(records, example)
-
-
-def append(
-    target: TableLocation,
-    rows: DataFrame,
-    query: str,
-    number: int,
-    options: dict[str, str],
-    partition_by: Sequence[str],
-) -> None:
-    """Append a micro-batch. Delta skips a batch that the table has already."""
-    writer = rows.write.format("delta").mode("append").options(**options)
-    writer = writer.option("txnAppId", query).option("txnVersion", number)
-    if partition_by:
-        writer = writer.partitionBy(*partition_by)
-    if target.table:
-        writer.saveAsTable(target.table)
-    else:
-        writer.save(target.path)
+        append(job.target, rows, query, number, sink.options, sink.partitionBy)

@@ -18,6 +18,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.merge_order import order_columns, reads_one_topic
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.spark_errors import UNORDERED
+from kfetch_jobs.run.tables import existing_table
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -39,7 +40,7 @@ def check_table(spark: SparkSession, job: Job) -> None:
 
     With ``mergeSchema`` the first merge adds them.
     """
-    table = None if _evolves(job) else _existing_table(spark, job)
+    table = None if _evolves(job) else existing_table(spark, job.target)
     if table is not None and (missing := _missing(job, table)):
         raise ConfigError(
             f"{job.document.file_line(('sink', 'latestBy'))}: {job.target} has no column "
@@ -171,16 +172,6 @@ def _evolves(job: Job) -> bool:
     return job.file.sink.options.get("mergeSchema") == "true"
 
 
-def _existing_table(spark: SparkSession, job: Job) -> DeltaTable | None:
-    from delta.tables import DeltaTable
-
-    if job.target.table:
-        exists = spark.catalog.tableExists(job.target.table)
-        return DeltaTable.forName(spark, job.target.table) if exists else None
-    path = str(job.target.path)
-    return DeltaTable.forPath(spark, path) if DeltaTable.isDeltaTable(spark, path) else None
-
-
 def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     """The table. Creates it with the rows' columns if it does not exist."""
     from delta.tables import DeltaTable
@@ -197,7 +188,7 @@ def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     if not (_evolves(job) and _missing(job, table)):
         return table
     _add_columns(spark, job, rows)
-    return _existing_table(spark, job) or table
+    return existing_table(spark, job.target) or table
 
 
 def _add_columns(spark: SparkSession, job: Job, rows: DataFrame) -> None:

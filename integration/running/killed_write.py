@@ -1,0 +1,41 @@
+"""Runs a job and kills itself between two commits: ``python -m integration.running.killed_write``.
+
+Arguments: the project's directory, and the commit after which the process dies: letters or rows.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from integration.streams import finish
+from kfetch_jobs import config
+from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.run import delta_sink
+
+
+def _die_after(commit: str) -> None:
+    write_rows = delta_sink._write_rows
+
+    def write(*args: Any) -> None:
+        if commit == "rows":
+            write_rows(*args)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    delta_sink._write_rows = write
+
+
+def main() -> None:
+    """Run the project's one job until the commit."""
+    directory, commit = Path(sys.argv[1]), sys.argv[2]
+    made = config.load(directory / "kfetch.yml", {}).job("one")
+    _die_after(commit)
+    with session(made.spark, name="killed", log=directory / "killed.log") as spark:
+        finish(delta_sink.start(spark, made))
+
+
+if __name__ == "__main__":
+    main()

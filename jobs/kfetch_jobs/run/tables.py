@@ -1,0 +1,59 @@
+"""Delta tables by path or name, and the micro-batches that their logs record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kfetch_jobs.config import TableLocation
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["append", "existing_table", "has_batch"]
+
+
+def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:
+    """Return a Delta table; None if there is none."""
+    from delta.tables import DeltaTable
+
+    if location.table:
+        exists = bool(spark.catalog.tableExists(location.table))
+        return DeltaTable.forName(spark, location.table) if exists else None
+    path = str(location.path)
+    return DeltaTable.forPath(spark, path) if DeltaTable.isDeltaTable(spark, path) else None
+
+
+def has_batch(spark: SparkSession, table: DeltaTable | None, query: str, number: int) -> bool:
+    """Return whether a table's log records a micro-batch of a query, or a later one.
+
+    Delta has no public function for it. Its log's snapshot has the last ``txnVersion`` of each
+    ``txnAppId``, as its protocol says (SetTransaction).
+    """
+    if table is None:
+        return False
+    (detail,) = table.detail().select("location").take(1)
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, detail.location)
+    last = log.unsafeVolatileSnapshot().transactions().get(query)
+    return bool(last.isDefined() and int(last.get()) >= number)
+
+
+def append(
+    location: TableLocation,
+    rows: DataFrame,
+    query: str,
+    number: int,
+    options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] = (),
+) -> None:
+    """Append a micro-batch. Delta skips a batch that the table has already."""
+    writer = rows.write.format("delta").mode("append").options(**(options or {}))
+    writer = writer.option("txnAppId", query).option("txnVersion", number)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    if location.table:
+        writer.saveAsTable(location.table)
+    else:
+        writer.save(location.path)
