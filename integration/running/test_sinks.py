@@ -242,3 +242,37 @@ def test_without_dead_letters_a_bad_value_fails(
 
     with pytest.raises(Exception, match=rf"cannot decode {name}-0, offset 1: value is not JSON"):
         drain(spark, job(tmp_path, kafka, MERGE.format(topic=name)))
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_changed_select(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """A column that the table lacks is refused before the first micro-batch, with its name, the
+    line and the option that adds it. With the option, the job goes on."""
+    sink = "" if mode == "append" else ", mode: merge, keys: offset, latestBy: offset"
+    text = (
+        "source: {{cluster: main, subscribe: {topic}, options: {{startingOffsets: earliest}}}}\n"
+        "transform:\n  sql: SELECT {columns} FROM source\n"
+        "sink: {{path: table{sink}}}\ntrigger: availableNow\n"
+    )
+    name = topic(1)
+    produce(kafka, name, b"a")
+    drain(spark, job(tmp_path, kafka, text.format(topic=name, columns="offset", sink=sink)))
+    produce(kafka, name, b"b")
+    more = {"topic": name, "columns": "offset, partition, named_struct('a', 1) AS s"}
+    with pytest.raises(ConfigError, match=r"one\.yml:2: .*/table has no column partition and s,"):
+        drain(spark, job(tmp_path, kafka, text.format(**more, sink=sink)))
+    evolving = sink + ", options: {mergeSchema: true}"
+    drain(spark, job(tmp_path, kafka, text.format(**more, sink=evolving)))
+    found = sorted((row.offset, row.partition) for row in rows(spark, tmp_path / "table"))
+    assert [(0, None), (1, 0)] == found
+
+    deeper = more | {"columns": "offset, partition, named_struct('a', 1, 'b', 2) AS s"}
+    with pytest.raises(ConfigError, match=r"/table has no column s\.b,"):
+        drain(spark, job(tmp_path, kafka, text.format(**deeper, sink=sink)))
+    if mode == "merge":
+        with pytest.raises(ConfigError, match="does not give partition and s, a column of"):
+            drain(
+                spark, job(tmp_path, kafka, text.format(**more | {"columns": "offset"}, sink=sink))
+            )

@@ -6,6 +6,7 @@ dataframes.py      from a job's description to a DataFrame: sources, decoding, t
 dead_letter_frames.py  dead letters apart from good records, and beside rows
 letters_table.py   writes dead letters, and replaces those of a half-written micro-batch
 tables.py          Delta tables by path or name, and the micro-batches in their logs
+sink_columns.py    compares the result's columns with the sink's and the table's
 used_columns.py    the columns of the source that a job's SQL uses
 plan_nodes.py      walks over logical plans of Spark
 stateless.py       finds an operator that needs more than one micro-batch

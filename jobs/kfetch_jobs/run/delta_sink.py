@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
@@ -39,7 +38,8 @@ from kfetch_jobs.run.dead_letter_frames import (
 )
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.letters_table import repeat_letters, write_letters
-from kfetch_jobs.run.merging import check_table, merge, order_columns
+from kfetch_jobs.run.merging import check_table, merge
+from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
 from kfetch_jobs.run.tables import append
 from kfetch_jobs.run.used_columns import used_columns
@@ -64,7 +64,8 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     """
     _check_catalog(spark, job)
     frames, result = _frames(spark, job)
-    _check_columns(job, result.columns)
+    check_named_columns(job, result.schema)
+    check_table_columns(spark, job, result.schema)
     if job.file.sink.mode == "merge":
         check_table(spark, job)
     if job.file.sink.deleteWhen is not None:
@@ -131,21 +132,6 @@ def _check_catalog(spark: SparkSession, job: Job) -> None:
 
 def _is_set(spark: SparkSession, catalog: str) -> bool:
     return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
-
-
-def _check_columns(job: Job, columns: Sequence[str]) -> None:
-    sink = job.file.sink
-    known = {name.lower() for name in columns}
-    named = {"keys": sink.keys, "latestBy": order_columns(job), "partitionBy": sink.partitionBy}
-    wrong = [
-        f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform "
-        f"does not give: {suggestion(name, columns)}"
-        for key, names in named.items()
-        for name in names
-        if name.lower() not in known
-    ]
-    if wrong:
-        raise ConfigError(*wrong)
 
 
 def _writer(job: Job, frame: DataFrame) -> DataStreamWriter:

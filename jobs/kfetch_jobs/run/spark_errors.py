@@ -26,6 +26,10 @@ _KFETCH_JOBS = f"{Path(__file__).resolve().parents[1]}/"
 
 _OWN_MISTAKE = f"{ConfigError.__module__}.{ConfigError.__name__}: "
 """A function of ``foreachBatch`` raised it."""
+_OTHER_COLUMNS = re.compile(
+    r"\[DELTA_(?:METADATA_MISMATCH|FAILED_TO_MERGE_FIELDS|MERGE_\w+|UPDATE_SCHEMA_MISMATCH_\w+)\b"
+)
+"""Delta refuses columns or types that do not fit the table. They fit no better the next time."""
 _CLASS = re.compile(r"\bkfetch\.errors\.(?P<name>\w+): ")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<name>(?:\w+\.)*\w+(?:Error|Exception)): ", re.MULTILINE)
@@ -74,7 +78,8 @@ def _error(name: str, text: str, sentence: str) -> JobsError:
     # The next run could not use this checkpoint either.
     mistakes = (source_errors.OptionError, source_errors.CheckpointError)
     records = any(f"] {sentence}" in text for sentence in (UNDECODED, UNORDERED))
-    if records or _OWN_MISTAKE in text or issubclass(source_error, mistakes):
+    refused = _OWN_MISTAKE in text or _OTHER_COLUMNS.search(text)
+    if records or refused or issubclass(source_error, mistakes):
         return ConfigError(sentence)
     condition = source_error.condition if name else ""
     return _error_class(source_error)(sentence, cause_condition=condition)

@@ -1,0 +1,73 @@
+"""Compares the columns of a job's result with those that its sink names, and with its table's.
+
+Delta compares them too, with the first micro-batch. Its sentence names no column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kfetch_jobs.config import Job
+from kfetch_jobs.config.merge_order import order_columns
+from kfetch_jobs.config.yamlfile import suggestion
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.tables import existing_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["added_columns", "check_named_columns", "check_table_columns"]
+
+
+def check_named_columns(job: Job, result: StructType) -> None:
+    """Raise ConfigError if the sink names columns that the transform does not give."""
+    sink, columns = job.file.sink, result.names
+    known = {name.lower() for name in columns}
+    named = {"keys": sink.keys, "latestBy": order_columns(job), "partitionBy": sink.partitionBy}
+    wrong = [
+        f"{job.document.file_line(('sink', key))}: sink.{key} names {name}, which the transform "
+        f"does not give: {suggestion(name, columns)}"
+        for key, names in named.items()
+        for name in names
+        if name.lower() not in known
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
+    """Raise ConfigError if the table lacks columns of the result, or a merge lacks the table's.
+
+    With ``mergeSchema``, Delta adds the columns.
+    """
+    sink = job.file.sink
+    table = existing_table(spark, job.target)
+    if table is None or {"mergeSchema", "overwriteSchema"} & {*sink.options}:
+        return
+    line, there = job.document.file_line(("transform",)), table.toDF().schema
+    if extra := sorted(added_columns(result, there)):
+        raise ConfigError(
+            f"{line}: {job.target} has no column {' and '.join(extra)}, which the transform gives: "
+            "set sink.options.mergeSchema: true to add it to the table, or leave it out"
+        )
+    if sink.mode == "merge" and (missing := sorted(added_columns(there, result))):
+        raise ConfigError(
+            f"{line}: the transform does not give {' and '.join(missing)}, a column of "
+            f"{job.target}, and a merge writes all of them: select it, as NULL if need be, or set "
+            "sink.options.mergeSchema: true, which leaves it as it is"
+        )
+
+
+def added_columns(these: StructType, those: StructType) -> Iterator[str]:
+    """Yield the columns and fields of structs that only the first schema has, as ``a.b``."""
+    from pyspark.sql.types import StructType
+
+    known = {field.name.lower(): field.dataType for field in those.fields}
+    for field in these.fields:
+        there = known.get(field.name.lower())
+        if there is None:
+            yield field.name
+        elif isinstance(there, StructType) and isinstance(field.dataType, StructType):
+            yield from (f"{field.name}.{name}" for name in added_columns(field.dataType, there))
