@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from integration.running.project import job
@@ -114,7 +115,8 @@ def test_rows_and_dead_letters_are_written_once(
 def test_windows(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A window with a watermark counts good records only, and closes beside dead letters."""
+    """A window with a watermark counts good records only, and closes beside dead letters. What
+    comes later than the watermark is counted."""
     name = topic(1)
     code = written(tmp_path, CODE.format(WINDOWS))
     made = job(tmp_path, kafka, JOB.format(topic=name, source=TYPED, code=code, sink=""))
@@ -124,6 +126,11 @@ def test_windows(
     drain(spark, made)
     produce(kafka, name, good(4))
     drain(spark, made)
+    late = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in (5, 6, 7):
+        late.send(name, good(number), partition=0, timestamp_ms=1)
+    late.close()
+    assert 3 == sum(batch.late_rows for batch in drain_watched(spark, made))
 
     found = sorted((row.id, row.number) for row in rows(spark, tmp_path / "table"))
     assert [(1, 1), (2, 1), (3, 1)] == found[:3]

@@ -23,6 +23,7 @@ _BYTES_MAX = 8 << 20
 class _Sums:
     rows: int = 0
     dead_letters: int = 0
+    late_rows: int = 0
     seconds: float = 0.0
     by_bound: Counter[float] = field(default_factory=Counter)
     phases: dict[str, float] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class _Sums:
     def add(self, batch: Batch) -> None:
         self.rows += batch.rows
         self.dead_letters += batch.dead_letters
+        self.late_rows += batch.late_rows
         self.seconds += batch.seconds
         self.by_bound[next((b for b in BOUNDS_S if batch.seconds <= b), float("inf"))] += 1
         for phase, seconds in batch.phases.items():
@@ -41,6 +43,7 @@ class _Sums:
         buckets = dict(zip(bounds, counts, strict=True))
         samples.put("kfetch_job_rows_total", self.rows, job_name=job)
         samples.put("kfetch_job_dead_letters_total", self.dead_letters, job_name=job)
+        samples.put("kfetch_job_late_rows_total", self.late_rows, job_name=job)
         samples.histogram("kfetch_job_batch_duration_seconds", buckets, self.seconds, job_name=job)
         for phase, seconds in sorted(self.phases.items()):
             samples.put("kfetch_job_batch_phase_seconds_total", seconds, job_name=job, phase=phase)

@@ -101,6 +101,11 @@ _ENTRIES = (
         "Records that could not be decoded and went to the dead letters.",
     ),
     Entry(
+        "kfetch_job_late_rows_total",
+        _JOB,
+        "Rows that came later than a watermark allows. Spark dropped them.",
+    ),
+    Entry(
         "kfetch_job_batch_duration_seconds", _JOB, "Number and duration of committed micro-batches."
     ),
     Entry(

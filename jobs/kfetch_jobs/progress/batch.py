@@ -18,7 +18,8 @@ from typing import Any
 __all__ = ["Batch", "batches_of_line", "line_of", "parse_line", "undone_from", "undone_line"]
 
 _UNDONE = "undone_from"
-_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters")
+_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
+            "late_rows")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class Batch:
     """Rows that could not be decoded and went to the dead letters. ``rows`` includes them."""
     dead_letter: str = ""
     """The place of one of them, and why it could not be decoded."""
+    late_rows: int = 0
+    """Rows that came later than a watermark allows, and that Spark dropped.
+
+    An aggregate combines rows of a key first, and they count as one.
+    """
     phases: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
@@ -57,11 +63,10 @@ _FIELDS = frozenset(one.name for one in fields(Batch))
 def line_of(batch: Batch) -> str:
     """Return the line for a batch, with its end."""
     values = asdict(batch) | {"lag": batch.lag}
-    if not batch.dead_letters:
-        # A supervisor of an older kfetch does not know these keys. Without dead letters it can go
-        # on reading this file before it is restarted.
-        del values["dead_letters"], values["dead_letter"]
-    return json.dumps(values) + "\n"
+    # A supervisor of an older kfetch does not know some keys. Without them it can go on reading
+    # this file before it is restarted.
+    absent = {name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]}
+    return json.dumps({name: values[name] for name in values if name not in absent}) + "\n"
 
 
 def batches_of_line(line: str) -> Iterator[Batch]:

@@ -37,6 +37,10 @@ def batch_from_spark(
         lag_s=round(lag_s, 3),
         dead_letters=dead_letters,
         dead_letter=dead_letter,
+        late_rows=sum(
+            operator.get("numRowsDroppedByWatermark", 0)
+            for operator in progress.get("stateOperators", ())
+        ),
         phases={
             name: ms / 1000
             for name, ms in progress["durationMs"].items()

@@ -34,7 +34,8 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     progress.append_batch(path, BATCH)
     batches, aside = BatchMetrics(tmp_path), 0
     for number in range(40):
-        progress.append_batch(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2))
+        progress.append_batch(path, replace(BATCH, seconds=0.01 * number, dead_letters=number % 2,
+                                              late_rows=2))  # fmt: skip
         aside += not path.exists()
         if number % 3 == 0:
             batches.update()
@@ -55,6 +56,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     name = "kfetch_job_batch_duration_seconds"
     assert 410 == sample_of(told, "kfetch_job_rows_total", job_name="a")
     assert 20 == sample_of(told, "kfetch_job_dead_letters_total", job_name="a")
+    assert 80 == sample_of(told, "kfetch_job_late_rows_total", job_name="a")
     assert [6, 11, 41, 41] == [
         sample_of(told, f"{name}_bucket", job_name="a", le=le)
         for le in ("0.05", "0.1", "0.5", "+Inf")

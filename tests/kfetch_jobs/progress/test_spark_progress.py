@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.progress.batch import Batch, parse_line
+from kfetch_jobs.progress.batch import Batch, line_of, parse_line
 from kfetch_jobs.progress.spark_progress import batch_from_spark
 
 END = {"version": 1, "topics": {"t": {"id": "0" * 32, "partitions": {"0": [70, 1], "1": [30, 0]}}}}
@@ -43,6 +43,16 @@ def test_progress_is_told_in_totals() -> None:
         batch.lag,
     )
     assert {"addBatch": 1.0} == batch.phases
+
+
+def test_rows_dropped_by_watermarks_are_counted() -> None:
+    """Spark reports them for each operator with state. A line has the key if there are some."""
+    operators = [{"numRowsDroppedByWatermark": 550}, {"operatorName": "dedupe"}]
+    late = batch_from_spark(TOLD | {"stateOperators": operators}, now=1.0)
+
+    assert 550 == late.late_rows
+    assert late == parse_line(line_of(late))
+    assert "late_rows" not in line_of(batch_from_spark(TOLD, now=1.0))
 
 
 def test_progress_of_before_is_read() -> None:

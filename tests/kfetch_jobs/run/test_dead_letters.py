@@ -116,3 +116,11 @@ def test_a_line_for_people(many: int, told: str, capsys: pytest.CaptureFixture[s
     running._print_batch(batch_from_spark(TOLD, now=1.0, dead_letters=many))
 
     assert f"batch 4: 40 rows in 1.5 s (27 rows/s), 5 behind{told}\n" == capsys.readouterr().err
+
+
+def test_a_line_tells_late_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a watermark dropped is told with the micro-batch that had it."""
+    operators = [{"numRowsDroppedByWatermark": 550}]
+    running._print_batch(batch_from_spark(TOLD | {"stateOperators": operators}, now=1.0))
+
+    assert capsys.readouterr().err.endswith("5 behind, 550 rows dropped by the watermark\n")
