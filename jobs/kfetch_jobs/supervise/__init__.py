@@ -1,6 +1,7 @@
 """Keeps jobs running as their files say. Each job runs in a process of its own.
 
-state_machine.py    what a job does next: all phases and moves; pure
+state_machine.py    what a job does next: all moves; pure
+job_state.py        the state of a job: its phases and orders
 rules.py            the rules for the state machine, and cron times: pure
 job_files.py        the job of an order, and of an adopted run
 job_rules.py        the rules from a job's file

@@ -45,6 +45,8 @@ class JobStatus:
     """None: no supervisor has seen the job."""
     since_s: float | None = None
     due_s: float | None = None
+    queue_place: int | None = None
+    """The place among the jobs that wait for nothing but room, from 1; None: it does not."""
     failures: int = 0
     error: str = ""
     """The last failure; empty once the job is healthy."""

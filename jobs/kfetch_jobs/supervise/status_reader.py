@@ -23,7 +23,7 @@ from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
 from kfetch_jobs.supervise.run_process import run_process
-from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
+from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.disk_space import DiskSpace
@@ -95,6 +95,11 @@ class _Recorded:
         waiting = name in self.states and self.states[name].phase in (Phase.WAITING, Phase.BACKOFF)
         return waiting and self.supervisor is not None
 
+    def queue_place(self, name: str) -> int | None:
+        """The job's place among those that wait for room; None if it does not wait for room."""
+        ready = self.supervisor and name in self.states and self.states[name].ready_s
+        return jobs_ahead(name, self.states) + 1 if ready else None
+
     def way_to_stop(self, name: str) -> str:
         """The command that ends the job."""
         return f"kfetch stop {name}" if self.supervisor else "kfetch down"
@@ -156,6 +161,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
             *_broker_problems(state, unreachable, now),
             *_space_problems(job, space),
         ),
+        queue_place=recorded.queue_place(job.name),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -221,8 +227,18 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
+        yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)
     elif former := find_former_job(job):
         yield former.sentence(job)
+
+
+def _room_problems(health: Health, state: JobState, place: int | None, now: float) -> Iterator[str]:
+    waited_s = now - (state.ready_s or now)
+    if place and waited_s > health.startWithin:
+        yield (
+            f"no room to run for {waited_s:.0f} s, more than {health.startWithin:.0f}: place "
+            f"{place} in the queue: raise concurrency, or stop another job"
+        )
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:

@@ -268,8 +268,9 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 def _text(state: JobState) -> str:
     values = asdict(state)
-    if not state.silent_kills:
-        del values["silent_kills"]  # the previous release does not know this key
+    for name in ("silent_kills", "ready_s"):  # the previous release does not know these keys
+        if not values[name]:
+            del values[name]
     return json.dumps(values)
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import os
 import random
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +22,7 @@ import psutil
 
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
-from kfetch_jobs.config.snapshot import snapshot_path, write_snapshot
+from kfetch_jobs.config.snapshot import write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
 from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
@@ -35,6 +34,8 @@ from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import launch
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_process import (
+    Command,
+    command_for_runs,
     exit_report_file,
     remove_settings,
     run_mark,
@@ -59,8 +60,6 @@ _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
 """The next run reads the job's file anew. So the reply to these orders lists its mistakes."""
-Command = Callable[[str, Path], Sequence[str]]
-"""Returns the command for a run, from the job's name and the path of its exit report."""
 
 
 class Supervisor:
@@ -69,7 +68,7 @@ class Supervisor:
     def __init__(self, project: Project, store: Store, command: Command | None = None) -> None:
         self._project = project
         self._store = store
-        self._command = command or _command(project)
+        self._command = command or command_for_runs(project)
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
         self._shutting_down = False
@@ -276,11 +275,12 @@ class Supervisor:
         limited = rules.no_progress_s is not None
         pulse = supervised.pulse() if limited else None
         others = {name: other.state for name, other in self._jobs.items()}
-        running = sum(other.state.phase.has_process for other in self._jobs.values())
+        running = sum(other.phase.has_process for other in others.values())
+        ahead = state_machine.jobs_ahead(supervised.job.name, others)
         return Facts(
             now=now,
             upstream_finished=state_machine.upstream_finished(rules, state, others),
-            has_room=running < self._project.file.concurrency,
+            has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
             silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
             has_committed=pulse is not None and pulse.batch is not None,
@@ -380,19 +380,3 @@ def _waiting(states: Mapping[str, JobState]) -> set[str]:
         for name, state in states.items()
         if state.phase in (Phase.WAITING, Phase.BACKOFF) or state.phase.has_process
     }
-
-
-def _command(project: Project) -> Command:
-    """Return the command ``kfetch run`` with this Python and this project."""
-    environment = ["--env", project.environment_name] if project.environment_name else []
-
-    def command(job: str, report_file: Path) -> list[str]:
-        return [
-            # -P: a package of the project must not pass for kfetch's.
-            *(sys.executable, "-P", "-m", "kfetch", "run", job),
-            *("--project", str(project.path), "--ending", str(report_file)),
-            *("--files", str(snapshot_path(project.storage / job))),
-            *environment,
-        ]
-
-    return command

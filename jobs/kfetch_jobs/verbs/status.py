@@ -172,9 +172,11 @@ def _next(job: JobStatus, now: float) -> str:
 
     if job.phase is not Phase.WAITING:
         return job.error
+    if job.queue_place:
+        return f"for room: place {job.queue_place} in the queue"
     if job.due_s is None:
         return f"after {', '.join(job.after)}"
-    return f"in {duration(job.due_s - now)}" if job.due_s > now else "for room"
+    return f"in {duration(job.due_s - now)}" if job.due_s > now else "due"
 
 
 def history(

@@ -88,6 +88,8 @@ _UNWANTED = {
 }
 """Buttons for a job whose file is gone or disables it: nothing but an end."""
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
+_UNHEALTHY_WORDS = {Phase.RUNNING: "degraded", Phase.WAITING: "waiting"}
+"""Words for a job that works, but beyond the limits of its file."""
 
 
 def displayed_status(job: JobStatus) -> DisplayedStatus:
@@ -105,8 +107,12 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
         return DisplayedStatus(tone=Tone.IDLE, word="unknown yet")
-    if job.phase is Phase.RUNNING and job.unhealthy:
-        return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+    if job.phase in _UNHEALTHY_WORDS and job.unhealthy:
+        word = "waiting for room" if job.queue_place else _UNHEALTHY_WORDS[job.phase]
+        return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=buttons)
+    if job.phase is Phase.WAITING and job.queue_place:
+        word = f"waiting for room, place {job.queue_place}"
+        return DisplayedStatus(tone=Tone.IDLE, word=word, buttons=buttons)
     if job.starting:
         return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
     tone = _TONES.get(job.phase, Tone.IDLE)
