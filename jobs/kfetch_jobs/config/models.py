@@ -262,7 +262,7 @@ class Health(Model):
     """Limits beyond which a job counts as unhealthy."""
 
     startWithin: Duration = 300.0
-    """How long a due job may wait for room beside others."""
+    """How long a due job may wait for room beside others, or a run for the start of its query."""
     lagRecords: int | None = Field(default=None, ge=0)
     """Offsets behind the log end."""
     lagSeconds: float | None = Field(default=None, gt=0)

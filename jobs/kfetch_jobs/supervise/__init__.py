@@ -11,6 +11,7 @@ processes.py        the processes of a run
 run_process.py      the process of a recorded run, and its exit report
 supervised_job.py   one job of the supervisor
 supervisor.py       the loop around them
+heartbeat.py        when the loop last completed a round
 supervisor_lock.py  one supervisor per storage
 supervisor_log.py   the supervisor's log
 background.py       ``kfetch up --detach``

@@ -22,6 +22,7 @@ from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
+from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -55,6 +56,9 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
         environment=project.environment_name,
         supervisor=supervisor.pid if supervisor else None,
         supervised_s=supervisor.started_s if supervisor else None,
+        loop_age_s=(
+            heartbeat_age_s(project.storage, now, supervisor.started_s) if supervisor else None
+        ),
         jobs=tuple(sorted((*jobs, *orphans), key=lambda job: job.name)),
     )
 
@@ -293,6 +297,9 @@ def health_problems(
             if gave_up
             else ""
         )
+    start_s = now - (state.started_s or now)
+    if pulse is None and start_s > health.startWithin:
+        yield f"its query has not started for {start_s:.0f} s, more than {health.startWithin:.0f}"
     if pulse is None or pulse.lag is None:
         return
     if health.lagRecords is not None and pulse.lag > health.lagRecords:

@@ -28,6 +28,7 @@ from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
 from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
@@ -118,6 +119,7 @@ class Supervisor:
             self._reset_without_process(supervised, now)
         self._record_start(now)
         self._save()
+        self._round_ended(now)
 
     def _living_runs(self) -> list[Run]:
         storage = self._project.storage
@@ -199,7 +201,11 @@ class Supervisor:
         for supervised in self._jobs.values():
             self._check(supervised, now)
         self._save()
+        self._round_ended(now)
+
+    def _round_ended(self, now: float) -> None:
         self.last_tick_s = now
+        write_heartbeat(self._project.storage, now)
 
     def _save(self) -> None:
         states = {name: supervised.state for name, supervised in self._jobs.items()}
@@ -367,7 +373,7 @@ class Supervisor:
                     supervised.process.kill()
                 self._check(supervised, time.time())
             self._save()
-            self.last_tick_s = time.time()
+            self._round_ended(time.time())
             time.sleep(TICK_S / 4)
         self._store.record_end(time.time())
         log.info("ended; no job runs")
