@@ -30,6 +30,9 @@ __all__ = ["give_order", "shut_down", "wait_until_done"]
 
 _REPLY_WITHIN_S = 30.0
 """A supervisor reads its orders five times a second. A busy machine may be slow."""
+_VALID_S = 25.0
+"""The supervisor carries out no older order. So no order is carried out after its command has
+reported a failure."""
 _STARTED_WITHIN_S = 2.0
 """Ten ticks of a supervisor. A due job that has not started by then waits for room."""
 _POLL_S = 0.1
@@ -44,13 +47,17 @@ def give_order(
     supervisor's refusal: ConfigError for a mistake in a job's file, else SupervisorError.
     """
     _check_names(project, store, jobs, order)
-    order_ids = [store.add_order(name, order, time.time()) for name in jobs]
-    if not supervisor_alive(store.last_supervisor()):
+    alive = supervisor_alive(store.last_supervisor())
+    now = time.time()
+    ends_s = now + _VALID_S if alive else None
+    order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
+    if not alive:
         return None
     _wait_for(
         lambda: all(store.reply_to(id_) is not None for id_ in order_ids),
         _REPLY_WITHIN_S,
-        f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s: read its log",
+        f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s, and does not "
+        "carry it out later: see kfetch logs",
     )
     replies = [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
     refusals = [reply for reply in replies if reply.exit_code]

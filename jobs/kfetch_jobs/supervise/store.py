@@ -59,6 +59,8 @@ class WaitingOrder:
     id: int
     job: str
     order: Order
+    ends_s: float | None
+    """Nobody waits for it after this moment; None: it waits for the next supervisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +184,15 @@ class Store:
             rows = self._db.execute(query, values).fetchall()
         return [_run(row) for row in rows]
 
-    def add_order(self, job: str, order: Order, now: float) -> int:
-        """Add an order for the supervisor, and return its id."""
+    def add_order(self, job: str, order: Order, now: float, ends_s: float | None = None) -> int:
+        """Add an order for the supervisor, and return its id. It is void after ``ends_s``."""
         with self._transaction() as db:
             waiting = db.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0]
             if waiting >= _ORDERS_MAX:
                 raise SupervisorError(f"{waiting} orders wait for a supervisor: start kfetch up")
             added = db.execute(
-                "INSERT INTO orders (job, asked, at_s) VALUES (?, ?, ?)", (job, order, now)
+                "INSERT INTO orders (job, asked, at_s, ends_s) VALUES (?, ?, ?, ?)",
+                (job, order, now, ends_s),
             )
             assert added.lastrowid is not None
             return added.lastrowid
@@ -198,10 +201,13 @@ class Store:
         """Return the orders without a reply, the oldest first."""
         with database_errors(self._path):
             rows = self._db.execute(
-                "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
+                "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
         return [
-            WaitingOrder(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows
+            WaitingOrder(
+                id=row["id"], job=row["job"], order=Order(row["asked"]), ends_s=row["ends_s"]
+            )
+            for row in rows
         ]
 
     def record_reply(self, order: int, text: str) -> None:

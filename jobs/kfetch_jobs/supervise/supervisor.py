@@ -31,7 +31,7 @@ from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.job_rules import rules_of
-from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
+from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import launch
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_process import (
@@ -216,7 +216,11 @@ class Supervisor:
 
     def _take_orders(self, now: float) -> None:
         for waiting in self._store.waiting_orders():
-            reply = self._carry_out(waiting.job, waiting.order, now)
+            if waiting.ends_s is not None and waiting.ends_s < max(now, time.time()):
+                log.warning("job %s: %s: %s", waiting.job, waiting.order, TOO_LATE.message)
+                reply = TOO_LATE
+            else:
+                reply = self._carry_out(waiting.job, waiting.order, now)
             self._save()
             self._store.record_reply(waiting.id, reply.to_text())
 
