@@ -9,6 +9,7 @@ store.py            states, runs and orders, in SQLite
 database.py         opens the database: tables, journal
 processes.py        the processes of a run
 run_process.py      the process of a recorded run, and its exit report
+run_killer.py       kills what lives of ended runs
 supervised_job.py   one job of the supervisor
 supervisor.py       the loop around them
 heartbeat.py        when the loop last completed a round

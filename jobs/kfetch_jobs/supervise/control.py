@@ -19,6 +19,7 @@ from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S
 from kfetch_jobs.supervise.run_process import exit_report_file, remove_settings, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
@@ -159,8 +160,11 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
 
 
 def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
-    """End the runs that a killed supervisor has left behind."""
-    runs = store.open_runs()
+    """End the runs that a killed supervisor has left behind.
+
+    Raises SupervisorError if some of their processes do not die. Their runs have no end then.
+    """
+    runs, undead = store.open_runs(), list[str]()
     processes = [run_process(project.storage, run) for run in runs]
     for process in processes:
         process.end()
@@ -168,7 +172,9 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     while any(process.alive for process in processes) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     for run, process in zip(runs, processes, strict=True):
-        process.kill()
+        if not process.kill(GONE_WITHIN_S):
+            undead.append(run.job)
+            continue
         remove_settings(project.storage, run.job)
         report_file = exit_report_file(project.storage, run.job, run.id)
         report = read_exit_report(report_file)
@@ -178,3 +184,8 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         now = time.time()
         store.end(run.id, now, kind, sentence, batches=report.batches, rows=report.rows)
         report_file.unlink(missing_ok=True)
+    if undead:
+        raise SupervisorError(
+            f"some processes do not die, of {', '.join(undead)}: does a disk not answer? "
+            "Try again later"
+        )

@@ -32,8 +32,9 @@ from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import launch
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S, launch
 from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.run_killer import RunKiller
 from kfetch_jobs.supervise.run_process import (
     Command,
     command_for_runs,
@@ -72,6 +73,7 @@ class Supervisor:
         self._command = command or command_for_runs(project)
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
+        self._killer = RunKiller(project.storage, store)
         self._shutting_down = False
         self.last_tick_s = time.time()
         """When the last tick ended, in seconds since 1970. Any thread may read it."""
@@ -113,7 +115,8 @@ class Supervisor:
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
             elif run.job not in mistaken:
-                self._end_unsupervised(run, now)
+                self._killer.add_unwanted(run)
+        self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
         self._store.forget(_waiting(states) - self._jobs.keys() - mistaken)
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
@@ -152,7 +155,7 @@ class Supervisor:
     def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
         if supervised.run is not None:  # the job has a newer run
-            self._end_unsupervised(run, now)
+            self._killer.add_unwanted(run)
             return
         supervised.run = run.id
         supervised.process = process = run_process(self._project.storage, run)
@@ -164,13 +167,6 @@ class Supervisor:
             process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
             self._store.started(run.id, process.pid, process.started, process.start)
             log.info("job %s: adopted its process %d", run.job, process.pid)
-
-    def _end_unsupervised(self, run: Run, now: float) -> None:
-        """End a run of a removed or disabled job. A job with an invalid file runs on."""
-        run_process(self._project.storage, run).kill()
-        if run.job not in self._jobs:  # else the file may be that of the job's newer run
-            remove_settings(self._project.storage, run.job)
-        self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
     def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
         """Reset a job whose phase needs a process if the job has none."""
@@ -198,6 +194,7 @@ class Supervisor:
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
+        self._killer.end_unwanted(self._jobs, now)
         for supervised in self._jobs.values():
             self._check(supervised, now)
         self._save()
@@ -276,7 +273,8 @@ class Supervisor:
             log.info("job %s: ends after its micro-batch", supervised.job.name)
             supervised.process.end()
         elif action is Action.KILL and supervised.process is not None:
-            log.warning("job %s: did not end in time, and is killed", supervised.job.name)
+            if not supervised.killed:
+                log.warning("job %s: did not end in time, and is killed", supervised.job.name)
             supervised.killed = True
             supervised.process.kill()
 
@@ -328,9 +326,9 @@ class Supervisor:
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
-        if not supervised.process.kill():
-            log.error("job %s: some of its processes do not die", supervised.job.name)
-            return  # no next run may start beside them: the next tick tries again
+        assert supervised.run is not None
+        if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+            return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), now)
