@@ -27,12 +27,14 @@ __all__ = [
     "JobState",
     "Order",
     "Phase",
+    "after_clock_step",
     "after_exit",
     "after_launch",
     "apply_order",
     "initial_state",
     "interrupt",
     "jobs_ahead",
+    "planned_again",
     "tick",
     "upstream_finished",
 ]
@@ -40,6 +42,9 @@ __all__ = [
 
 SILENT_KILLS_MAX = 3
 """The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
+_SERVED_S = 3 * 3600.0
+"""A cron time that comes again because the clock went back by less has had its run. Debian's cron
+has the same limit."""
 
 
 def initial_state(
@@ -94,6 +99,33 @@ def interrupt(state: JobState, now: float) -> JobState:
     if state.phase is not Phase.RUNNING:
         return replace(state, ready_s=None)
     return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
+
+
+def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -> JobState:
+    """Return the state after somebody has set the clock by ``step_s``, to ``now``.
+
+    All durations stay. A cron time that has come stays due. If the clock goes back by hours, the
+    next cron time is planned again. A small step back repeats no run.
+    """
+    moments = {name: getattr(state, name) for name in ("ready_s", "started_s", "finished_s")}
+    moved = {name: at + step_s for name, at in moments.items() if at is not None}
+    state = replace(state, since_s=state.since_s + step_s, **moved)
+    if state.due_s is None:
+        return state
+    if _is_no_cron_time(rules, state) or state.due_s <= now - step_s:
+        return replace(state, due_s=state.due_s + step_s)
+    return planned_again(rules, state, now) if step_s < -_SERVED_S else state
+
+
+def planned_again(rules: Rules, state: JobState, now: float) -> JobState:
+    """Return the state without a cron time beyond the next one. A wrong clock may have set it."""
+    if state.due_s is None or state.due_s <= now or _is_no_cron_time(rules, state):
+        return state
+    return replace(state, due_s=min(state.due_s, rules.next_time(now)))
+
+
+def _is_no_cron_time(rules: Rules, state: JobState) -> bool:
+    return rules.times is None or state.forced or state.phase is Phase.BACKOFF
 
 
 def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
@@ -75,6 +78,19 @@ class SupervisorRecord:
     """None while it runs, and after it was killed."""
     process_start: str = ""
     """The start by boot and clock ticks. Empty in old records."""
+
+    @classmethod
+    def of_this_process(cls, environment: str | None, now: float) -> Self:
+        """Return the record of a supervisor in this process that has not ended."""
+        me = psutil.Process()
+        return cls(
+            pid=me.pid,
+            process_started_s=me.create_time(),
+            process_start=start_of(me.pid),
+            environment=environment,
+            started_s=now,
+            ended_s=None,
+        )
 
 
 class Store:
@@ -163,6 +179,12 @@ class Store:
                 "(SELECT pid, process_started_s FROM runs WHERE id = ?)",
                 (run,),
             )
+
+    def clock_stepped(self, step_s: float) -> None:
+        """Move the starts of what runs: somebody has set the clock by ``step_s``."""
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET started_s = started_s + ? WHERE ended_s IS NULL", (step_s,))
+            db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
 
     def open_runs(self) -> list[Run]:
         """Return the runs without an end."""

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.snapshot import write_snapshot
@@ -51,6 +49,7 @@ from kfetch_jobs.supervise.supervised_job import (
     second_writer,
     single_writers,
 )
+from kfetch_jobs.supervise.wall_clock import WallClock
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor"]
@@ -74,6 +73,7 @@ class Supervisor:
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
         self._killer = RunKiller(project.storage, store)
+        self._clock = WallClock()
         self._shutting_down = False
         self.last_tick_s = time.time()
         """When the last tick ended, in seconds since 1970. Any thread may read it."""
@@ -110,6 +110,7 @@ class Supervisor:
                 rules, before = rules_of(job.file), states.get(job.name)
                 if before is None or clean:
                     before = state_machine.initial_state(rules, now, before, ended_s)
+                before = state_machine.planned_again(rules, before, now)
                 self._jobs[job.name] = SupervisedJob(job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
@@ -138,17 +139,8 @@ class Supervisor:
         return {job.name: job for job in found if job is not None}
 
     def _record_start(self, now: float) -> None:
-        me = psutil.Process()
-        self._store.record_start(
-            SupervisorRecord(
-                pid=me.pid,
-                process_started_s=me.create_time(),
-                process_start=start_of(me.pid),
-                environment=self._project.environment_name,
-                started_s=now,
-                ended_s=None,
-            )
-        )
+        environment = self._project.environment_name
+        self._store.record_start(SupervisorRecord.of_this_process(environment, now))
         names = ": " + ", ".join(self._jobs) if self._jobs else ""
         log.info("supervising %s%s", counted(len(self._jobs), "job"), names)
 
@@ -185,11 +177,22 @@ class Supervisor:
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
         try:
-            self.tick(time.time())
+            self.tick(self._now())
         except (SupervisorError, OSError) as error:
             log.error("%s; trying again", error)
             return False
         return True
+
+    def _now(self) -> float:
+        """Return the time. If somebody has set the clock, all durations stay."""
+        now = self._clock.now()
+        if step_s := self._clock.step_s():
+            log.warning("the clock has moved by %+.0f s: due times are planned again", step_s)
+            self._store.clock_stepped(step_s)
+            for supervised in self._jobs.values():
+                supervised.clock_stepped(step_s, now)
+            self._clock.accept()
+        return now
 
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
@@ -352,7 +355,7 @@ class Supervisor:
             states={name: state},
         )
         supervised.state = self._saved[name] = state
-        supervised.run = supervised.process = None
+        supervised.run = supervised.process = supervised.heard_s = None
         supervised.killed = False
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
@@ -365,17 +368,18 @@ class Supervisor:
     def _end_all(self, hurry: Callable[[], bool]) -> None:
         """End every job after its micro-batch. The next supervisor starts them again."""
         self._shutting_down = True
-        now = time.time()
+        now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
         while running := [one for one in self._jobs.values() if one.process is not None]:
+            now = self._now()
             for supervised in running:
                 if hurry() and supervised.process is not None:
                     supervised.killed = True
                     supervised.process.kill()
-                self._check(supervised, time.time())
+                self._check(supervised, now)
             self._save()
-            self._round_ended(time.time())
+            self._round_ended(now)
             time.sleep(TICK_S / 4)
         self._store.record_end(time.time())
         log.info("ended; no job runs")
