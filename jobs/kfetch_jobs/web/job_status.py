@@ -88,8 +88,6 @@ _UNWANTED = {
 }
 """Buttons for a job whose file is gone or disables it: nothing but an end."""
 _WORDS = {Phase.BACKOFF: "failing", Phase.FAILED: "given up"}
-_UNHEALTHY_WORDS = {Phase.RUNNING: "degraded", Phase.WAITING: "waiting"}
-"""Words for a job that works, but beyond the limits of its file."""
 
 
 def displayed_status(job: JobStatus) -> DisplayedStatus:
@@ -107,19 +105,21 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
         return DisplayedStatus(tone=Tone.IDLE, word="unknown yet")
-    if job.phase in _UNHEALTHY_WORDS and job.unhealthy:
-        word = "waiting for room" if job.queue_place else _UNHEALTHY_WORDS[job.phase]
+    if job.phase in (Phase.RUNNING, Phase.WAITING) and job.unhealthy:
+        word = _waiting_word(job) or "degraded"
         return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=buttons)
-    if job.phase is Phase.WAITING and job.queue_place:
-        word = f"waiting for room, place {job.queue_place}"
-        return DisplayedStatus(tone=Tone.IDLE, word=word, buttons=buttons)
     if job.starting:
         return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
     tone = _TONES.get(job.phase, Tone.IDLE)
     why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
-    return DisplayedStatus(
-        tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
-    )
+    word = _waiting_word(job) or _WORDS.get(job.phase, job.phase.value)
+    return DisplayedStatus(tone=tone, word=word, why=why, buttons=buttons)
+
+
+def _waiting_word(job: JobStatus) -> str:
+    if job.phase is not Phase.WAITING:
+        return ""
+    return "waiting for room" if job.queue_place else "waiting"
 
 
 def _disabled_word(job: JobStatus) -> str:

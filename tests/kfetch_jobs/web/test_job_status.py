@@ -48,7 +48,7 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
         (
             replace(JOB, phase=Phase.WAITING, queue_place=2),
-            *(Tone.IDLE, "waiting for room, place 2", ()),
+            *(Tone.IDLE, "waiting for room", ()),
         ),
         (
             replace(JOB, phase=Phase.WAITING, queue_place=2, unhealthy=("no room",)),
