@@ -152,9 +152,10 @@ def kill_after_a_commit(kafka: Cluster, topic: str, directory: Path) -> None:
 
 
 def run_to_its_end(kafka: Cluster, topic: str, directory: Path) -> None:
-    """Let the query read all that is there."""
+    """Let the query read all that is there. No temporary files are left."""
     with query(kafka, topic, directory, availableNow=True) as child:
         assert 0 == child.process.wait(2 * PATIENCE_S), child.log.read_text()[-4000:]
+    assert ["lock"] == [path.name for path in (directory / "tmp").iterdir()]  # nor of killed runs
 
 
 class Child:

@@ -7,14 +7,33 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
+from kfetch_jobs.util.plural import counted
 
-__all__ = ["mistakes", "same_rows_mistake", "writes_same_records"]
+__all__ = ["mistakes", "room_warnings", "same_rows_mistake", "writes_same_records"]
 
 
 def mistakes(jobs: Mapping[str, Job]) -> list[str]:
     """Return one sentence for each mistake, with file and line."""
     shared = (*_shared_checkpoints(jobs), *_same_rows(jobs))
     return [*_after_mistakes(jobs), *_cycles(jobs), *shared]
+
+
+def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
+    """Return a sentence if more jobs run without an end than the supervisor runs at once."""
+    enabled = [job for job in jobs if job.file.enabled]
+    endless = sorted(job.name for job in enabled if not job.file.trigger.finite)
+    room = f"concurrency: {concurrency} gives room to {counted(concurrency, 'job')}"
+    if len(endless) > concurrency:
+        return [
+            f"{room}, and {len(endless)} jobs never end ({', '.join(endless)}): some never start: "
+            "raise concurrency"
+        ]
+    if len(endless) == concurrency < len(enabled):
+        return [
+            f"{room}, and as many never end ({', '.join(endless)}): no other job starts: "
+            "raise concurrency"
+        ]
+    return []
 
 
 def _after_mistakes(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -259,8 +259,10 @@ class Restart(Model):
 
 
 class Health(Model):
-    """Limits beyond which a running job counts as unhealthy."""
+    """Limits beyond which a job counts as unhealthy."""
 
+    startWithin: Duration = 300.0
+    """How long a due job may wait for room beside others, or a run for the start of its query."""
     lagRecords: int | None = Field(default=None, ge=0)
     """Offsets behind the log end."""
     lagSeconds: float | None = Field(default=None, gt=0)

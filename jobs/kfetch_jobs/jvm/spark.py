@@ -26,6 +26,7 @@ from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.properties import SUBMITTED, settings_file, settings_path
+from kfetch_jobs.jvm.temporary import temporary_directory
 from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
@@ -66,10 +67,12 @@ def session(
     gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
     """
     _use_java(Path(find_java()))  # Spark's own message about a missing Java is a page long
-    log.parent.mkdir(parents=True, exist_ok=True)
-    merged = _merged(settings, log.parent)
-    _prepare_environment(merged, code)
-    with redacted_log(log, redacted) as output:
+    with (
+        temporary_directory(log.parent / "tmp") as temporary,
+        redacted_log(log, redacted) as output,
+    ):
+        merged = _merged(settings, log.parent, temporary)
+        _prepare_environment(merged, code)
         try:
             spark = _started(name, merged, log, output)
             try:
@@ -100,28 +103,26 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
-def _merged(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
+def _merged(settings: Mapping[str, str], directory: Path, temporary: Path) -> dict[str, str]:
     """kfetch's settings, overridden by the user's. The JVM gets both kinds of options."""
-    merged = _DEFAULTS | _local_settings(directory) | _cluster_settings(settings) | dict(settings)
-    java = (_java_options(_temporary(directory)), settings.get(_JAVA_OPTIONS, ""))
+    merged = (
+        _DEFAULTS
+        | _local_settings(directory, temporary)
+        | _cluster_settings(settings)
+        | dict(settings)
+    )
+    java = (_java_options(temporary), settings.get(_JAVA_OPTIONS, ""))
     return merged | {_JAVA_OPTIONS: " ".join(java).strip()}
 
 
-def _local_settings(directory: Path) -> dict[str, str]:
-    """Settings that name local files. The files of a killed Spark stay in the job's directory."""
-    temporary = _temporary(directory)
+def _local_settings(directory: Path, temporary: Path) -> dict[str, str]:
+    """Settings that name local files."""
     return {
         "spark.jars": ",".join(map(str, delta_jars())),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(temporary),
         "spark.python.unix.domain.socket.dir": str(_socket_directory(temporary)),
     }
-
-
-def _temporary(directory: Path) -> Path:
-    temporary = directory / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    return temporary
 
 
 def _socket_directory(directory: Path) -> Path:

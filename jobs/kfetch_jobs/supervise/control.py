@@ -19,6 +19,7 @@ from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S
 from kfetch_jobs.supervise.run_process import exit_report_file, remove_settings, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
@@ -30,6 +31,9 @@ __all__ = ["give_order", "shut_down", "wait_until_done"]
 
 _REPLY_WITHIN_S = 30.0
 """A supervisor reads its orders five times a second. A busy machine may be slow."""
+_VALID_S = 25.0
+"""The supervisor carries out no older order. So no order is carried out after its command has
+reported a failure."""
 _STARTED_WITHIN_S = 2.0
 """Ten ticks of a supervisor. A due job that has not started by then waits for room."""
 _POLL_S = 0.1
@@ -44,13 +48,17 @@ def give_order(
     supervisor's refusal: ConfigError for a mistake in a job's file, else SupervisorError.
     """
     _check_names(project, store, jobs, order)
-    order_ids = [store.add_order(name, order, time.time()) for name in jobs]
-    if not supervisor_alive(store.last_supervisor()):
+    alive = supervisor_alive(store.last_supervisor())
+    now = time.time()
+    ends_s = now + _VALID_S if alive else None
+    order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
+    if not alive:
         return None
     _wait_for(
         lambda: all(store.reply_to(id_) is not None for id_ in order_ids),
         _REPLY_WITHIN_S,
-        f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s: read its log",
+        f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s, and does not "
+        "carry it out later: see kfetch logs",
     )
     replies = [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
     refusals = [reply for reply in replies if reply.exit_code]
@@ -152,8 +160,11 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
 
 
 def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
-    """End the runs that a killed supervisor has left behind."""
-    runs = store.open_runs()
+    """End the runs that a killed supervisor has left behind.
+
+    Raises SupervisorError if some of their processes do not die. Their runs have no end then.
+    """
+    runs, undead = store.open_runs(), list[str]()
     processes = [run_process(project.storage, run) for run in runs]
     for process in processes:
         process.end()
@@ -161,7 +172,9 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     while any(process.alive for process in processes) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     for run, process in zip(runs, processes, strict=True):
-        process.kill()
+        if not process.kill(GONE_WITHIN_S):
+            undead.append(run.job)
+            continue
         remove_settings(project.storage, run.job)
         report_file = exit_report_file(project.storage, run.job, run.id)
         report = read_exit_report(report_file)
@@ -171,3 +184,8 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         now = time.time()
         store.end(run.id, now, kind, sentence, batches=report.batches, rows=report.rows)
         report_file.unlink(missing_ok=True)
+    if undead:
+        raise SupervisorError(
+            f"some processes do not die, of {', '.join(undead)}: does a disk not answer? "
+            "Try again later"
+        )

@@ -61,8 +61,9 @@ CREATE TABLE IF NOT EXISTS process_starts (
     PRIMARY KEY (pid, process_started_s)
 )
 """
-"""A table of its own, because the previous release reads all columns of the others: it may run the
-supervisor while a command of this release reads its database."""
+"""A table of its own, because the previous release reads all columns of ``runs`` and
+``supervisor``: it may run the supervisor while a command of this release reads its database."""
+_ADDED_COLUMN = "ALTER TABLE orders ADD COLUMN ends_s REAL"
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -148,7 +149,7 @@ def _journal(db: sqlite3.Connection) -> str:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    if _version(db) == _VERSION and _has_added_table(db):
+    if _version(db) == _VERSION and _has_added_table(db) and _has_added_column(db):
         return  # without waiting for a writer
     with transaction(db):
         version = _version(db)
@@ -162,6 +163,8 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                 "update kfetch, or name another storage"
             )
         db.execute(_ADDED)
+        if not _has_added_column(db):
+            db.execute(_ADDED_COLUMN)
 
 
 def _version(db: sqlite3.Connection) -> int:
@@ -170,4 +173,9 @@ def _version(db: sqlite3.Connection) -> int:
 
 def _has_added_table(db: sqlite3.Connection) -> bool:
     query = "SELECT 1 FROM sqlite_master WHERE name = 'process_starts'"
+    return db.execute(query).fetchone() is not None
+
+
+def _has_added_column(db: sqlite3.Connection) -> bool:
+    query = "SELECT 1 FROM pragma_table_info('orders') WHERE name = 'ends_s'"
     return db.execute(query).fetchone() is not None

@@ -10,7 +10,7 @@ from kfetch_jobs.config.snapshot import changed_files
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.util.times import utc
 
-__all__ = ["OrderReply", "outdated_file_notice"]
+__all__ = ["TOO_LATE", "OrderReply", "outdated_file_notice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,13 @@ class OrderReply:
             fields = json.loads(text)
             return cls(message=fields["said"], exit_code=fields["exit_code"])
         return cls(message=text, exit_code=1 if text else 0)
+
+
+TOO_LATE = OrderReply(
+    message="the supervisor was busy for too long, and does not carry the order out: give it again",
+    exit_code=1,
+)
+"""The reply to an order whose end has passed. Its command may have reported a failure."""
 
 
 def outdated_file_notice(job: Job, state: JobState) -> str:

@@ -22,10 +22,11 @@ from kfetch_jobs.kafka.process import find, start_of
 from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
-__all__ = ["MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
+__all__ = ["GONE_WITHIN_S", "MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
 
 MARK = "KFETCH_RUN"
-_GONE_WITHIN_S = 10.0
+GONE_WITHIN_S = 10.0
+"""A killed process that lives for longer is worth an error."""
 
 
 @dataclass(slots=True)
@@ -55,19 +56,20 @@ class RunProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
-    def kill(self) -> bool:
-        """Send SIGKILL to the whole session, and return whether all processes are gone."""
-        deadline = time.monotonic() + _GONE_WITHIN_S
+    def kill(self, within_s: float = 0.0) -> bool:
+        """Send SIGKILL to the whole session, and return whether all processes are gone.
+
+        A process at a disk that does not answer may stay for long, so ``within_s`` limits the wait.
+        """
+        deadline = time.monotonic() + within_s
         while living := self._session():
             for process in living:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 return False
             psutil.wait_procs(living, timeout=0.1)
-        if self.child is not None:
-            self.child.wait()
-        return True
+        return not self.alive
 
     def _session(self) -> list[psutil.Process]:
         """The living processes of the session.

@@ -26,9 +26,13 @@ class CronTimes:
     zone: str
 
     def next(self, now: float) -> float:
-        """Return the first time after ``now``; both in seconds since 1970."""
+        """Return the first time after ``now``; both in seconds since 1970.
+
+        In an hour that comes twice, cronsim may count from its first occurrence: it drops ``fold``.
+        """
         start = datetime.fromtimestamp(now, ZoneInfo(self.zone))
-        return next(CronSim(self.expression, start)).timestamp()
+        times = (time.timestamp() for time in CronSim(self.expression, start))
+        return next(time for time in times if time > now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,48 @@
-"""The process of a recorded run, the path of its exit report, and what a killed run leaves."""
+"""The process of a recorded run, its command, its exit report, and what a killed run leaves."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kfetch_jobs.config import Project
+from kfetch_jobs.config.snapshot import snapshot_path
 from kfetch_jobs.jvm.properties import settings_path
 from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark
 from kfetch_jobs.supervise.store import Run
 
-__all__ = ["exit_report_file", "remove_settings", "run_mark", "run_process"]
+__all__ = [
+    "Command",
+    "command_for_runs",
+    "exit_report_file",
+    "remove_settings",
+    "run_mark",
+    "run_process",
+]
+
+Command = Callable[[str, Path], Sequence[str]]
+"""Returns the command for a run, from the job's name and the path of its exit report."""
 
 _NO_PID = 0
 """No process of a user has this number."""
+
+
+def command_for_runs(project: Project) -> Command:
+    """Return the command ``kfetch run`` with this Python and this project."""
+    environment = ["--env", project.environment_name] if project.environment_name else []
+
+    def command(job: str, report_file: Path) -> list[str]:
+        return [
+            # -P: a package of the project must not pass for kfetch's.
+            *(sys.executable, "-P", "-m", "kfetch", "run", job),
+            *("--project", str(project.path), "--ending", str(report_file)),
+            *("--files", str(snapshot_path(project.storage / job))),
+            *environment,
+        ]
+
+    return command
 
 
 def run_mark(storage: Path, run: int) -> str:

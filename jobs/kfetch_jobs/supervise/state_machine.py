@@ -12,11 +12,12 @@ dies between the two takes the action after its restart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.rules import Rules
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
     "JobState",
     "Order",
     "Phase",
+    "after_clock_step",
     "after_exit",
     "after_launch",
     "apply_order",
     "initial_state",
     "interrupt",
+    "jobs_ahead",
+    "planned_again",
     "tick",
     "upstream_finished",
 ]
@@ -38,99 +42,9 @@ __all__ = [
 
 SILENT_KILLS_MAX = 3
 """The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
-
-
-class Phase(StrEnum):
-    """The phase of a job."""
-
-    WAITING = "waiting"
-    """The job waits for its time, for the jobs before it, or for room."""
-    RUNNING = "running"
-    STOPPING = "stopping"
-    """The process has an order to end after its micro-batch."""
-    BACKOFF = "backoff"
-    """The job has failed, and waits before its restart."""
-    FINISHED = "finished"
-    """The job has read everything, and has no next run."""
-    FAILED = "failed"
-    """The supervisor has given the job up. Only ``start`` and ``restart`` run it again."""
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-    @property
-    def has_process(self) -> bool:
-        """Whether a job in this phase has a process."""
-        return self in (Phase.RUNNING, Phase.STOPPING)
-
-
-class Order(StrEnum):
-    """The orders for a job."""
-
-    START = "start"
-    """Run the job now, whatever its trigger says."""
-    STOP = "stop"
-    RESTART = "restart"
-    PAUSE = "pause"
-    RESUME = "resume"
-
-
-class Action(StrEnum):
-    """An action that the supervisor takes."""
-
-    LAUNCH = "launch"
-    END = "end"
-    """Send SIGTERM: the job ends after its micro-batch."""
-    KILL = "kill"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
-    """The state of a job. The database keeps it as JSON, under these names."""
-
-    phase: Phase
-    since_s: float
-    """When the phase began."""
-    due_s: float | None = None
-    """The earliest start of the next run; None: it waits for the jobs before it."""
-    forced: bool = False
-    """An order asked for the next run, so it does not wait for other jobs."""
-    failures: int = 0
-    """Failures in a row."""
-    started_s: float | None = None
-    """When the last run started."""
-    finished_s: float | None = None
-    """When a run last read everything."""
-    then: Phase | None = None
-    """The phase after STOPPING; RUNNING stands for a run that the next supervisor resumes. In
-    PAUSED the phase after ``resume``."""
-    asked: bool = False
-    """Whether the process has got its SIGTERM."""
-    queued: bool = False
-    """A cron time came during the run, and one more run follows."""
-    silent_kills: int = 0
-    """How often the supervisor has killed a silent run since a micro-batch was last committed, or
-    the query was idle in a healthy run."""
-    sentence: str = ""
-    """The last failure; empty after a run that finished or was healthy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """The facts that a tick needs."""
-
-    now: float
-    upstream_finished: bool = True
-    """The jobs in ``after`` have finished."""
-    has_room: bool = True
-    """Fewer jobs run than ``concurrency`` allows."""
-    has_file: bool = True
-    """The job's file is still there."""
-    silent_s: float = 0.0
-    """The query has given no sign of life for this long, in seconds."""
-    has_committed: bool = False
-    """This run has committed a micro-batch."""
-    is_idle: bool = False
-    """This run's query had nothing to read: no micro-batch was left from the run before."""
+_SERVED_S = 3 * 3600.0
+"""A cron time that comes again because the clock went back by less has had its run. Debian's cron
+has the same limit."""
 
 
 def initial_state(
@@ -181,10 +95,37 @@ def _due_after_pause(
 
 
 def interrupt(state: JobState, now: float) -> JobState:
-    """Return the state of a running job whose supervisor ends. The next supervisor resumes it."""
+    """Return the state of a job whose supervisor ends. The next one resumes a running job."""
     if state.phase is not Phase.RUNNING:
-        return state
+        return replace(state, ready_s=None)
     return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
+
+
+def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -> JobState:
+    """Return the state after somebody has set the clock by ``step_s``, to ``now``.
+
+    All durations stay. A cron time that has come stays due. If the clock goes back by hours, the
+    next cron time is planned again. A small step back repeats no run.
+    """
+    moments = {name: getattr(state, name) for name in ("ready_s", "started_s", "finished_s")}
+    moved = {name: at + step_s for name, at in moments.items() if at is not None}
+    state = replace(state, since_s=state.since_s + step_s, **moved)
+    if state.due_s is None:
+        return state
+    if _is_no_cron_time(rules, state) or state.due_s <= now - step_s:
+        return replace(state, due_s=state.due_s + step_s)
+    return planned_again(rules, state, now) if step_s < -_SERVED_S else state
+
+
+def planned_again(rules: Rules, state: JobState, now: float) -> JobState:
+    """Return the state without a cron time beyond the next one. A wrong clock may have set it."""
+    if state.due_s is None or state.due_s <= now or _is_no_cron_time(rules, state):
+        return state
+    return replace(state, due_s=min(state.due_s, rules.next_time(now)))
+
+
+def _is_no_cron_time(rules: Rules, state: JobState) -> bool:
+    return rules.times is None or state.forced or state.phase is Phase.BACKOFF
 
 
 def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
@@ -313,9 +254,30 @@ def tick(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action 
     if state.phase is Phase.STOPPING:
         return _tick_stopping(rules, state, facts)
     if state.phase in (Phase.WAITING, Phase.BACKOFF):
-        state = _bounded_backoff(rules, state, facts.now)
-        return state, Action.LAUNCH if _is_due(state, facts) else None
+        return _tick_waiting(_bounded_backoff(rules, state, facts.now), facts)
     return state, None
+
+
+def _tick_waiting(state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+    if not _is_due(state, facts):
+        return replace(state, ready_s=None), None
+    if facts.has_room:
+        return state, Action.LAUNCH
+    return replace(state, ready_s=state.ready_s or facts.now), None
+
+
+def jobs_ahead(name: str, states: Mapping[str, JobState]) -> int:
+    """Return how many jobs get room before this one. Jobs that an order starts come first.
+
+    A job that is not ready yet comes after all others of its kind.
+    """
+    turn = _turn(name, states[name])
+    ready = (other for other in states if states[other].ready_s is not None)
+    return sum(_turn(other, states[other]) < turn for other in ready)
+
+
+def _turn(name: str, state: JobState) -> tuple[bool, float, str]:
+    return not state.forced, math.inf if state.ready_s is None else state.ready_s, name
 
 
 def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobState]) -> bool:
@@ -331,8 +293,7 @@ def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobSta
 
 def _is_due(state: JobState, facts: Facts) -> bool:
     may_run = facts.upstream_finished or state.forced or state.phase is Phase.BACKOFF
-    can_run = facts.has_room and facts.has_file
-    return can_run and may_run and (state.due_s is None or state.due_s <= facts.now)
+    return facts.has_file and may_run and (state.due_s is None or state.due_s <= facts.now)
 
 
 def _bounded_backoff(rules: Rules, state: JobState, now: float) -> JobState:
@@ -382,4 +343,4 @@ def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobStat
 
 
 def _moved(state: JobState, phase: Phase, now: float, **changes: object) -> JobState:
-    return replace(state, phase=phase, since_s=now, **changes)  # type: ignore[arg-type]
+    return replace(state, phase=phase, since_s=now, ready_s=None, **changes)  # type: ignore[arg-type]

@@ -13,7 +13,10 @@ from kfetch_jobs.run.unreachable import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 
-__all__ = ["JobStatus", "ProjectStatus", "with_times"]
+__all__ = ["STUCK_S", "JobStatus", "ProjectStatus", "with_times"]
+
+STUCK_S = 20.0
+"""The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,8 @@ class JobStatus:
     """None: no supervisor has seen the job."""
     since_s: float | None = None
     due_s: float | None = None
+    queue_place: int | None = None
+    """The place among the jobs that wait for nothing but room, from 1; None: it does not."""
     failures: int = 0
     error: str = ""
     """The last failure; empty once the job is healthy."""
@@ -88,12 +93,20 @@ class ProjectStatus:
     """The pid of the running supervisor; None if none runs."""
     supervised_s: float | None
     """When the supervisor started: seconds since 1970."""
+    loop_age_s: float | None = None
+    """How long ago the supervisor's loop last completed a round, in seconds."""
     jobs: tuple[JobStatus, ...]
 
     @property
+    def stuck(self) -> bool:
+        """Whether the supervisor lives, and its loop does not go on."""
+        return self.loop_age_s is not None and self.loop_age_s > STUCK_S
+
+    @property
     def healthy(self) -> bool:
-        """Whether a supervisor runs and every enabled job is healthy."""
-        return self.supervisor is not None and not any(job.unhealthy for job in self.jobs)
+        """Whether a supervisor runs, its loop goes on, and every enabled job is healthy."""
+        looked_after = self.supervisor is not None and not self.stuck
+        return looked_after and not any(job.unhealthy for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the status for ``--json``."""

@@ -22,8 +22,9 @@ from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
+from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.run_process import run_process
-from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase
+from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.disk_space import DiskSpace
@@ -55,6 +56,9 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
         environment=project.environment_name,
         supervisor=supervisor.pid if supervisor else None,
         supervised_s=supervisor.started_s if supervisor else None,
+        loop_age_s=(
+            heartbeat_age_s(project.storage, now, supervisor.started_s) if supervisor else None
+        ),
         jobs=tuple(sorted((*jobs, *orphans), key=lambda job: job.name)),
     )
 
@@ -94,6 +98,11 @@ class _Recorded:
         """Whether the supervisor would start the job."""
         waiting = name in self.states and self.states[name].phase in (Phase.WAITING, Phase.BACKOFF)
         return waiting and self.supervisor is not None
+
+    def queue_place(self, name: str) -> int | None:
+        """The job's place among those that wait for room; None if it does not wait for room."""
+        ready = self.supervisor and name in self.states and self.states[name].ready_s
+        return jobs_ahead(name, self.states) + 1 if ready else None
 
     def way_to_stop(self, name: str) -> str:
         """The command that ends the job."""
@@ -156,6 +165,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
             *_broker_problems(state, unreachable, now),
             *_space_problems(job, space),
         ),
+        queue_place=recorded.queue_place(job.name),
         **_state_fields(state),
         **_pulse_fields(pulse, now),
     )
@@ -221,8 +231,18 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
+        yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)
     elif former := find_former_job(job):
         yield former.sentence(job)
+
+
+def _room_problems(health: Health, state: JobState, place: int | None, now: float) -> Iterator[str]:
+    waited_s = now - (state.ready_s or now)
+    if place and waited_s > health.startWithin:
+        yield (
+            f"no room to run for {waited_s:.0f} s, more than {health.startWithin:.0f}: place "
+            f"{place} in the queue: raise concurrency, or stop another job"
+        )
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:
@@ -277,6 +297,9 @@ def health_problems(
             if gave_up
             else ""
         )
+    start_s = now - (state.started_s or now)
+    if pulse is None and start_s > health.startWithin:
+        yield f"its query has not started for {start_s:.0f} s, more than {health.startWithin:.0f}"
     if pulse is None or pulse.lag is None:
         return
     if health.lagRecords is not None and pulse.lag > health.lagRecords:

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
@@ -59,6 +62,8 @@ class WaitingOrder:
     id: int
     job: str
     order: Order
+    ends_s: float | None
+    """Nobody waits for it after this moment; None: it waits for the next supervisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,19 @@ class SupervisorRecord:
     """None while it runs, and after it was killed."""
     process_start: str = ""
     """The start by boot and clock ticks. Empty in old records."""
+
+    @classmethod
+    def of_this_process(cls, environment: str | None, now: float) -> Self:
+        """Return the record of a supervisor in this process that has not ended."""
+        me = psutil.Process()
+        return cls(
+            pid=me.pid,
+            process_started_s=me.create_time(),
+            process_start=start_of(me.pid),
+            environment=environment,
+            started_s=now,
+            ended_s=None,
+        )
 
 
 class Store:
@@ -162,6 +180,12 @@ class Store:
                 (run,),
             )
 
+    def clock_stepped(self, step_s: float) -> None:
+        """Move the starts of what runs: somebody has set the clock by ``step_s``."""
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET started_s = started_s + ? WHERE ended_s IS NULL", (step_s,))
+            db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
+
     def open_runs(self) -> list[Run]:
         """Return the runs without an end."""
         return self._runs("WHERE ended_s IS NULL ORDER BY id")
@@ -182,14 +206,15 @@ class Store:
             rows = self._db.execute(query, values).fetchall()
         return [_run(row) for row in rows]
 
-    def add_order(self, job: str, order: Order, now: float) -> int:
-        """Add an order for the supervisor, and return its id."""
+    def add_order(self, job: str, order: Order, now: float, ends_s: float | None = None) -> int:
+        """Add an order for the supervisor, and return its id. It is void after ``ends_s``."""
         with self._transaction() as db:
             waiting = db.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0]
             if waiting >= _ORDERS_MAX:
                 raise SupervisorError(f"{waiting} orders wait for a supervisor: start kfetch up")
             added = db.execute(
-                "INSERT INTO orders (job, asked, at_s) VALUES (?, ?, ?)", (job, order, now)
+                "INSERT INTO orders (job, asked, at_s, ends_s) VALUES (?, ?, ?, ?)",
+                (job, order, now, ends_s),
             )
             assert added.lastrowid is not None
             return added.lastrowid
@@ -198,10 +223,13 @@ class Store:
         """Return the orders without a reply, the oldest first."""
         with database_errors(self._path):
             rows = self._db.execute(
-                "SELECT id, job, asked FROM orders WHERE answer IS NULL ORDER BY id"
+                "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
             ).fetchall()
         return [
-            WaitingOrder(id=row["id"], job=row["job"], order=Order(row["asked"])) for row in rows
+            WaitingOrder(
+                id=row["id"], job=row["job"], order=Order(row["asked"]), ends_s=row["ends_s"]
+            )
+            for row in rows
         ]
 
     def record_reply(self, order: int, text: str) -> None:
@@ -268,8 +296,9 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 def _text(state: JobState) -> str:
     values = asdict(state)
-    if not state.silent_kills:
-        del values["silent_kills"]  # the previous release does not know this key
+    for name in ("silent_kills", "ready_s"):  # the previous release does not know these keys
+        if not values[name]:
+            del values[name]
     return json.dumps(values)
 
 

@@ -14,7 +14,7 @@ from kfetch_jobs.run.exit_report import ExitReport
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
 
 __all__ = ["HELD", "SupervisedJob", "history_entry", "second_writer", "single_writers"]
 
@@ -35,6 +35,10 @@ class SupervisedJob:
     process: RunProcess | None = None
     killed: bool = False
     """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
+    heard_s: float | None = None
+    """When the supervisor first saw the present pulse, or saw that there is none."""
+    heard_at: float | None = None
+    """The moment in that pulse."""
 
     @property
     def has_file(self) -> bool:
@@ -53,8 +57,17 @@ class SupervisedJob:
         return pulse if pulse is not None and pulse.at >= began_s else None
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
-        """Return for how long its query has given no sign of life, in seconds."""
-        return now - (pulse.at if pulse else self.state.started_s or now)
+        """Return for how long the supervisor has seen no new sign of life, in seconds."""
+        at = pulse.at if pulse else None
+        if self.heard_s is None or self.heard_at != at:
+            self.heard_s, self.heard_at = now, at
+        return now - self.heard_s
+
+    def clock_stepped(self, step_s: float, now: float) -> None:
+        """Keep all durations: somebody has set the clock by ``step_s``, to ``now``."""
+        self.state = after_clock_step(self.rules, self.state, step_s, now)
+        if self.heard_s is not None:
+            self.heard_s += step_s
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:

@@ -13,28 +13,29 @@ from __future__ import annotations
 import logging
 import os
 import random
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
-from kfetch_jobs.config.snapshot import snapshot_path, write_snapshot
+from kfetch_jobs.config.snapshot import write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
 from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
 from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.job_rules import rules_of
-from kfetch_jobs.supervise.order_reply import OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import launch
+from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S, launch
 from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.run_killer import RunKiller
 from kfetch_jobs.supervise.run_process import (
+    Command,
+    command_for_runs,
     exit_report_file,
     remove_settings,
     run_mark,
@@ -48,6 +49,7 @@ from kfetch_jobs.supervise.supervised_job import (
     second_writer,
     single_writers,
 )
+from kfetch_jobs.supervise.wall_clock import WallClock
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["Command", "Supervisor"]
@@ -59,8 +61,6 @@ _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
 """The next run reads the job's file anew. So the reply to these orders lists its mistakes."""
-Command = Callable[[str, Path], Sequence[str]]
-"""Returns the command for a run, from the job's name and the path of its exit report."""
 
 
 class Supervisor:
@@ -69,9 +69,11 @@ class Supervisor:
     def __init__(self, project: Project, store: Store, command: Command | None = None) -> None:
         self._project = project
         self._store = store
-        self._command = command or _command(project)
+        self._command = command or command_for_runs(project)
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
+        self._killer = RunKiller(project.storage, store)
+        self._clock = WallClock()
         self._shutting_down = False
         self.last_tick_s = time.time()
         """When the last tick ended, in seconds since 1970. Any thread may read it."""
@@ -108,17 +110,20 @@ class Supervisor:
                 rules, before = rules_of(job.file), states.get(job.name)
                 if before is None or clean:
                     before = state_machine.initial_state(rules, now, before, ended_s)
+                before = state_machine.planned_again(rules, before, now)
                 self._jobs[job.name] = SupervisedJob(job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job], now)
             elif run.job not in mistaken:
-                self._end_unsupervised(run, now)
+                self._killer.add_unwanted(run)
+        self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
         self._store.forget(_waiting(states) - self._jobs.keys() - mistaken)
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
         self._record_start(now)
         self._save()
+        self._round_ended(now)
 
     def _living_runs(self) -> list[Run]:
         storage = self._project.storage
@@ -134,24 +139,15 @@ class Supervisor:
         return {job.name: job for job in found if job is not None}
 
     def _record_start(self, now: float) -> None:
-        me = psutil.Process()
-        self._store.record_start(
-            SupervisorRecord(
-                pid=me.pid,
-                process_started_s=me.create_time(),
-                process_start=start_of(me.pid),
-                environment=self._project.environment_name,
-                started_s=now,
-                ended_s=None,
-            )
-        )
+        environment = self._project.environment_name
+        self._store.record_start(SupervisorRecord.of_this_process(environment, now))
         names = ": " + ", ".join(self._jobs) if self._jobs else ""
         log.info("supervising %s%s", counted(len(self._jobs), "job"), names)
 
     def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
         if supervised.run is not None:  # the job has a newer run
-            self._end_unsupervised(run, now)
+            self._killer.add_unwanted(run)
             return
         supervised.run = run.id
         supervised.process = process = run_process(self._project.storage, run)
@@ -163,13 +159,6 @@ class Supervisor:
             process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
             self._store.started(run.id, process.pid, process.started, process.start)
             log.info("job %s: adopted its process %d", run.job, process.pid)
-
-    def _end_unsupervised(self, run: Run, now: float) -> None:
-        """End a run of a removed or disabled job. A job with an invalid file runs on."""
-        run_process(self._project.storage, run).kill()
-        if run.job not in self._jobs:  # else the file may be that of the job's newer run
-            remove_settings(self._project.storage, run.job)
-        self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
 
     def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
         """Reset a job whose phase needs a process if the job has none."""
@@ -188,19 +177,35 @@ class Supervisor:
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
         try:
-            self.tick(time.time())
+            self.tick(self._now())
         except (SupervisorError, OSError) as error:
             log.error("%s; trying again", error)
             return False
         return True
 
+    def _now(self) -> float:
+        """Return the time. If somebody has set the clock, all durations stay."""
+        now = self._clock.now()
+        if step_s := self._clock.step_s():
+            log.warning("the clock has moved by %+.0f s: due times are planned again", step_s)
+            self._store.clock_stepped(step_s)
+            for supervised in self._jobs.values():
+                supervised.clock_stepped(step_s, now)
+            self._clock.accept()
+        return now
+
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
+        self._killer.end_unwanted(self._jobs, now)
         for supervised in self._jobs.values():
             self._check(supervised, now)
         self._save()
+        self._round_ended(now)
+
+    def _round_ended(self, now: float) -> None:
         self.last_tick_s = now
+        write_heartbeat(self._project.storage, now)
 
     def _save(self) -> None:
         states = {name: supervised.state for name, supervised in self._jobs.items()}
@@ -211,7 +216,11 @@ class Supervisor:
 
     def _take_orders(self, now: float) -> None:
         for waiting in self._store.waiting_orders():
-            reply = self._carry_out(waiting.job, waiting.order, now)
+            if waiting.ends_s is not None and waiting.ends_s < max(now, time.time()):
+                log.warning("job %s: %s: %s", waiting.job, waiting.order, TOO_LATE.message)
+                reply = TOO_LATE
+            else:
+                reply = self._carry_out(waiting.job, waiting.order, now)
             self._save()
             self._store.record_reply(waiting.id, reply.to_text())
 
@@ -267,7 +276,8 @@ class Supervisor:
             log.info("job %s: ends after its micro-batch", supervised.job.name)
             supervised.process.end()
         elif action is Action.KILL and supervised.process is not None:
-            log.warning("job %s: did not end in time, and is killed", supervised.job.name)
+            if not supervised.killed:
+                log.warning("job %s: did not end in time, and is killed", supervised.job.name)
             supervised.killed = True
             supervised.process.kill()
 
@@ -276,11 +286,12 @@ class Supervisor:
         limited = rules.no_progress_s is not None
         pulse = supervised.pulse() if limited else None
         others = {name: other.state for name, other in self._jobs.items()}
-        running = sum(other.state.phase.has_process for other in self._jobs.values())
+        running = sum(other.phase.has_process for other in others.values())
+        ahead = state_machine.jobs_ahead(supervised.job.name, others)
         return Facts(
             now=now,
             upstream_finished=state_machine.upstream_finished(rules, state, others),
-            has_room=running < self._project.file.concurrency,
+            has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
             silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
             has_committed=pulse is not None and pulse.batch is not None,
@@ -318,9 +329,9 @@ class Supervisor:
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
-        if not supervised.process.kill():
-            log.error("job %s: some of its processes do not die", supervised.job.name)
-            return  # no next run may start beside them: the next tick tries again
+        assert supervised.run is not None
+        if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+            return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), now)
@@ -344,7 +355,7 @@ class Supervisor:
             states={name: state},
         )
         supervised.state = self._saved[name] = state
-        supervised.run = supervised.process = None
+        supervised.run = supervised.process = supervised.heard_s = None
         supervised.killed = False
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
@@ -357,17 +368,18 @@ class Supervisor:
     def _end_all(self, hurry: Callable[[], bool]) -> None:
         """End every job after its micro-batch. The next supervisor starts them again."""
         self._shutting_down = True
-        now = time.time()
+        now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
         while running := [one for one in self._jobs.values() if one.process is not None]:
+            now = self._now()
             for supervised in running:
                 if hurry() and supervised.process is not None:
                     supervised.killed = True
                     supervised.process.kill()
-                self._check(supervised, time.time())
+                self._check(supervised, now)
             self._save()
-            self.last_tick_s = time.time()
+            self._round_ended(now)
             time.sleep(TICK_S / 4)
         self._store.record_end(time.time())
         log.info("ended; no job runs")
@@ -380,19 +392,3 @@ def _waiting(states: Mapping[str, JobState]) -> set[str]:
         for name, state in states.items()
         if state.phase in (Phase.WAITING, Phase.BACKOFF) or state.phase.has_process
     }
-
-
-def _command(project: Project) -> Command:
-    """Return the command ``kfetch run`` with this Python and this project."""
-    environment = ["--env", project.environment_name] if project.environment_name else []
-
-    def command(job: str, report_file: Path) -> list[str]:
-        return [
-            # -P: a package of the project must not pass for kfetch's.
-            *(sys.executable, "-P", "-m", "kfetch", "run", job),
-            *("--project", str(project.path), "--ending", str(report_file)),
-            *("--files", str(snapshot_path(project.storage / job))),
-            *environment,
-        ]
-
-    return command

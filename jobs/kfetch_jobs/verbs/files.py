@@ -47,13 +47,15 @@ def validate(
 ) -> None:
     """Check every file of the project, without Kafka and Spark, and list all mistakes.
 
-    The command exits with 2 if there is a mistake. It warns of options without effect. The
-    variables and secrets that the files name must exist.
+    The command exits with 2 if there is a mistake. It warns of options without effect, and of more
+    jobs without an end than concurrency gives room to. The variables and secrets that the files
+    name must exist.
 
     \b
     Example: check files in continuous integration, with invented secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
+    from kfetch_jobs.config.cross_checks import room_warnings
     from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
 
@@ -62,9 +64,9 @@ def validate(
         loaded = project_of(project, environment)
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
-        warnings = list(
-            dict.fromkeys(line for job in jobs.values() for line in option_warnings(job))
-        )
+        lines = [line for job in jobs.values() for line in option_warnings(job)]
+        lines += room_warnings(jobs.values(), loaded.file.concurrency)
+        warnings = list(dict.fromkeys(lines))
     except ConfigError as error:
         mistakes = [*error.mistakes]
     if as_json:

@@ -77,7 +77,7 @@ def status(
 
     \b
     The command exits with 3 in these cases:
-    - No supervisor runs.
+    - No supervisor runs, or its loop does not go on.
     - A job is beyond the limits of its file.
     - A job waits after a failure, or the supervisor has given it up.
     - A job still runs although its file is gone or disables it.
@@ -118,6 +118,12 @@ def _show(overview: ProjectStatus) -> None:
         since = duration(now - (overview.supervised_s or now))
         typer.echo(
             f"{overview.project}{environment}: supervised for {since} by {overview.supervisor}"
+        )
+    if overview.stuck:
+        age = duration(overview.loop_age_s or 0.0)
+        typer.echo(
+            f"the supervisor has done nothing for {age}: it takes no orders and restarts no job: "
+            "see kfetch logs"
         )
     rows = [_status_row(job, now, overview.supervisor) for job in overview.jobs]
     table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
@@ -172,9 +178,11 @@ def _next(job: JobStatus, now: float) -> str:
 
     if job.phase is not Phase.WAITING:
         return job.error
+    if job.queue_place:
+        return f"for room: place {job.queue_place} in the queue"
     if job.due_s is None:
         return f"after {', '.join(job.after)}"
-    return f"in {duration(job.due_s - now)}" if job.due_s > now else "for room"
+    return f"in {duration(job.due_s - now)}" if job.due_s > now else "due"
 
 
 def history(

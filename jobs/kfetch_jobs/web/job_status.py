@@ -105,15 +105,21 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
     if job.phase is None:
         return DisplayedStatus(tone=Tone.IDLE, word="unknown yet")
-    if job.phase is Phase.RUNNING and job.unhealthy:
-        return DisplayedStatus(tone=Tone.WARN, word="degraded", why=job.unhealthy, buttons=buttons)
+    if job.phase in (Phase.RUNNING, Phase.WAITING) and job.unhealthy:
+        word = _waiting_word(job) or "degraded"
+        return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=buttons)
     if job.starting:
         return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
     tone = _TONES.get(job.phase, Tone.IDLE)
     why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
-    return DisplayedStatus(
-        tone=tone, word=_WORDS.get(job.phase, job.phase.value), why=why, buttons=buttons
-    )
+    word = _waiting_word(job) or _WORDS.get(job.phase, job.phase.value)
+    return DisplayedStatus(tone=tone, word=word, why=why, buttons=buttons)
+
+
+def _waiting_word(job: JobStatus) -> str:
+    if job.phase is not Phase.WAITING:
+        return ""
+    return "waiting for room" if job.queue_place else "waiting"
 
 
 def _disabled_word(job: JobStatus) -> str:

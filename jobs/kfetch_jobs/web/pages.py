@@ -27,7 +27,7 @@ from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.control import give_order
 from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.state_machine import Order
-from kfetch_jobs.supervise.status import JobStatus
+from kfetch_jobs.supervise.status import STUCK_S, JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web import template_values
@@ -43,8 +43,6 @@ _ORDERS_AT_ONCE = 4
 _LOG_LINES = 300
 _FIRST_PAGE = ("all", "call")
 """Values of the field ``back`` in forms of the first page."""
-_STUCK_S = 20.0
-"""The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class Pages:
             now=time.time(),
             project=self._project.path.parent.name,
             project_file=str(self._project.path),
-            stuck_s=stuck_s if stuck_s > _STUCK_S else None,
+            stuck_s=stuck_s if stuck_s > STUCK_S else None,
             key=self._forms.key,
             logged_in=self._forms.logins.token != "",
             **values,

@@ -84,7 +84,7 @@ def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.Mon
     """A job's settings replace the defaults, but its JVM options are added to ours."""
     monkeypatch.setattr(spark, "delta_jars", lambda: [Path("a.jar"), Path("b.jar")])
     wanted = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}
-    merged = spark._merged(wanted, tmp_path)
+    merged = spark._merged(wanted, tmp_path, tmp_path)
 
     assert "true" == merged["spark.ui.enabled"]
     assert "a.jar,b.jar" == merged["spark.jars"]
@@ -115,7 +115,7 @@ def test_the_python_of_executors(
     archive a name, which each side finds by its PATH."""
     monkeypatch.setattr(spark, "delta_jars", list)
     monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
-    merged = spark._merged(wanted, tmp_path)
+    merged = spark._merged(wanted, tmp_path, tmp_path)
     spark._prepare_environment(merged, [])
 
     found = spark.os.environ
@@ -138,7 +138,7 @@ def test_executors_get_the_projects_code(
     """Executors get the project's code and the user's own directories alone: kfetch is in the
     archive."""
     monkeypatch.setattr(spark, "delta_jars", list)
-    merged = spark._merged(ARCHIVE, tmp_path)
+    merged = spark._merged(ARCHIVE, tmp_path, tmp_path)
     monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
     spark._prepare_environment(merged, [Path("/code")])
 

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
+from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.util.times import utc
@@ -156,3 +157,32 @@ def test_answers_of_an_earlier_supervisor() -> None:
     """It may be up since before an update: it wrote a refusal's sentence, or nothing."""
     assert OrderReply() == OrderReply.from_text("") == OrderReply.from_text(OrderReply().to_text())
     assert OrderReply(message="no", exit_code=1) == OrderReply.from_text("no")
+
+
+def test_a_failed_order_is_not_carried_out_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor's loop hangs, and the command reports a failure. When the loop goes on, the
+    job runs on."""
+    monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
+    monkeypatch.setattr(control, "_VALID_S", 0.04)
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "a")
+        with pytest.raises(SupervisorError, match="does not carry it out later: see kfetch logs"):
+            control.give_order(stage.project, store, ["a"], Order.STOP)
+        (waiting,) = store.waiting_orders()
+        supervisor.tick(stage.now)
+
+        assert TOO_LATE == OrderReply.from_text(store.reply_to(waiting.id) or "")
+        assert ([], Phase.RUNNING) == (store.waiting_orders(), stage.phase("a"))
+
+
+def test_an_order_waits_for_the_next_supervisor(stage: Stage) -> None:
+    """An order without a supervisor was not reported as failed. It has no end."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.store() as store:
+        assert None is control.give_order(stage.project, store, ["a"], Order.PAUSE)
+    stage.ahead_s = 1e6
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "a", Phase.PAUSED)

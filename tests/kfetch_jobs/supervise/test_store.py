@@ -124,3 +124,17 @@ def test_a_state_of_a_later_kfetch(tmp_path: Path) -> None:
         store._db.execute("UPDATE jobs SET state = replace(state, '{', '{\"later\": 1, ')")
 
         assert {"a": state} == store.states()
+
+
+def test_orders_of_the_previous_release(tmp_path: Path) -> None:
+    """Its orders have no end. Its commands give orders to a supervisor of this release."""
+    with Store.of(tmp_path) as store:
+        store._db.execute("ALTER TABLE orders DROP COLUMN ends_s")
+        insert = "INSERT INTO orders (job, asked, at_s) VALUES (?, ?, ?)"
+        store._db.execute(insert, ("a", "stop", 1.0))
+    with Store.of(tmp_path) as store:
+        store._db.execute(insert, ("b", "start", 2.0))
+
+        assert [("a", Order.STOP, None), ("b", Order.START, None)] == [
+            (waiting.job, waiting.order, waiting.ends_s) for waiting in store.waiting_orders()
+        ]

@@ -13,9 +13,10 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import read_snapshot, snapshot_path
 from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.run_process import command_for_runs
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
-from kfetch_jobs.supervise.supervisor import Supervisor, _command
+from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.verbs import running
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
@@ -116,7 +117,7 @@ def test_a_run_reads_the_validated_files(
     stage.job("a", SLOW, UNTIL_TERM)
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a")
-    command = _command(stage.project)("a", Path("ending.json"))
+    command = command_for_runs(stage.project)("a", Path("ending.json"))
     (stage.place / "conf" / "kfetch.yml").write_text("storage: [")
     (stage.place / "conf" / "jobs" / "a.yml").unlink()
     with pytest.raises(InterruptedError):

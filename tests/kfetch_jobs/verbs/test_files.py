@@ -43,3 +43,28 @@ def test_an_environment_must_have_its_variables(
         "env/prod.yml:8: the environment variable KFETCH_BOOTSTRAP"
         in kfetch("validate", "--env", "prod")[2]
     )
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "trigger", "warning"),
+    [
+        (3, "processingTime: 2 s", ""),
+        (2, "availableNow: true", "as many never end (clicks, orders): no other job starts"),
+        (2, "processingTime: 2 s", "3 jobs never end (clicks, orders, visits): some never start"),
+    ],
+)
+def test_validate_warns_of_jobs_without_room(
+    kfetch: Command, shop: Path, concurrency: int, trigger: str, warning: str
+) -> None:
+    """Endless jobs that take all room leave none to other jobs, or even to each other."""
+    text = (shop / "jobs" / "clicks.yml").read_text()
+    (shop / "jobs" / "orders.yml").write_text(text.replace("tables/clicks", "tables/orders"))
+    text = text.replace("processingTime: 2 seconds", trigger)
+    (shop / "jobs" / "visits.yml").write_text(text.replace("tables/clicks", "tables/visits"))
+    project = (shop / "kfetch.yml").read_text()
+    project = project.replace("concurrency: 4", f"concurrency: {concurrency}")
+    (shop / "kfetch.yml").write_text(project)
+    code, _, said = kfetch("validate")
+
+    assert (0, bool(warning)) == (code, "concurrency" in said)
+    assert warning in said

@@ -46,6 +46,14 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("the job gave no reason",)),
         (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
+        (
+            replace(JOB, phase=Phase.WAITING, queue_place=2),
+            *(Tone.IDLE, "waiting for room", ()),
+        ),
+        (
+            replace(JOB, phase=Phase.WAITING, queue_place=2, unhealthy=("no room",)),
+            *(Tone.WARN, "waiting for room", ("no room",)),
+        ),
         (replace(JOB, phase=Phase.FINISHED), Tone.IDLE, "finished", ()),
         (replace(JOB, phase=Phase.STOPPING), Tone.IDLE, "stopping", ()),
         (replace(JOB, phase=Phase.PAUSED), Tone.HELD, "paused", ()),

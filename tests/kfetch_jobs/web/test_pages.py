@@ -15,7 +15,7 @@ from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
-from tests.kfetch_jobs.pages import Html, browser
+from tests.kfetch_jobs.pages import Html, browser, supervised
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.web.clicks import batch, stands
 
@@ -154,3 +154,17 @@ def test_a_job_that_does_not_run(shop: Project, state: dict[str, object], told: 
     assert all(
         each in shown for each in (*told, "The job does not run. Its next run opens", "was 1,234, ")
     )
+
+
+def test_a_job_that_waits_for_room(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both pages say so, with its place. After five minutes the job needs attention."""
+    monkeypatch.setattr("kfetch_jobs.util.cached_value._FRESH_S", 0.0)
+    now = time.time()
+    with supervised(shop), browser(shop) as client:
+        for ready_s, late in ((now - 60, False), (now - 400, True)):
+            stands(shop, phase=Phase.WAITING, due_s=now - 500, ready_s=ready_s)
+            for path in ("/", "/jobs/clicks"):
+                shown = Html(client.get(path).text).text
+                assert "waiting for room" in shown
+                assert "place 1 in the queue" in shown
+                assert late is ("no room to run for 40" in shown)

@@ -1,0 +1,54 @@
+"""Kills what lives of runs. A round of the supervisor's loop waits for no process to die."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container
+from pathlib import Path
+
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
+from kfetch_jobs.supervise.run_process import remove_settings, run_process
+from kfetch_jobs.supervise.store import Run, Store
+
+__all__ = ["RunKiller"]
+
+log = logging.getLogger("kfetch_jobs.supervisor")
+
+
+class RunKiller:
+    """Kills runs, and remembers those that are not gone yet."""
+
+    def __init__(self, storage: Path, store: Store) -> None:
+        self._storage = storage
+        self._store = store
+        self._unwanted: list[Run] = []
+        self._logged_s: dict[int, float] = {}
+        """When the log last named a run that is not gone, or its first kill: monotonic."""
+
+    def kill(self, run: int, job: str, process: RunProcess, within_s: float = 0.0) -> bool:
+        """Kill what lives of a run, and return whether nothing is left. If not, call it again."""
+        if process.kill(within_s):
+            self._logged_s.pop(run, None)
+            return True
+        now = time.monotonic()
+        if now - self._logged_s.setdefault(run, now) >= GONE_WITHIN_S:
+            log.error("job %s: some of its processes do not die", job)
+            self._logged_s[run] = now
+        return False
+
+    def add_unwanted(self, run: Run) -> None:
+        """Remember a run that an earlier supervisor has left, and that nobody wants."""
+        self._unwanted.append(run)
+
+    def end_unwanted(self, supervised: Container[str], now: float, within_s: float = 0.0) -> None:
+        """Kill the unwanted runs, and record the ends of those that are gone."""
+        for run in tuple(self._unwanted):
+            process = run_process(self._storage, run)
+            if not self.kill(run.id, run.job, process, within_s):
+                continue
+            if run.job not in supervised:  # else the file may be that of the job's newer run
+                remove_settings(self._storage, run.job)
+            self._store.end(run.id, now, ExitKind.KILLED, "its job is not supervised any more")
+            self._unwanted.remove(run)

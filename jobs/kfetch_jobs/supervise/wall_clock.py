@@ -1,0 +1,35 @@
+"""The wall clock, and by how much somebody has set it.
+
+Moments are in seconds of the wall clock, for people and for the next supervisor. A machine that
+sleeps looks like a clock that is set forward.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["WallClock"]
+
+_STEP_MIN_S = 2.0
+"""Time servers correct smaller differences all the time."""
+
+
+class WallClock:
+    """Compares the wall clock with the monotonic one."""
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.now = wall
+        self._steady = steady
+        self._offset_s = wall() - steady()
+
+    def step_s(self) -> float:
+        """Return by how much the clock was set since ``accept``, in seconds; 0.0 if it was not."""
+        step_s = self.now() - self._steady() - self._offset_s
+        return step_s if abs(step_s) >= _STEP_MIN_S else 0.0
+
+    def accept(self) -> None:
+        """Take the present time for right."""
+        self._offset_s = self.now() - self._steady()

@@ -1,0 +1,71 @@
+"""What hangs is not healthy: a driver before its query starts, and the supervisor's loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from kfetch_jobs.run.pulse import pulse_path
+from kfetch_jobs.supervise.heartbeat import heartbeat_age_s, write_heartbeat
+from kfetch_jobs.supervise.status_reader import read_status
+from kfetch_jobs.supervise.store import supervisor_directory
+from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.projects import ENVIRON
+from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+
+
+def test_a_query_that_does_not_start(stage: Stage) -> None:
+    """A run whose query has not started after ``health.startWithin`` is unhealthy. One whose query
+    has started may wait for records as long as it likes."""
+    stage.job("a", CONTINUOUS + "health: {startWithin: 60 s}\n", UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "a")
+        began = stage.runs("a")[0].started_s
+        for ahead_s in (60, 61):
+            write_heartbeat(stage.storage, began + ahead_s)
+            found = read_status(stage.project, store, began + ahead_s)
+            assert (ahead_s == 60) is found.healthy
+        pulse = {"at": began + 1, "batch": None}
+        pulse_path(stage.storage / "a").write_text(json.dumps(pulse))
+
+        assert ("its query has not started for 61 s, more than 60",) == found.jobs[0].unhealthy
+        assert read_status(stage.project, store, began + 61).healthy
+
+
+def test_a_loop_that_does_not_go_on(
+    stage: Stage, kfetch: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor lives, and its loop hangs: ``kfetch status`` says so, and exits with 3."""
+    monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    command = ("status", "--project", str(stage.project.path))
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        assert 0 == kfetch(*command)[0]
+        long_ago = time.time() - 90
+        with stage.store() as store:
+            store._db.execute("UPDATE supervisor SET started_s = ?", (long_ago,))
+        write_heartbeat(stage.storage, long_ago)
+        code, out, _ = kfetch(*command)
+
+        assert 3 == code
+        assert "the supervisor has done nothing for 1 min 30 s: it takes no orders" in out
+        assert 90 <= json.loads(kfetch(*command, "--json")[1])["loop_age_s"] < 120
+        supervisor.tick(time.time())
+        assert 0 == kfetch(*command)[0]
+
+
+def test_rounds_of_another_supervisor_do_not_count(stage: Stage) -> None:
+    """A supervisor of the previous release notes no round. Nobody knows whether its loop hangs."""
+    supervisor_directory(stage.storage).mkdir(parents=True)
+    assert None is heartbeat_age_s(stage.storage, 9.0, 1.0)
+    write_heartbeat(stage.storage, 5.0)
+
+    assert (4.0, 0.0, None) == tuple(
+        heartbeat_age_s(stage.storage, now, started)
+        for now, started in ((9.0, 5.0), (3.0, 1.0), (9.0, 6.0))
+    )
+    assert 0o600 == os.stat(supervisor_directory(stage.storage) / "heartbeat").st_mode & 0o777

@@ -1,0 +1,108 @@
+"""Processes that do not die: the supervisor goes on, and records no end of their runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import control, run_killer, supervisor
+from kfetch_jobs.supervise.state_machine import Order, Phase
+from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
+
+DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
+WITH_CHILD = "sh -c 'trap : TERM; while :; do sleep 0.1; done' &\n" + UNTIL_TERM
+ROUND_S = 5.0
+"""Far less than the ten seconds that a kill may take elsewhere, and far more than a round takes."""
+
+
+def make_immortal(patch: pytest.MonkeyPatch) -> None:
+    """No SIGKILL arrives: as for a process that waits for a disk which does not answer."""
+    patch.setattr(psutil.Process, "kill", lambda self: None)
+
+
+def test_a_process_that_does_not_die_stalls_no_round(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A round of the loop does not wait for it. The log says once that the job is killed."""
+    stage.job("deaf", CONTINUOUS, DEAF)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "deaf")
+        stage.ask("deaf", Order.STOP)
+        supervisor.tick(stage.now)
+        stage.ahead_s = 1000
+        with monkeypatch.context() as patch:
+            make_immortal(patch)
+            began = time.monotonic()
+            for _ in range(3):
+                supervisor.tick(stage.now)
+
+            assert time.monotonic() - began < ROUND_S
+            assert (None, Phase.STOPPING) == (stage.runs("deaf")[0].kind, stage.phase("deaf"))
+        stage.until_phase(supervisor, "deaf", Phase.STOPPED)
+    assert 1 == caplog.text.count("did not end in time, and is killed")
+
+
+def test_a_run_ends_when_all_its_processes_are_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its leader is gone, and a child is not: the next run must not start beside it."""
+    monkeypatch.setattr(run_killer, "GONE_WITHIN_S", 0.0)
+    stage.job("a", CONTINUOUS, WITH_CHILD)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        with monkeypatch.context() as patch:
+            make_immortal(patch)
+            leader = stage.runs("a")[0].pid or 0
+            os.kill(leader, signal.SIGKILL)
+            stage.until(supervisor, lambda: "some of its processes do not die" in caplog.text)
+            began = time.monotonic()
+            supervisor.tick(stage.now)
+
+            assert time.monotonic() - began < ROUND_S
+            assert None is stage.runs("a")[0].kind
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+        assert [] == stage.processes()
+
+
+def test_an_unwanted_run_ends_when_it_is_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job was disabled without a supervisor. Its run is open while its processes live; the loop
+    tries again."""
+    monkeypatch.setattr(supervisor, "GONE_WITHIN_S", 0.0)
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as first:
+        stage.until_runs(first, "a")
+    stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
+    with monkeypatch.context() as patch:
+        make_immortal(patch)
+        with stage.take() as second:
+            second.tick(stage.now)
+            assert None is stage.runs("a")[0].kind
+            patch.undo()
+            stage.until(second, lambda: stage.runs("a")[0].kind is ExitKind.KILLED)
+    assert [] == stage.processes()
+
+
+def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``kfetch down`` without a supervisor names the job and records no end, until it is gone."""
+    monkeypatch.setattr(control, "GONE_WITHIN_S", 0.0)
+    stage.job("deaf", CONTINUOUS, DEAF)
+    with stage.take() as first:
+        stage.until_runs(first, "deaf")
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        with monkeypatch.context() as patch:
+            make_immortal(patch)
+            with pytest.raises(SupervisorError, match="some processes do not die, of deaf: does"):
+                control.shut_down(stage.project, store, timeout_s=0.1, now=True)
+            assert None is stage.runs("deaf")[0].kind
+        monkeypatch.setattr(control, "GONE_WITHIN_S", PATIENCE_S)
+        control.shut_down(stage.project, store, timeout_s=0.1, now=True)
+    assert ExitKind.KILLED is stage.runs("deaf")[0].kind
