@@ -8,6 +8,7 @@ that the worker finds an agent at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import resource
@@ -23,6 +24,9 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.home import ProcessIdentity
 from kfetch.wire import lean
 
+# An agent holds its lock while it starts. If it hangs, the worker that would end it may be gone.
+_START_S_MAX = 60
+signal.alarm(_START_S_MAX)
 lean.defer_clients()
 
 from kfetch.agent.server import OpenQueries, Server  # noqa: E402
@@ -48,11 +52,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the driver's terminal
     queries = OpenQueries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
+        bound = arguments.socket.stat().st_ino
+        signal.alarm(0)
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
             reason = _serve(listener, Server(queries), queries, arguments.owner, stop)
         finally:
-            arguments.socket.unlink(missing_ok=True)
+            _unlink(arguments.socket, bound)
             queries.close()
     log.info("leaving: %s", reason)
     return 0
@@ -106,12 +112,19 @@ def _open_pidfd(owner: ProcessIdentity) -> int | None:
 
 
 def _listening(path: Path) -> socket.socket:
-    # The worker that starts an agent holds the lock, and no agent answered: the socket is dead.
+    # This agent has inherited the lock, and any other would hold it: the socket is dead.
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(128)
     return listener
+
+
+def _unlink(path: Path, inode: int) -> None:
+    """Remove the socket that this agent has bound, but not another one at its path."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_ino == inode:
+            path.unlink()
 
 
 def _check_address_space(memory: int) -> None:

@@ -125,6 +125,46 @@ def test_an_agent_of_a_dead_owner_does_not_stay(files: AgentFiles, owner: Proces
         connect(files, former)
 
 
+def test_a_killed_worker_leaves_one_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
+    """If the worker that starts an agent is killed, the next worker waits for that agent."""
+    script = (
+        "import os, signal, sys\n"
+        "from kfetch.agent import home, launch\n"
+        "def spawn_and_die(*arguments, spawn=launch._spawn):\n"
+        "    spawn(*arguments)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "launch._spawn = spawn_and_die\n"
+        "owner = home.ProcessIdentity.parse(sys.argv[1])\n"
+        "launch.connect(home.files_of(owner), owner, memory=64 << 20, timeout_s=30)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(owner)], timeout=60)
+    pid = status(connect(files, owner)).pid
+
+    assert -signal.SIGKILL == killed.returncode
+    assert [pid] == [agent.pid for agent in agents_of(owner)]
+
+
+def agents_of(owner: ProcessIdentity) -> list[psutil.Process]:
+    """The agents that serve an owner."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if {"kfetch.agent", str(owner)} <= {*(process.info["cmdline"] or ())}
+    ]
+
+
+def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: ProcessIdentity) -> None:
+    """An agent removes the socket that it has bound, and none that replaced it."""
+    agent = psutil.Process(status(connect(files, owner)).pid)
+    files.socket.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as another:
+        another.bind(str(files.socket))
+        agent.terminate()
+
+        assert wait_until(lambda: not agent.is_running() or _dead(agent.pid))
+    assert files.socket.exists()
+
+
 def test_sigterm_ends_an_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
     """An agent exits on SIGTERM. The next worker starts another one."""
     first = status(connect(files, owner)).pid
@@ -238,21 +278,41 @@ def test_a_hung_agent_is_replaced(
     assert ended
 
 
-def test_no_other_process_is_killed(files: AgentFiles, executor: subprocess.Popen[bytes]) -> None:
-    """kfetch kills no process if the recorded pid was reused, or if the record is nonsense."""
-    former = ProcessIdentity.of(executor.pid)
-    for text in (
-        str(ProcessIdentity(pid=former.pid, started=former.started - 1)),
-        "",
-        "x",
-        "4194305:1",
-    ):
-        files.process.write_text(text)
-        launch._kill(files)
-    files.process.unlink()
-    launch._kill(files)
+def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
+    """kfetch kills the process that listens on the socket. Once it listens no more, its pid may be
+    another process's, and kfetch kills none."""
+    script = (
+        "import socket, sys\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1])\n"
+        "listener.listen()\n"
+        "print('listens', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "listener.close()\n"
+        "print('listens no more', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", script, str(files.socket)]
+    for listens in (True, False):
+        files.socket.unlink(missing_ok=True)
+        with (
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+            socket.socket(socket.AF_UNIX) as stream,
+        ):
+            assert process.stdin
+            assert process.stdout
+            process.stdout.readline()
+            launch._kill_peer(stream)  # not connected: none
+            stream.connect(str(files.socket))
+            if not listens:
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                process.stdout.readline()
+            launch._kill_peer(stream)
+            killed = wait_until(lambda: process.poll() is not None, 5 if listens else 0)
+            process.kill()
 
-    assert executor.poll() is None
+        assert killed == listens
 
 
 def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,28 +321,30 @@ def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.M
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream,
     ):
         listener.bind(str(files.socket))
         listener.listen(0)
         other.connect(str(files.socket))
+        stream.settimeout(1)
 
         with pytest.raises(ChannelTimeout, match="accepts no connection"):
-            launch._greet(files)
+            launch._open_connection(stream, files.socket)
 
 
 def test_the_wait_for_the_lock_ends(
     files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a worker hangs while it holds the lock, the others fail after the lock's timeout."""
-    monkeypatch.setattr(launch, "_LOCK_TIMEOUT_S", 0.1)
+    """If a worker hangs while it holds the lock, the others fail after a timeout."""
+    monkeypatch.setattr(launch, "_CONNECT_TIMEOUT_S", 0.1)
 
-    with launch._locked(files.lock), pytest.raises(AgentError, match="another worker has held"):
+    with launch._locked(files.lock), pytest.raises(AgentError, match="no agent has answered for 0"):
         connect(files, owner)
 
 
 def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
     """Logs and pid files of former agents are removed after a week. Locks never are."""
-    old = [files.log, files.lock, files.process, files.log.with_name("living.log")]
+    old = [files.log, files.lock, files.log.with_name("living.log")]
     files.log.with_name("living.sock").touch()
     for path in old:
         path.touch()
