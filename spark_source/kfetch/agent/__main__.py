@@ -47,6 +47,7 @@ def main() -> int:
         stream=sys.stderr,
     )
     _check_address_space(arguments.memory)
+    _raise_descriptor_limit()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the driver's terminal
@@ -140,6 +141,12 @@ def _check_address_space(memory: int) -> None:
             f"{needed >> 20} MiB: raise spark.executor.pyspark.memory, lower kfetch.agent.memory, "
             "or set kfetch.agent=inline"
         )
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many descriptors as the system does. Each task takes several of them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _arguments() -> argparse.Namespace:

@@ -6,6 +6,7 @@ Each test has its own owner, a sleeping process in place of the executor's JVM.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -360,3 +361,56 @@ def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
 def test_only_a_large_budget_keeps_freed_pages(mebibytes: int, kept: str | None) -> None:
     """An agent with little memory returns pages at once: what it keeps counts for more there."""
     assert kept == launch._environment(mebibytes << 20).get("MIMALLOC_ARENA_PURGE_MULT")
+
+
+@pytest.mark.parametrize(
+    ("limit", "cause"), [("RLIMIT_NOFILE", "Too many open files"), ("RLIMIT_AS", "new thread")]
+)
+def test_an_agent_without_room_goes_on(
+    files: AgentFiles, owner: ProcessIdentity, limit: str, cause: str
+) -> None:
+    """An agent that can open no file, or start no thread, refuses workers and serves them later.
+
+    Nobody kills it, and nobody starts a second one.
+    """
+    agent = psutil.Process(status(connect(files, owner)).pid)
+    allowed = agent.rlimit(getattr(psutil, limit))
+    used = {
+        "RLIMIT_NOFILE": 1
+        + max(int(path.name) for path in Path(f"/proc/{agent.pid}/fd").iterdir()),
+        "RLIMIT_AS": agent.memory_info().vms + (4 << 20),  # a thread takes 8 MiB
+    }
+    with ExitStack() as silent, ThreadPoolExecutor(4) as workers:
+        agent.rlimit(getattr(psutil, limit), (used[limit], allowed[1]))
+
+        assert wait_until(lambda: is_refused(files, silent))
+        waiting = [workers.submit(lambda: status(connect(files, owner)).pid) for _ in range(4)]
+        assert not wait_until(lambda: any(worker.done() for worker in waiting), 0.5)
+        agent.rlimit(getattr(psutil, limit), allowed)
+        assert {agent.pid} == {worker.result() for worker in waiting}
+    assert 1 == files.log.read_text().count("it refuses workers")
+    assert cause in files.log.read_text()
+
+
+def test_an_agent_may_open_as_many_files_as_allowed(
+    files: AgentFiles, owner: ProcessIdentity
+) -> None:
+    """The agent raises its limit of descriptors: each task of each query needs some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+    try:
+        agent = psutil.Process(status(connect(files, owner)).pid)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert (hard, hard) == agent.rlimit(psutil.RLIMIT_NOFILE)
+
+
+def is_refused(files: AgentFiles, silent: ExitStack) -> bool:
+    """Whether the agent closes one more silent connection at once."""
+    stream = silent.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    stream.settimeout(0.2)
+    stream.connect(str(files.socket))
+    with suppress(TimeoutError):
+        return stream.recv(1) == b""
+    return False
