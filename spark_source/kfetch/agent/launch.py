@@ -147,8 +147,13 @@ def _open_connection(stream: socket.socket, path: Path) -> None:
 
 def _start_unless_locked(files: AgentFiles, owner: ProcessIdentity, memory: int) -> Channel | None:
     """Returns a channel to a new agent; None if another worker starts one, or if one lives."""
-    with _locked(files.lock) as lock:
-        return None if lock is None else _start(files, owner, memory, lock)
+    try:
+        with _locked(files.lock) as lock:
+            return None if lock is None else _start(files, owner, memory, lock)
+    except OSError as cause:  # a full disk, or a limit on files or processes
+        raise AgentError(
+            f"the agent can't be started: {cause} (option kfetch.agent=inline works without it)"
+        ) from None
 
 
 def _start(files: AgentFiles, owner: ProcessIdentity, memory: int, lock: int) -> Channel:
@@ -224,7 +229,7 @@ def _python_path(paths: list[str]) -> str:
 def _last_line(log: Path) -> str:
     text = log.read_bytes() if log.exists() else b""
     lines = text[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-    return f"{lines[-1]} (see {log})" if lines else f"its log is empty (see {log})"
+    return f"{lines[-1]} (see {log})" if lines else f"is the disk of its log full? (see {log})"
 
 
 @contextmanager

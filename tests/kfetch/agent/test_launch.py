@@ -357,6 +357,45 @@ def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
     assert {files.lock.name, "living.log", "living.sock", "young.log"} == left
 
 
+@pytest.fixture
+def little_disk(tmp_path: Path, owner: ProcessIdentity) -> Iterator[Path]:
+    """A disk of 64 KiB and 16 files, on which the agent has its files. Needs root."""
+    directory = tmp_path / f"kfetch-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    options = "size=64k,nr_inodes=16,mode=0700"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(directory)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("this user may not mount a disk")
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.mark.parametrize("full_of", ["bytes", "files"])
+def test_a_full_disk(
+    files: AgentFiles, owner: ProcessIdentity, little_disk: Path, full_of: str
+) -> None:
+    """On a full disk, either the agent starts without a log, or the error says that the disk is
+    full. No attempt leaves an agent behind."""
+    if full_of == "bytes":
+        with suppress(OSError):
+            (little_disk / "ballast").write_bytes(bytes(1 << 20))
+        pids = [status(connect(files, owner)).pid for _ in range(4)]
+
+        assert pids == [agent.pid for agent in agents_of(owner)] * 4
+    else:
+        with suppress(OSError):
+            for number in range(16):
+                (little_disk / f"{number}.ballast").touch()
+        for _ in range(4):
+            with pytest.raises(AgentError, match=r"No space left on device.*kfetch.agent=inline"):
+                connect(files, owner)
+
+        assert [] == agents_of(owner)
+        for ballast in little_disk.glob("*.ballast"):
+            ballast.unlink()
+        assert [status(connect(files, owner)).pid] == [agent.pid for agent in agents_of(owner)]
+
+
 @pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])
 def test_only_a_large_budget_keeps_freed_pages(mebibytes: int, kept: str | None) -> None:
     """An agent with little memory returns pages at once: what it keeps counts for more there."""
