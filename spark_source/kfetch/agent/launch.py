@@ -11,6 +11,7 @@ starts another one. Every wait here has a limit.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -57,6 +58,7 @@ _SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
 _FILE_RETENTION_S = 7 * 24 * 3600
+_SUFFIXES = (".sock", ".log", ".pid", ".lock")  # earlier releases have files of pids
 
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -203,16 +205,34 @@ def _spawn(
 
 
 def _remove_old_files(directory: Path) -> None:
-    """Remove logs and pid files that agents left a week ago or earlier.
+    """Remove the files of agents that ended a week ago or earlier.
 
-    Never removes a lock: the caller holds one, and another worker may wait for it. A new file of
-    that name would be a second lock.
+    It holds an agent's lock meanwhile, so no worker starts the agent.
     """
-    for path in (*directory.glob("*.log"), *directory.glob("*.pid")):
-        with suppress(FileNotFoundError):
-            old = time.time() - path.stat().st_mtime > _FILE_RETENTION_S
-            if old and not path.with_suffix(".sock").exists():
-                path.unlink()
+    for name in {path.stem for path in directory.iterdir() if path.suffix in _SUFFIXES}:
+        with suppress(OSError):  # another worker removes them, too, or the disk is full
+            _remove_if_old([directory / f"{name}{suffix}" for suffix in _SUFFIXES])
+
+
+def _remove_if_old(paths: list[Path]) -> None:
+    *_, lock_path = paths
+    if time.time() - max(map(_modified_at, paths)) < _FILE_RETENTION_S:
+        return
+    with _locked(lock_path) as lock:
+        if lock is not None and not _listens(lock_path.with_suffix(".sock")):
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+
+def _modified_at(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process listens on a socket. Agents of earlier releases hold no lock."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.setblocking(False)
+        return stream.connect_ex(str(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
 def _environment(memory: int) -> dict[str, str]:
@@ -236,7 +256,8 @@ def _last_line(log: Path) -> str:
 def _locked(path: Path) -> Iterator[int | None]:
     """A context with the descriptor of a lock (flock(2)); None if another process holds it.
 
-    A process that inherits the descriptor holds the lock, too, until both have closed it.
+    A process that inherits the descriptor holds the lock, too, until both have closed it. The
+    holder may remove the file. Who has opened a removed one gets None, and tries again.
     """
     with path.open("ab") as file:
         try:
@@ -244,4 +265,4 @@ def _locked(path: Path) -> Iterator[int | None]:
         except BlockingIOError:
             yield None
         else:
-            yield file.fileno()
+            yield file.fileno() if os.fstat(file.fileno()).st_nlink else None

@@ -6,73 +6,23 @@ Each test has its own owner, a sleeping process in place of the executor's JVM.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from kfetch.agent import home, launch
-from kfetch.agent.channel import Channel, ChannelTimeout, Status, StatusRequest
+from kfetch.agent import launch
+from kfetch.agent.channel import ChannelTimeout
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
-
-MEMORY = 64 << 20
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    """Wait until a condition is true. Returns whether it was in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-@pytest.fixture
-def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that plays the executor, and a runtime directory of the test's own."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with subprocess.Popen(["sleep", "120"]) as process:
-        yield process
-        process.kill()
-    for agent in launch._started:
-        agent.wait(20)
-
-
-@pytest.fixture
-def owner(executor: subprocess.Popen[bytes]) -> ProcessIdentity:
-    """The executor as its agent knows it."""
-    return ProcessIdentity(pid=executor.pid, started=home._stat(executor.pid)[1])
-
-
-@pytest.fixture
-def files(owner: ProcessIdentity) -> AgentFiles:
-    """The files of the owner's agent."""
-    return home.files_of(owner)
-
-
-def connect(files: AgentFiles, owner: ProcessIdentity) -> Channel:
-    """A channel to the owner's agent."""
-    return launch.connect(files, owner, memory=MEMORY, timeout_s=30)
-
-
-def status(channel: Channel) -> Status:
-    """The status of the agent at the other end. Closes the channel."""
-    channel.send(StatusRequest())
-    answer, _ = channel.receive()
-    channel.close()
-    assert isinstance(answer, Status)
-    return answer
+from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect, status
+from tests.kfetch.agent.helpers import wait_until
 
 
 def test_a_python_of_a_relative_path(
@@ -143,15 +93,6 @@ def test_a_killed_worker_leaves_one_agent(files: AgentFiles, owner: ProcessIdent
 
     assert -signal.SIGKILL == killed.returncode
     assert [pid] == [agent.pid for agent in agents_of(owner)]
-
-
-def agents_of(owner: ProcessIdentity) -> list[psutil.Process]:
-    """The agents that serve an owner."""
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if {"kfetch.agent", str(owner)} <= {*(process.info["cmdline"] or ())}
-    ]
 
 
 def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: ProcessIdentity) -> None:
@@ -343,113 +284,7 @@ def test_the_wait_for_the_lock_ends(
         connect(files, owner)
 
 
-def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
-    """Logs and pid files of former agents are removed after a week. Locks never are."""
-    old = [files.log, files.lock, files.log.with_name("living.log")]
-    files.log.with_name("living.sock").touch()
-    for path in old:
-        path.touch()
-        os.utime(path, (0, 0))
-    files.log.with_name("young.log").touch()
-    launch._remove_old_files(files.log.parent)
-    left = {path.name for path in files.log.parent.iterdir()}
-
-    assert {files.lock.name, "living.log", "living.sock", "young.log"} == left
-
-
-@pytest.fixture
-def little_disk(tmp_path: Path, owner: ProcessIdentity) -> Iterator[Path]:
-    """A disk of 64 KiB and 16 files, on which the agent has its files. Needs root."""
-    directory = tmp_path / f"kfetch-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    options = "size=64k,nr_inodes=16,mode=0700"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(directory)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("this user may not mount a disk")
-    yield directory
-    subprocess.run(["umount", "--lazy", str(directory)], check=True)
-
-
-@pytest.mark.parametrize("full_of", ["bytes", "files"])
-def test_a_full_disk(
-    files: AgentFiles, owner: ProcessIdentity, little_disk: Path, full_of: str
-) -> None:
-    """On a full disk, either the agent starts without a log, or the error says that the disk is
-    full. No attempt leaves an agent behind."""
-    if full_of == "bytes":
-        with suppress(OSError):
-            (little_disk / "ballast").write_bytes(bytes(1 << 20))
-        pids = [status(connect(files, owner)).pid for _ in range(4)]
-
-        assert pids == [agent.pid for agent in agents_of(owner)] * 4
-    else:
-        with suppress(OSError):
-            for number in range(16):
-                (little_disk / f"{number}.ballast").touch()
-        for _ in range(4):
-            with pytest.raises(AgentError, match=r"No space left on device.*kfetch.agent=inline"):
-                connect(files, owner)
-
-        assert [] == agents_of(owner)
-        for ballast in little_disk.glob("*.ballast"):
-            ballast.unlink()
-        assert [status(connect(files, owner)).pid] == [agent.pid for agent in agents_of(owner)]
-
-
 @pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])
 def test_only_a_large_budget_keeps_freed_pages(mebibytes: int, kept: str | None) -> None:
     """An agent with little memory returns pages at once: what it keeps counts for more there."""
     assert kept == launch._environment(mebibytes << 20).get("MIMALLOC_ARENA_PURGE_MULT")
-
-
-@pytest.mark.parametrize(
-    ("limit", "cause"), [("RLIMIT_NOFILE", "Too many open files"), ("RLIMIT_AS", "new thread")]
-)
-def test_an_agent_without_room_goes_on(
-    files: AgentFiles, owner: ProcessIdentity, limit: str, cause: str
-) -> None:
-    """An agent that can open no file, or start no thread, refuses workers and serves them later.
-
-    Nobody kills it, and nobody starts a second one.
-    """
-    agent = psutil.Process(status(connect(files, owner)).pid)
-    allowed = agent.rlimit(getattr(psutil, limit))
-    used = {
-        "RLIMIT_NOFILE": 1
-        + max(int(path.name) for path in Path(f"/proc/{agent.pid}/fd").iterdir()),
-        "RLIMIT_AS": agent.memory_info().vms + (4 << 20),  # a thread takes 8 MiB
-    }
-    with ExitStack() as silent, ThreadPoolExecutor(4) as workers:
-        agent.rlimit(getattr(psutil, limit), (used[limit], allowed[1]))
-
-        assert wait_until(lambda: is_refused(files, silent))
-        waiting = [workers.submit(lambda: status(connect(files, owner)).pid) for _ in range(4)]
-        assert not wait_until(lambda: any(worker.done() for worker in waiting), 0.5)
-        agent.rlimit(getattr(psutil, limit), allowed)
-        assert {agent.pid} == {worker.result() for worker in waiting}
-    assert 1 == files.log.read_text().count("it refuses workers")
-    assert cause in files.log.read_text()
-
-
-def test_an_agent_may_open_as_many_files_as_allowed(
-    files: AgentFiles, owner: ProcessIdentity
-) -> None:
-    """The agent raises its limit of descriptors: each task of each query needs some."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
-    try:
-        agent = psutil.Process(status(connect(files, owner)).pid)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-    assert (hard, hard) == agent.rlimit(psutil.RLIMIT_NOFILE)
-
-
-def is_refused(files: AgentFiles, silent: ExitStack) -> bool:
-    """Whether the agent closes one more silent connection at once."""
-    stream = silent.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-    stream.settimeout(0.2)
-    stream.connect(str(files.socket))
-    with suppress(TimeoutError):
-        return stream.recv(1) == b""
-    return False
