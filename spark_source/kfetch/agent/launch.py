@@ -58,7 +58,7 @@ _SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
 _FILE_RETENTION_S = 7 * 24 * 3600
-_SUFFIXES = (".sock", ".log", ".pid", ".lock")  # earlier releases have files of pids
+_LEFTOVERS = (".sock", ".lock", ".pid")  # earlier releases have files of pids
 
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -205,27 +205,34 @@ def _spawn(
 
 
 def _remove_old_files(directory: Path) -> None:
-    """Remove the files of agents that ended a week ago or earlier.
+    """Remove what agents have left that were killed, and the logs of those that ended a week ago.
 
     It holds an agent's lock meanwhile, so no worker starts the agent.
     """
-    for name in {path.stem for path in directory.iterdir() if path.suffix in _SUFFIXES}:
-        with suppress(OSError):  # another worker removes them, too, or the disk is full
-            _remove_if_old([directory / f"{name}{suffix}" for suffix in _SUFFIXES])
+    for name in {path.stem for path in directory.iterdir() if _is_leftover(path)}:
+        with suppress(OSError):  # the disk is full
+            _remove_if_dead(directory / name)
 
 
-def _remove_if_old(paths: list[Path]) -> None:
-    *_, lock_path = paths
-    if time.time() - max(map(_modified_at, paths)) < _FILE_RETENTION_S:
-        return
-    with _locked(lock_path) as lock:
-        if lock is not None and not _listens(lock_path.with_suffix(".sock")):
-            for path in paths:
-                path.unlink(missing_ok=True)
+def _is_leftover(path: Path) -> bool:
+    """Whether an agent that has ended leaves no such file, or none so old."""
+    return path.suffix in _LEFTOVERS or (path.suffix == ".log" and _is_old(path))
 
 
-def _modified_at(path: Path) -> float:
-    return path.stat().st_mtime if path.exists() else 0.0
+def _is_old(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # another worker removes it, too
+        return time.time() - path.stat().st_mtime > _FILE_RETENTION_S
+    return False
+
+
+def _remove_if_dead(name: Path) -> None:
+    with _locked(name.with_suffix(".lock")) as lock:
+        if lock is None or _listens(name.with_suffix(".sock")):
+            return
+        for suffix in _LEFTOVERS:
+            name.with_suffix(suffix).unlink(missing_ok=True)
+        if _is_old(name.with_suffix(".log")):
+            name.with_suffix(".log").unlink(missing_ok=True)
 
 
 def _listens(path: Path) -> bool:
