@@ -256,7 +256,7 @@ def _python_path(paths: list[str]) -> str:
 def _last_line(log: Path) -> str:
     text = log.read_bytes() if log.exists() else b""
     lines = text[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-    return f"{lines[-1]} (see {log})" if lines else f"is the disk of its log full? (see {log})"
+    return f"{lines[-1]} (see {log})" if lines else f"its log is empty (see {log})"
 
 
 @contextmanager
