@@ -26,7 +26,8 @@ from kfetch.wire import lean
 
 # An agent holds its lock while it starts. If it hangs, the worker that would end it may be gone.
 _START_S_MAX = 60
-signal.alarm(_START_S_MAX)
+if __name__ == "__main__":
+    signal.alarm(_START_S_MAX)
 lean.defer_clients()
 
 from kfetch.agent.server import OpenQueries, Server  # noqa: E402
@@ -41,11 +42,7 @@ _CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stac
 def main() -> int:
     """Serve until the owner exits. Returns the exit code."""
     arguments = _arguments()
-    logging.basicConfig(
-        level=os.environ.get("KFETCH_LOG", "INFO"),
-        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _configure_logging()
     _check_address_space(arguments.memory)
     _raise_descriptor_limit()
     stop = threading.Event()
@@ -63,6 +60,22 @@ def main() -> int:
             queries.close()
     log.info("leaving: %s", reason)
     return 0
+
+
+def _configure_logging() -> None:
+    """Log to stderr. ``KFETCH_LOG`` is the level of kfetch's own loggers.
+
+    Other libraries log warnings alone. botocore logs secrets at DEBUG.
+    """
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    level = (os.environ.get("KFETCH_LOG") or "INFO").strip().upper()
+    known = logging.getLevelNamesMapping().get(level)
+    logging.getLogger("kfetch").setLevel(known or logging.INFO)
+    if not known:
+        log.warning("KFETCH_LOG=%s is no level: the agent logs at INFO", level)
 
 
 def _serve(
