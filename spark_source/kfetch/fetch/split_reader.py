@@ -31,6 +31,7 @@ from kfetch.errors import (
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
+from kfetch.fetch.places import slices_from
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.record_columns import record_columns
@@ -226,14 +227,13 @@ class SplitReader:
                 memory=memory,
             )
             if batch is not None and self._values is not None:
-                on_event = self._on_event
+                rows, on_event = batch.num_rows, self._on_event
                 batch = self._values.typed(batch, memory, slices, self._options, on_event)
-        event = events.Decoded(
-            records=batch.num_rows if batch is not None else 0,
-            size=_size(slices) - _size(remaining),
-            seconds=time.monotonic() - began,
-        )
-        self._on_event(event)
+                if batch.num_rows < rows:
+                    remaining = slices_from(slices, batch.num_rows, self._options, memory)
+        records = batch.num_rows if batch is not None else 0
+        size, seconds = _size(slices) - _size(remaining), time.monotonic() - began
+        self._on_event(events.Decoded(records=records, size=size, seconds=seconds))
         return batch, remaining
 
     def _skip(self, error: CorruptBatch) -> None:

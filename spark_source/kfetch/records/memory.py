@@ -43,7 +43,7 @@ UNLIMITED = Memory()
 
 
 class PartIsFull(Exception):
-    """The next record batch belongs to the next part."""
+    """The next record batch, or the next value, belongs to the next part."""
 
 
 class Part(Memory):
