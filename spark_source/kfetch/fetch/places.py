@@ -50,9 +50,9 @@ def places(
 
 def slices_from(
     slices: Sequence[Slice], row: int, options: SourceOptions, memory: Memory
-) -> list[Slice]:
+) -> tuple[Slice, ...]:
     """Returns the slices from a row of their batch on. The arguments are those of ``places``."""
     tp, offset = next(places(slices, [row], options, memory))
     starts = [item.start if item.tp == tp else offset + 1 for item in slices]
     at = max(i for i, start in enumerate(starts) if start <= offset)
-    return [replace(slices[at], start=offset), *slices[at + 1 :]]
+    return replace(slices[at], start=offset), *slices[at + 1 :]

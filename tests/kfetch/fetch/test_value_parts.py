@@ -15,7 +15,7 @@ from kfetch.fetch.split_reader import Delivery, SplitReader
 from kfetch.model import OffsetRange
 from kfetch.records import Memory
 from kfetch.schema import schema, with_schema
-from tests.kfetch.fetch.helpers import T0, T1, part, query
+from tests.kfetch.fetch.helpers import T0, T1, opened, part, query
 from tests.kfetch.values.avro_records import number
 from tests.kfetch.values.proto_text import descriptor_set
 from tests.kfetch.values.wire import sized
@@ -74,7 +74,8 @@ def deliveries(kafka: LittleKafka, kind: str, directory: Path, **more: str) -> l
     reader = query(kafka, **given)
     options = with_schema(reader._options, schema(reader._options))
     ranges = [part(kafka, tp, 3, COUNT - 1) for tp in (T0, T1)]
-    return list(SplitReader(ranges, options, reader._cluster, reader._source).deliveries())
+    source, on_event = reader._source, reader._totals.add
+    return list(SplitReader(ranges, options, reader._cluster, source, on_event).deliveries())
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,22 @@ def test_ranges_of_one_partition(
     found = deliveries(lists, kind, tmp_path, columns="value,offset,partition")
 
     assert [*range(COUNT)] == [row["offset"] for row in rows(found)]
+
+
+def test_a_damaged_batch_counts_once(
+    lists: LittleKafka, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that kfetch skips counts once, although several parts meet it."""
+    monkeypatch.setattr(inline, "_MEMORY", Memory(PART_BYTES))
+    log = lists.log(T0)
+    base, end, epoch, data = log.batches[-2]
+    log.batches[-2] = base, end, epoch, data[:-1] + bytes([data[-1] ^ 1])
+    more = {"columns": "value,offset,partition", "kfetch.onCorruptBatch": "skip"}
+    found = deliveries(lists, kind, tmp_path, **more)
+
+    assert len(found) > 3
+    assert 2 * (COUNT - 4) - (end - base) == len(rows(found))
+    assert 1 == opened[-1].stats().batches_skipped
 
 
 def half(kafka: LittleKafka, number: int) -> OffsetRange:
