@@ -45,9 +45,9 @@ class DecodingMemory(Memory):
     @contextmanager
     def idle(self) -> Iterator[None]:
         """See Memory. At its end the decoder waits until it may run again."""
-        self._budget.pause_decoder()
         try:
-            yield
+            with self._budget.idle_decoder():
+                yield
         finally:
             self._run(0)
 
