@@ -8,6 +8,7 @@ that the worker finds an agent at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import resource
@@ -23,6 +24,10 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.home import ProcessIdentity
 from kfetch.wire import lean
 
+# An agent holds its lock while it starts. If it hangs, the worker that would end it may be gone.
+_START_S_MAX = 60
+if __name__ == "__main__":
+    signal.alarm(_START_S_MAX)
 lean.defer_clients()
 
 from kfetch.agent.server import OpenQueries, Server  # noqa: E402
@@ -37,25 +42,40 @@ _CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stac
 def main() -> int:
     """Serve until the owner exits. Returns the exit code."""
     arguments = _arguments()
-    logging.basicConfig(
-        level=os.environ.get("KFETCH_LOG", "INFO"),
-        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _configure_logging()
     _check_address_space(arguments.memory)
+    _raise_descriptor_limit()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the driver's terminal
     queries = OpenQueries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
+        bound = arguments.socket.stat().st_ino
+        signal.alarm(0)
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
             reason = _serve(listener, Server(queries), queries, arguments.owner, stop)
         finally:
-            arguments.socket.unlink(missing_ok=True)
+            _unlink(arguments.socket, bound)
             queries.close()
     log.info("leaving: %s", reason)
     return 0
+
+
+def _configure_logging() -> None:
+    """Log to stderr. ``KFETCH_LOG`` is the level of kfetch's own loggers.
+
+    Other libraries log warnings alone. botocore logs secrets at DEBUG.
+    """
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    level = (os.environ.get("KFETCH_LOG") or "INFO").strip().upper()
+    known = logging.getLevelNamesMapping().get(level)
+    logging.getLogger("kfetch").setLevel(known or logging.INFO)
+    if not known:
+        log.warning("KFETCH_LOG=%s is no level: the agent logs at INFO", level)
 
 
 def _serve(
@@ -106,12 +126,19 @@ def _open_pidfd(owner: ProcessIdentity) -> int | None:
 
 
 def _listening(path: Path) -> socket.socket:
-    # The worker that starts an agent holds the lock, and no agent answered: the socket is dead.
+    # This agent has inherited the lock, and any other would hold it: the socket is dead.
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(128)
     return listener
+
+
+def _unlink(path: Path, inode: int) -> None:
+    """Remove the socket that this agent has bound, but not another one at its path."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_ino == inode:
+            path.unlink()
 
 
 def _check_address_space(memory: int) -> None:
@@ -127,6 +154,12 @@ def _check_address_space(memory: int) -> None:
             f"{needed >> 20} MiB: raise spark.executor.pyspark.memory, lower kfetch.agent.memory, "
             "or set kfetch.agent=inline"
         )
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many descriptors as the system does. Each task takes several of them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _arguments() -> argparse.Namespace:

@@ -62,6 +62,9 @@ class Budget:
         self._decoders_max = min(_processors(), by_memory)
         self._decoders_running = 0
         self._decoder_bytes = 0
+        self._idle_decoders = 0
+        self._idle_reply_bytes = 0
+        """The replies in memory when the last decoder became idle: theirs, and maybe others."""
         self._decoder_queue: dict[object, tuple[int, int]] = {}
         """Waiting decoders in order of arrival: the bytes that each waits for, and its total."""
         self._segments: dict[object, int] = {}
@@ -156,6 +159,26 @@ class Budget:
         """Count a running decoder, which keeps its memory, as waiting."""
         with self._changed:
             self._decoders_running -= 1
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def idle_decoder(self) -> Iterator[None]:
+        """A context in which a decoder waits for another service. It keeps its memory, and pauses.
+
+        Meanwhile one request more may leave: the replies of idle decoders count as none.
+        """
+        self._count_idle(1)
+        try:
+            yield
+        finally:
+            self._count_idle(-1)
+
+    def _count_idle(self, change: int) -> None:
+        with self._changed:
+            self._decoders_running -= max(0, change)
+            self._idle_decoders += change
+            if change > 0 or not self._idle_decoders:
+                self._idle_reply_bytes = self._reply_bytes if self._idle_decoders else 0
             self._changed.notify_all()
 
     def stop_decoder(self, decoder: object, size: int) -> None:
@@ -295,7 +318,7 @@ class Budget:
         if next(iter(self._queue)) is not place:
             return False
         self._make_room(size)
-        if self._reply_bytes == 0:
+        if self._reply_bytes <= self._idle_reply_bytes:
             return True
         kept = max(0, self._limit // _DECODER_PART - self._decoder_bytes)
         return not self._decoder_waits and self._fits(kept + size)

@@ -202,7 +202,18 @@ def _unpickled(body: bytearray) -> object:
 
 
 def peer_uid(stream: socket.socket) -> int:
-    """Returns the user id at the other end of a Unix socket (SO_PEERCRED, unix(7))."""
+    """Returns the user id at the other end of a Unix socket."""
+    return _peer(stream)[1]
+
+
+def peer_pid(stream: socket.socket) -> int:
+    """Returns the pid at the other end of a Unix socket: of the process that listened, or
+    connected. Raises OSError without a connection."""
+    return _peer(stream)[0]
+
+
+def _peer(stream: socket.socket) -> tuple[int, int, int]:
+    """Returns pid, uid and gid (SO_PEERCRED, unix(7))."""
     credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(credentials)[1]
-    return uid
+    pid, uid, gid = _CREDENTIALS.unpack(credentials)
+    return pid, uid, gid

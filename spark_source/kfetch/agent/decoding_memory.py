@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.freed_memory import return_freed_memory
@@ -40,6 +41,15 @@ class DecodingMemory(Memory):
         """See Memory."""
         self._budget.shrink_decoder(size)
         self._size -= size
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """See Memory. At its end the decoder waits until it may run again."""
+        try:
+            with self._budget.idle_decoder():
+                yield
+        finally:
+            self._run(0)
 
     def __enter__(self) -> DecodingMemory:
         """Wait until the decoder may run."""

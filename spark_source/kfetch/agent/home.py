@@ -26,8 +26,7 @@ _PATH_BYTES_MAX = 107  # sockaddr_un.sun_path, less its closing zero (unix(7))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process: an agent, or its owner. The agent serves its owner, the executor's JVM, and
-    ends with it."""
+    """An agent's owner. The agent serves it, the executor's JVM, and ends with it."""
 
     pid: int
     started: int
@@ -59,10 +58,8 @@ class AgentFiles:
 
     socket: Path
     lock: Path
-    """A worker locks it while it starts an agent, so that many workers start only one."""
+    """Locked while an agent starts and lives, so that many workers start only one."""
     log: Path
-    process: Path
-    """Holds the pid and start time of the last agent."""
 
 
 def find_owner() -> ProcessIdentity:
@@ -88,7 +85,6 @@ def files_of(owner: ProcessIdentity, session: str = "") -> AgentFiles:
         socket=directory / f"{name}.sock",
         lock=directory / f"{name}.lock",
         log=directory / f"{name}.log",
-        process=directory / f"{name}.pid",
     )
     if len(os.fsencode(files.socket)) > _PATH_BYTES_MAX:
         raise AgentError(

@@ -1,13 +1,17 @@
 """Finds the executor's agent or starts it. Many workers may ask at once; they get one agent.
 
 Spark's worker daemon sends SIGHUP to its process group and waits for inherited pipes. So the agent
-gets its own session and log file, and no descriptor of the worker. It gets ``sys.path`` as
-PYTHONPATH, with the paths of ``--py-files``, and does not get Spark's secret. A worker kills an
-agent that hangs, and starts another one. Every wait here has a limit.
+gets its own session and log file, and of the worker's descriptors the lock alone. It gets
+``sys.path`` as PYTHONPATH, with the paths of ``--py-files``, and does not get Spark's secret.
+
+The lock belongs to the worker that starts an agent, and then to the agent until it ends. So a
+worker that is killed meanwhile causes no second agent. A worker kills an agent that hangs, and
+starts another one. Every wait here has a limit.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -22,17 +26,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kfetch._version import __version__
-from kfetch.agent.channel import Channel, ChannelClosed, ChannelTimeout, Greeting
+from kfetch.agent.channel import Channel, ChannelClosed, ChannelTimeout, Greeting, peer_pid
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
 
 log = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 60.0  # Python's start on a machine under full load; usually it takes 0.3 s
-_GREETING_TIMEOUT_S = 5.0  # an agent answers in 1 ms; under full load in 100 ms
+_GREETING_TIMEOUT_S = 10.0  # an agent answers in 1 ms; under full load in 100 ms
 _KILL_TIMEOUT_S = 5.0
-# Another worker may hold the lock while it kills a hung agent and starts a new one.
-_LOCK_TIMEOUT_S = _GREETING_TIMEOUT_S + _KILL_TIMEOUT_S + _START_TIMEOUT_S
+# Another worker may start an agent that hangs, and the next one must start another agent.
+_CONNECT_TIMEOUT_S = _GREETING_TIMEOUT_S + _KILL_TIMEOUT_S + _START_TIMEOUT_S
 _POLL_INTERVAL_S = 0.02
 _ALLOCATORS = {
     # How many ms Arrow's allocator keeps returned pages. With its default, a second, pages outlast
@@ -54,6 +58,7 @@ _SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET")
 _LOG_TAIL_BYTES = 2000
 _FILE_RETENTION_S = 7 * 24 * 3600
+_LEFTOVERS = (".sock", ".lock", ".pid")  # earlier releases have files of pids
 
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -64,52 +69,22 @@ def connect(files: AgentFiles, owner: ProcessIdentity, *, memory: int, timeout_s
     ``memory`` is a new agent's budget in bytes. No wait on the channel is longer than
     ``timeout_s``. Raises AgentError.
     """
-    channel = _connect_if_answering(files)
-    if channel is None:
-        with _locked(files.lock):
-            channel = _connect_or_kill(files) or _start(files, owner, memory)
+    deadline = time.monotonic() + _CONNECT_TIMEOUT_S
+    while (channel := _greet(files) or _start_unless_locked(files, owner, memory)) is None:
+        if time.monotonic() > deadline:
+            raise AgentError(
+                f"no agent has answered for {_CONNECT_TIMEOUT_S:g} s: {_last_line(files.log)} "
+                "(option kfetch.agent=inline works without it)"
+            )
+        time.sleep(_POLL_INTERVAL_S)
     channel.set_timeout(timeout_s)
     return channel
 
 
-def _connect_if_answering(files: AgentFiles) -> Channel | None:
-    """Returns a channel to the agent; None if there is none, or it does not answer in time."""
-    try:
-        return _greet(files)
-    except ChannelTimeout:
-        return None
-
-
-def _connect_or_kill(files: AgentFiles) -> Channel | None:
-    """Returns a channel to the agent; None if there is none. Kills an agent that hangs.
-
-    The caller holds the lock. Another worker may have started an agent while it waited for it.
-    """
-    try:
-        return _greet(files)
-    except ChannelTimeout as cause:
-        log.warning("the agent at %s hangs (%s): replacing it", files.socket, cause)
-        _kill(files)
-        return None
-
-
-def _kill(files: AgentFiles) -> None:
-    """Kill the last agent, but never another process that has its pid now."""
-    with suppress(FileNotFoundError, ValueError, ProcessLookupError):
-        agent = ProcessIdentity.parse(files.process.read_text())
-        descriptor = os.pidfd_open(agent.pid)
-        try:
-            if agent.alive:  # checked after pidfd_open: now the descriptor is surely the agent's
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                select.select([descriptor], [], [], _KILL_TIMEOUT_S)
-        finally:
-            os.close(descriptor)
-
-
 def _greet(files: AgentFiles) -> Channel | None:
-    """Returns a channel to an agent that has answered; None if there is no agent.
+    """Returns a channel to an agent that has answered; None if there is none.
 
-    Raises ChannelTimeout if it does not answer, and AgentError if it has another version.
+    Kills an agent that does not answer. Raises AgentError if the agent has another version.
     """
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     channel = Channel(stream, _GREETING_TIMEOUT_S)
@@ -117,9 +92,11 @@ def _greet(files: AgentFiles) -> Channel | None:
         _open_connection(stream, files.socket)
         channel.send(Greeting(version=__version__, pid=os.getpid()))
         greeting, _ = channel.receive()
-    except ChannelTimeout:
+    except ChannelTimeout as cause:
+        log.warning("the agent at %s hangs (%s): replacing it", files.socket, cause)
+        _kill_peer(stream)
         channel.close()
-        raise
+        return None
     except (OSError, ChannelClosed):
         channel.close()
         return None
@@ -131,6 +108,27 @@ def _greet(files: AgentFiles) -> Channel | None:
             file=str(files.socket),
         )
     return channel
+
+
+def _kill_peer(stream: socket.socket) -> None:
+    """Kill the process that listens at the other end, but never one that has its pid now.
+
+    A connection that is still open after pidfd_open proves that the descriptor is the listener's.
+    """
+    with suppress(OSError):  # there is no connection, or the process has ended
+        descriptor = os.pidfd_open(peer_pid(stream))
+        try:
+            if not _has_hung_up(stream):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                select.select([descriptor], [], [], _KILL_TIMEOUT_S)
+        finally:
+            os.close(descriptor)
+
+
+def _has_hung_up(stream: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(stream, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _open_connection(stream: socket.socket, path: Path) -> None:
@@ -149,14 +147,24 @@ def _open_connection(stream: socket.socket, path: Path) -> None:
             time.sleep(_POLL_INTERVAL_S)
 
 
-def _start(files: AgentFiles, owner: ProcessIdentity, memory: int) -> Channel:
+def _start_unless_locked(files: AgentFiles, owner: ProcessIdentity, memory: int) -> Channel | None:
+    """Returns a channel to a new agent; None if another worker starts one, or if one lives."""
+    try:
+        with _locked(files.lock) as lock:
+            return None if lock is None else _start(files, owner, memory, lock)
+    except OSError as cause:  # a full disk, or a limit on files or processes
+        raise AgentError(
+            f"the agent can't be started: {cause} (option kfetch.agent=inline works without it)"
+        ) from None
+
+
+def _start(files: AgentFiles, owner: ProcessIdentity, memory: int, lock: int) -> Channel:
     _remove_old_files(files.socket.parent)
-    process = _spawn(files, owner, memory)
-    files.process.write_text(str(ProcessIdentity.of(process.pid)))
+    process = _spawn(files, owner, memory, lock)
     _started[:] = [process, *(other for other in _started if other.poll() is None)]
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
-        channel = _connect_if_answering(files)
+        channel = _greet(files)
         if channel is not None:
             return channel
         if process.poll() is not None:
@@ -171,7 +179,9 @@ def _start(files: AgentFiles, owner: ProcessIdentity, memory: int) -> Channel:
     )
 
 
-def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess.Popen[bytes]:
+def _spawn(
+    files: AgentFiles, owner: ProcessIdentity, memory: int, lock: int
+) -> subprocess.Popen[bytes]:
     with files.log.open("wb") as output:
         return subprocess.Popen(
             [
@@ -190,20 +200,46 @@ def _spawn(files: AgentFiles, owner: ProcessIdentity, memory: int) -> subprocess
             # options name them by relative paths, as for Spark's connector.
             env=_environment(memory),
             start_new_session=True,
+            pass_fds=[lock],
         )
 
 
 def _remove_old_files(directory: Path) -> None:
-    """Remove logs and pid files that agents left a week ago or earlier.
+    """Remove what agents have left that were killed, and the logs of those that ended a week ago.
 
-    Never removes a lock: the caller holds one, and another worker may wait for it. A new file of
-    that name would be a second lock.
+    It holds an agent's lock meanwhile, so no worker starts the agent.
     """
-    for path in (*directory.glob("*.log"), *directory.glob("*.pid")):
-        with suppress(FileNotFoundError):
-            old = time.time() - path.stat().st_mtime > _FILE_RETENTION_S
-            if old and not path.with_suffix(".sock").exists():
-                path.unlink()
+    for name in {path.stem for path in directory.iterdir() if _is_leftover(path)}:
+        with suppress(OSError):  # the disk is full
+            _remove_if_dead(directory / name)
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether an agent that has ended leaves no such file, or none so old."""
+    return path.suffix in _LEFTOVERS or (path.suffix == ".log" and _is_old(path))
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # another worker removes it, too
+        return time.time() - path.stat().st_mtime > _FILE_RETENTION_S
+    return False
+
+
+def _remove_if_dead(name: Path) -> None:
+    with _locked(name.with_suffix(".lock")) as lock:
+        if lock is None or _listens(name.with_suffix(".sock")):
+            return
+        for suffix in _LEFTOVERS:
+            name.with_suffix(suffix).unlink(missing_ok=True)
+        if _is_old(name.with_suffix(".log")):
+            name.with_suffix(".log").unlink(missing_ok=True)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process listens on a socket. Agents of earlier releases hold no lock."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.setblocking(False)
+        return stream.connect_ex(str(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
 def _environment(memory: int) -> dict[str, str]:
@@ -218,27 +254,22 @@ def _python_path(paths: list[str]) -> str:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    text = log.read_bytes() if log.exists() else b""
+    lines = text[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     return f"{lines[-1]} (see {log})" if lines else f"its log is empty (see {log})"
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[int | None]:
+    """A context with the descriptor of a lock (flock(2)); None if another process holds it.
+
+    A process that inherits the descriptor holds the lock, too, until both have closed it. The
+    holder may remove the file. Who has opened a removed one gets None, and tries again.
+    """
     with path.open("ab") as file:
-        deadline = time.monotonic() + _LOCK_TIMEOUT_S
-        while not _try_lock(file.fileno()):
-            if time.monotonic() > deadline:
-                raise AgentError(
-                    f"another worker has held {path} for {_LOCK_TIMEOUT_S:g} s: it hangs while it "
-                    "starts an agent (option kfetch.agent=inline works without one)"
-                )
-            time.sleep(_POLL_INTERVAL_S)
-        yield
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield file.fileno() if os.fstat(file.fileno()).st_nlink else None

@@ -36,8 +36,12 @@ class Segment:
         """Returns a new segment of at least ``size`` bytes."""
         rounded = -(-size // _SIZE_UNIT) * _SIZE_UNIT
         descriptor = os.memfd_create(f"kfetch-{number}", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, rounded)
-        return cls(number, descriptor, mmap.mmap(descriptor, rounded))
+        try:
+            os.ftruncate(descriptor, rounded)
+            return cls(number, descriptor, mmap.mmap(descriptor, rounded))
+        except OSError:
+            os.close(descriptor)
+            raise
 
     @property
     def size(self) -> int:
@@ -78,10 +82,11 @@ def map_segment(descriptor: int) -> pa.Buffer:
 
     Closes the descriptor.
     """
-    size = os.fstat(descriptor).st_size
-    memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
-    os.close(descriptor)
-    return pa.py_buffer(memory)
+    try:
+        size = os.fstat(descriptor).st_size
+        return pa.py_buffer(mmap.mmap(descriptor, size, prot=mmap.PROT_READ))
+    finally:
+        os.close(descriptor)
 
 
 def read_batch(memory: pa.Buffer, size: int) -> pa.RecordBatch:

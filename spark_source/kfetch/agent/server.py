@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -41,6 +42,8 @@ from kfetch.wire.cluster import Cluster
 log = logging.getLogger(__name__)
 
 _GREETING_TIMEOUT_S = 10.0
+_REFUSAL_LOG_INTERVAL_S = 60.0
+_REFUSAL_PAUSE_S = 0.1
 
 
 @dataclass(slots=True)
@@ -100,11 +103,32 @@ class OpenQueries:
         return bool(self._by_name)
 
 
+class _SpareDescriptor:
+    """A descriptor for the time when no other is free."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self.acquire()
+
+    def acquire(self) -> None:
+        """Take it, if it is not held. Raises OSError."""
+        if self._descriptor is None:
+            self._descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def release(self) -> None:
+        """Close it, if it is held."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 class Server:
     """Serves workers, each in a thread of its own."""
 
     def __init__(self, queries: OpenQueries) -> None:
         self._queries = queries
+        self._spare = _SpareDescriptor()
+        self._refusal_logged_at = -_REFUSAL_LOG_INTERVAL_S
         self._workers = 0
         self._lock = threading.Lock()
 
@@ -114,15 +138,48 @@ class Server:
         return self._workers > 0 or bool(self._queries)
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept one connection and start its thread. Refuses other users than our own."""
-        stream, _ = listener.accept()
+        """Accept one connection and start its thread. Refuses other users than our own.
+
+        Without a free descriptor or thread it closes the connection, and the worker tries again. An
+        agent that let the worker wait would count as hung.
+        """
+        try:
+            self._spare.acquire()
+            stream, _ = listener.accept()
+        except OSError as cause:
+            self._refuse_with_spare(listener, cause)
+            return
         if peer_uid(stream) != os.getuid():
             log.warning("a connection of user %d was refused", peer_uid(stream))
             stream.close()
             return
         with self._lock:
             self._workers += 1
-        threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+        except RuntimeError as cause:  # a limit on threads, processes or memory
+            self._end_worker(stream)
+            self._log_refusal(cause)
+
+    def _refuse_with_spare(self, listener: socket.socket, cause: OSError) -> None:
+        """Close the next connection. The spare descriptor is the one that it needs."""
+        self._log_refusal(cause)
+        try:
+            self._spare.release()
+            listener.accept()[0].close()
+            self._spare.acquire()
+        except OSError:
+            time.sleep(_REFUSAL_PAUSE_S)
+
+    def _log_refusal(self, cause: Exception) -> None:
+        if time.monotonic() - self._refusal_logged_at >= _REFUSAL_LOG_INTERVAL_S:
+            self._refusal_logged_at = time.monotonic()
+            log.warning("the agent has no room: it refuses workers for now (%s)", cause)
+
+    def _end_worker(self, stream: socket.socket | Channel) -> None:
+        stream.close()
+        with self._lock:
+            self._workers -= 1
 
     def _serve(self, stream: socket.socket) -> None:
         channel = Channel(stream, _GREETING_TIMEOUT_S)
@@ -133,9 +190,7 @@ class Server:
         except (ChannelClosed, ChannelTimeout, AgentError) as cause:
             log.debug("a worker's channel ended: %s", cause)
         finally:
-            channel.close()
-            with self._lock:
-                self._workers -= 1
+            self._end_worker(channel)
 
     def _answer(self, channel: Channel) -> None:
         request, _ = channel.receive()

@@ -127,14 +127,14 @@ class FramedAvro:
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
         data, positions, lengths, headers = _behind(column, indexed=False)
-        programs = self._programs_of(headers)
+        programs = self._programs_of(headers, memory)
         starts = np.array([*programs.starts, 0], np.int32)[headers.which]
         return self._decoder.decode(data, positions, lengths, memory, written=(programs, starts))
 
     def problem(self, value: bytes, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits."""
         header = read_header(value, indexed=False)
-        programs = Programs([self._program(header)])
+        programs = Programs([self._program(header, memory)])
         found = self._decoder.problem(value[header.size :], memory, programs=programs)
         if found is None:
             return None
@@ -146,10 +146,10 @@ class FramedAvro:
             return self._program(read_header(value, indexed=False)).unread
         return ()
 
-    def _programs_of(self, headers: Headers) -> Programs:
+    def _programs_of(self, headers: Headers, memory: Memory) -> Programs:
         """Returns the programs of all headers of a batch, in their order."""
         made = [
-            _with_place(headers, number, partial(self._program, header))
+            _with_place(headers, number, partial(self._program, header, memory))
             for number, header in enumerate(headers.distinct)
         ] or [failing_program("")]
         if not any(program.unconditional for program in made):
@@ -158,16 +158,18 @@ class FramedAvro:
             return self._tables.get(key, lambda: (made, Programs(made)))[1]
         return Programs(made)
 
-    def _program(self, header: Header) -> Program:
+    def _program(self, header: Header, memory: Memory = UNLIMITED) -> Program:
         if header.damage:
             return failing_program(header.damage)
         try:
-            return self._programs.get(header.id, lambda: self._compiled(header.id))
+            return self._programs.get(header.id, lambda: self._compiled(header.id, memory))
         except SchemaUnknown as refusal:
             return failing_program(str(refusal))
 
-    def _compiled(self, number: int) -> Program:
-        schema, source = self._registry.by_id(number), f"schema {number} of the registry"
+    def _compiled(self, number: int, memory: Memory) -> Program:
+        source = f"schema {number} of the registry"
+        with memory.idle():
+            schema = self._registry.by_id(number)
         if schema.kind != "AVRO":
             return failing_program(f"{source} is of type {schema.kind}, not AVRO")
         try:
@@ -188,7 +190,7 @@ class FramedProtobuf:
         """See ProtobufDecoder. Raises SchemaUnavailable, too."""
         data, positions, lengths, headers = _behind(column, indexed=True)
         refusals = [
-            _with_place(headers, number, partial(self._refusal, header))
+            _with_place(headers, number, partial(self._refusal, header, memory))
             for number, header in enumerate(headers.distinct)
         ]
         if not any(refusals):
@@ -201,7 +203,7 @@ class FramedProtobuf:
     def problem(self, value: bytes, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
         header = read_header(value, indexed=True)
-        refusal = self._refusal(header)
+        refusal = self._refusal(header, memory)
         if refusal:
             return Problem(refusal, header.at)
         found = self._decoder.problem(value[header.size :], memory)
@@ -211,19 +213,22 @@ class FramedProtobuf:
         """Returns the numbers of the fields that the reader's message lacks."""
         return unknown_in_protobuf(_body(value, indexed=True), self._decoder.root)
 
-    def _refusal(self, header: Header) -> str:
+    def _refusal(self, header: Header, memory: Memory) -> str:
         """Returns why values with a header can't be decoded; empty if they can."""
         if header.damage:
             return header.damage
         try:
             return self._refusals.get(
-                (header.id, header.indexes), lambda: self._checked(header.id, header.indexes)
+                (header.id, header.indexes),
+                lambda: self._checked(header.id, header.indexes, memory),
             )
         except SchemaUnknown as unknown:
             return str(unknown)
 
-    def _checked(self, number: int, indexes: Sequence[int]) -> str:
-        schema, source = self._registry.by_id(number, form="serialized"), f"schema {number}"
+    def _checked(self, number: int, indexes: Sequence[int], memory: Memory) -> str:
+        source = f"schema {number}"
+        with memory.idle():
+            schema = self._registry.by_id(number, form="serialized")
         if schema.kind != "PROTOBUF":
             return f"{source} of the registry is of type {schema.kind}, not PROTOBUF"
         try:

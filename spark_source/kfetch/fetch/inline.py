@@ -26,6 +26,7 @@ from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, OffsetRange, Split
 from kfetch.options import SourceOptions
 from kfetch.records import Memory
+from kfetch.wire.buffers import ReplyBuffer
 from kfetch.wire.cluster import Cluster
 
 QUERIES_MAX = 4
@@ -74,6 +75,7 @@ class Query:
         self._cluster = Cluster(options.bootstrap, options.network)
         self._fetchers: dict[Broker, Fetcher] = {}
         """In the order of their first use."""
+        self._buffers: dict[Broker, ReplyBuffer] = {}
         self._ended_stats = FetchStats()
         """Of fetchers that are closed."""
         self._replicas = ReadReplicas.of(options)
@@ -104,11 +106,16 @@ class Query:
             for delivery in reader.deliveries():
                 yield delivery.batch
         finally:
+            for buffer in self._buffers.values():
+                buffer.trim()
             self._write_stats()
 
     def _fetcher(self, broker: Broker) -> Fetcher:
         if broker not in self._fetchers:
-            self._fetchers[broker] = Fetcher(broker, self._options.fetch, self._options.network)
+            buffer = self._buffers[broker] = ReplyBuffer()
+            self._fetchers[broker] = Fetcher(
+                broker, self._options.fetch, self._options.network, buffer
+            )
         return self._fetchers[broker]
 
     def _close_former_addresses(self) -> None:
@@ -116,6 +123,7 @@ class Query:
         last_address = {broker.node_id: broker for broker in self._fetchers}
         for broker in [b for b in self._fetchers if b is not last_address[b.node_id]]:
             self._source.forget(broker)
+            del self._buffers[broker]
             fetcher = self._fetchers.pop(broker)
             fetcher.close()
             self._ended_stats += fetcher.stats()

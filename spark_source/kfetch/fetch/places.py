@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kfetch.decoding import decode_part
 from kfetch.model import TopicPartition
@@ -10,7 +11,7 @@ from kfetch.options import SourceOptions
 from kfetch.records import Columns, Memory, Slice
 from kfetch.records.memory import Part
 
-__all__ = ["Place", "places"]
+__all__ = ["Place", "places", "slices_from"]
 
 Place = tuple[TopicPartition, int]
 """A record's partition and offset."""
@@ -45,3 +46,13 @@ def places(
         first += count
         del batch
         part.abandon()
+
+
+def slices_from(
+    slices: Sequence[Slice], row: int, options: SourceOptions, memory: Memory
+) -> tuple[Slice, ...]:
+    """Returns the slices from a row of their batch on. The arguments are those of ``places``."""
+    tp, offset = next(places(slices, [row], options, memory))
+    starts = [item.start if item.tp == tp else offset + 1 for item in slices]
+    at = max(i for i, start in enumerate(starts) if start <= offset)
+    return replace(slices[at], start=offset), *slices[at + 1 :]

@@ -31,6 +31,7 @@ from kfetch.errors import (
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
 from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
+from kfetch.fetch.places import slices_from
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.record_columns import record_columns
@@ -134,6 +135,7 @@ class SplitReader:
         self._deadline = 0.0
         self._extended_s = 0.0
         """Seconds by which the deadline was extended since the last progress."""
+        self._skipped: set[tuple[str, int, int]] = set()
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Yields batches until every range is done. Raises KfetchError."""
@@ -226,18 +228,21 @@ class SplitReader:
                 memory=memory,
             )
             if batch is not None and self._values is not None:
-                on_event = self._on_event
-                batch = self._values.typed(batch, memory, slices, self._options, on_event)
-        event = events.Decoded(
-            records=batch.num_rows if batch is not None else 0,
-            size=_size(slices) - _size(remaining),
-            seconds=time.monotonic() - began,
-        )
-        self._on_event(event)
+                rows = batch.num_rows
+                batch = self._values.typed(batch, memory, slices, self._options, self._on_event)
+                if batch.num_rows < rows:
+                    remaining = slices_from(slices, batch.num_rows, self._options, memory)
+        records = batch.num_rows if batch is not None else 0
+        size, seconds = _size(slices) - _size(remaining), time.monotonic() - began
+        self._on_event(events.Decoded(records=records, size=size, seconds=seconds))
         return batch, remaining
 
     def _skip(self, error: CorruptBatch) -> None:
-        """Log and count a damaged batch that the decoder skips (kfetch.onCorruptBatch=skip)."""
+        """Log and count a damaged batch that the decoder skips, once: two parts may meet it."""
+        place = error.topic, error.partition, error.base_offset
+        if place in self._skipped:
+            return
+        self._skipped.add(place)
         log.warning("skipped a damaged batch, its records are lost: %s", error.message)
         self._on_event(events.BatchSkipped(problem=error.message))
 
@@ -321,8 +326,7 @@ class SplitReader:
         ranges = [progress.range for progress in self._leaderless.values()]
         topic_ids = {item.tp.topic: item.topic_id for item in ranges}
         view = self._leaders.view(topic_ids.keys(), self._leaderless_since, self._deadline)
-        partitions = [item.tp for item in ranges]
-        return self._cluster.completed(view, partitions, topic_ids, self._deadline)
+        return self._cluster.completed(view, [r.tp for r in ranges], topic_ids, self._deadline)
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(
@@ -357,12 +361,8 @@ class SplitReader:
             raise self._stalled()
         self._extended_s += until - self._deadline
         self._deadline = until
-        log.warning(
-            "%d ranges have waited %g s for %s",
-            len(self._unfinished),
-            self._extended_s,
-            _LOCAL_WAIT,
-        )
+        waiting = len(self._unfinished)
+        log.warning("%d ranges have waited %g s for %s", waiting, self._extended_s, _LOCAL_WAIT)
 
     def _stalled(self) -> ReadStalled:
         progress = next(iter((self._leaderless or self._unfinished).values()))

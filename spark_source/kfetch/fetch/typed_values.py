@@ -67,25 +67,29 @@ class TypedValues:
     ) -> pa.RecordBatch:
         """Returns a batch with structs in place of the bytes of its keys or values.
 
+        It has fewer rows if their columns fill a part of ``memory``. The first row always fits.
         With ``deadLetters=column``, it has that column, too. ``slices`` and ``options``: what the
         batch was decoded from, and how. ``on_event`` gets the records that can't be decoded.
         Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
         """
-        decoded, misfits = [], Misfits(all_reasons=options.dead_letters)
+        misfits = Misfits(all_reasons=options.dead_letters)
 
         def place_of(row: int) -> Place:
             return next(places(slices, [row], options, memory))
 
+        results = []
         for decoder in self._decoders:
-            column: Any = batch.column(decoder.name)
-            result = decoder.decoded(column, memory, place_of)
-            if len(result.corrupt):
-                reason = partial(decoder.reason, column, memory)
+            results.append(decoder.decoded(batch.column(decoder.name), memory, place_of))
+            batch = batch.slice(0, len(results[-1].values))
+        for decoder, result in zip(self._decoders, results, strict=True):
+            corrupt = result.corrupt[result.corrupt < batch.num_rows]
+            if len(corrupt):
+                reason = partial(decoder.reason, batch.column(decoder.name), memory)
                 if decoder.fails:
-                    row = int(result.corrupt[0])
+                    row = int(corrupt[0])
                     raise decoder.malformed(reason(row), place_of(row))
-                misfits.add(result.corrupt, reason)
-            decoded.append(result.values)
+                misfits.add(corrupt, reason)
+        decoded = [result.values.slice(0, batch.num_rows) for result in results]
         self._sample(batch, slices, options, on_event)
         if misfits.kinds:
             for topic, kind, records in dead_letters.counts(

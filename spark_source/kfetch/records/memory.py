@@ -6,6 +6,8 @@ slices, and the caller decodes the rest in another call.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from kfetch.records.arrow import STANDARD_COLUMNS, Columns, row_bytes
 from kfetch.records.batch import Slice
 
@@ -32,12 +34,16 @@ class Memory:
     def release(self, size: int) -> None:
         """Called when a decoder has freed ``size`` bytes before the call's end, which frees all."""
 
+    def idle(self) -> AbstractContextManager[None]:
+        """A context in which a decoder waits for another service. Other decoders run meanwhile."""
+        return nullcontext()
+
 
 UNLIMITED = Memory()
 
 
 class PartIsFull(Exception):
-    """The next record batch belongs to the next part."""
+    """The next record batch, or the next value, belongs to the next part."""
 
 
 class Part(Memory):
@@ -61,6 +67,10 @@ class Part(Memory):
         """See Memory."""
         self._memory.release(size)
         self._reserved -= size
+
+    def idle(self) -> AbstractContextManager[None]:
+        """See Memory."""
+        return self._memory.idle()
 
     def abandon(self) -> None:
         """Release all memory: another attempt will decode this part."""

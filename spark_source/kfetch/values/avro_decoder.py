@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 from kfetch.errors import KfetchError, OptionError
 from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 from kfetch.values import avro_layout as ops
 from kfetch.values.avro_aliases import renamed
 from kfetch.values.avro_program import Program, compile_program
@@ -169,7 +170,7 @@ class AvroDecoder:
         *,
         written: tuple[Programs, Array] | None = None,
     ) -> DecodedAvro:
-        """Returns the column of values that lie in ``data``.
+        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them. ``written``:
@@ -275,7 +276,12 @@ class _Run:
             raise KfetchError("a value lies outside the memory of its batch")
 
     def corrupt_records(self) -> Array:
-        """Decodes all records. Returns the numbers of those that do not fit."""
+        """Decodes records until the part is full. Returns the numbers of those that do not fit."""
+        with suppress(PartIsFull):
+            self._decode()
+        return self._corrupt[: self.state[ops.CORRUPT]].copy()
+
+    def _decode(self) -> None:
         state_address = self.state.buffer_info()[0]
         decoder, column = self._decoder, self.column
         tables: list[Array] = [self._programs.rows, column.table, decoder.plan.flat_nodes]
@@ -291,7 +297,7 @@ class _Run:
                 address_of(self._counts),
             )
             if result == ops.DONE:
-                return self._corrupt[: self.state[ops.CORRUPT]].copy()
+                return
             if result == ops.LARGE:
                 raise KfetchError(
                     "the decoded values have more text or elements than an Arrow batch holds: "

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kfetch.errors import KfetchError
 from kfetch.records.arrow import BATCH_BYTES_MAX
-from kfetch.records.memory import Memory
+from kfetch.records.memory import Memory, PartIsFull
 from kfetch.values import layout
 from kfetch.values.types import Kind, ValueType, arrow_type
 
@@ -44,6 +44,9 @@ _GROWTH = 2
 _SLOTS_MAX = BATCH_BYTES_MAX - layout.SLACK  # the offsets of lists have 32 bits
 _VALUE_BYTES_MAX = 128 << 20
 _UNFOLDED_MAX = 16
+_PARTS_MAX = 2
+"""A column may take so many times a part's bytes. A part is planned for lists of one element, and
+for text that is spread evenly over the fields. Most batches need a little more."""
 
 
 def value_limit(value_bytes: int) -> int:
@@ -195,8 +198,9 @@ class StructColumn:
         sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
         sizes = (sizes + 63) & ~63
         starts = np.cumsum(sizes) - sizes
-        memory.reserve(int(sizes.sum()))
-        self._whole = pa.allocate_buffer(int(sizes.sum()))
+        self._size = int(sizes.sum())
+        memory.reserve(self._size)
+        self._whole = pa.allocate_buffer(self._size)
         self._starts = starts.tolist()
         self._grown: dict[tuple[int, int], pa.Buffer] = {}
         self.table[plan.nodes, plan.columns] = starts + self._whole.address
@@ -207,20 +211,28 @@ class StructColumn:
         for at in starts[plan.columns == layout.ENDS].tolist():
             whole[at : at + 4] = 0
 
+    @property
+    def rows(self) -> int:
+        """The records that are written."""
+        return int(self.table[0, layout.COUNT])
+
     def grow(self, stuck: int, value_bytes: int) -> bool:
         """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
 
         ``value_bytes``: the size of the value that needs it. What was written of it is taken back.
         Returns False if the value would take more than ``value_limit``.
-        Raises KfetchError for more text or elements than a column can hold.
+        Raises PartIsFull if the value belongs to the next part, which never holds for the first
+        one. Raises KfetchError for more text or elements than a column can hold.
         """
         limit = value_limit(value_bytes)
         if stuck >= 0:
             return self._grow_text(stuck, limit)
         parent = self._plan.parents[~stuck]
-        most = 8 * limit // sum(map(_slot_bits, self._plan.types[parent].children))
+        slot_bits = sum(map(_slot_bits, self._plan.types[parent].children))
+        most = 8 * limit // slot_bits
         slots = int(self.table[~stuck, layout.CAPACITY])
         larger = _larger(slots, int(self.table[~stuck, layout.COUNT]) + most, _SLOTS_MAX)
+        self._check_part(larger * slot_bits // 8)
         for sibling in self._plan.children(parent) if larger else ():
             for inner in self._plan.flat(sibling):
                 self._resize_slots(inner, slots, larger)
@@ -230,9 +242,16 @@ class StructColumn:
         room = int(self.table[number, layout.ROOM])
         most = int(self.table[number, layout.SIZE]) + limit
         if larger := _larger(room, most, BATCH_BYTES_MAX):
+            self._check_part(larger)
             self._resize(number, layout.DATA, room, larger)
             self.table[number, layout.ROOM] = larger
         return larger > 0
+
+    def _check_part(self, growth: int) -> None:
+        """Raises PartIsFull if the column has rows, and no room in this part for more bytes."""
+        limit = self._memory.part_bytes
+        if limit is not None and self.rows and self._size + growth > _PARTS_MAX * limit:
+            raise PartIsFull
 
     def _resize_slots(self, number: int, slots: int, larger: int) -> None:
         for share in self._plan.shares:
@@ -243,11 +262,13 @@ class StructColumn:
 
     def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
         self._memory.reserve(size)
+        self._size += size
         new: Any = pa.allocate_buffer(size)
         old: Any = self._buffer(number, column, old_size)
         np.frombuffer(new, np.uint8)[:old_size] = np.frombuffer(old, np.uint8)
         if (number, column) in self._grown:
             self._memory.release(old_size)
+            self._size -= old_size
         self._grown[number, column] = new
         self.table[number, column] = new.address
 

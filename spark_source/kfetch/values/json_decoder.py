@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 from kfetch.values import exact, layout
 from kfetch.values.columns import Plan, StructColumn, positions_of
 from kfetch.values.json_options import CORRUPT_COLUMN, check_corrupt_column
@@ -87,7 +88,7 @@ class JsonDecoder:
         *,
         texts: tuple[Array, Array] | None = None,
     ) -> DecodedValues:
-        """Returns the column of values that lie in ``data``.
+        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them. ``texts``:
@@ -99,7 +100,7 @@ class JsonDecoder:
         values = run.column.array()
         if self._corrupt_at is not None:
             positions, lengths = texts or (positions, lengths)
-            text = copies(data, positions, np.asarray(lengths), corrupt, memory)
+            text = copies(data, positions, np.asarray(lengths)[: len(values)], corrupt, memory)
             values = self._with_corrupt_column(values, text)
         return DecodedValues(values, corrupt)
 
@@ -191,7 +192,12 @@ class _Run:
         self._addresses = *map(address_of, tables), state, *map(address_of, more)
 
     def corrupt_records(self) -> Array:
-        """Decodes all records. Returns the numbers of the corrupt ones."""
+        """Decodes records until the part is full. Returns the numbers of the corrupt ones."""
+        with suppress(PartIsFull):
+            self._decode()
+        return self._corrupt[: self._state[layout.CORRUPT]].copy()
+
+    def _decode(self) -> None:
         view = pa.py_buffer(self._data)
         numbers = self._positions, self._lengths
         while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
@@ -202,7 +208,6 @@ class _Run:
             else:
                 self._refuse(record)
             self._state[layout.RECORD] = record + 1
-        return self._corrupt[: self._state[layout.CORRUPT]].copy()
 
     def _decide(self, record: int, value: memoryview) -> None:
         """Decodes the value that the loops could not decode."""

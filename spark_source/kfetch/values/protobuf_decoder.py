@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory
+from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 from kfetch.values import protobuf_layout as layout
 from kfetch.values.columns import StructColumn, positions_of, too_large
 from kfetch.values.protobuf_descriptors import read_descriptors
@@ -103,7 +104,7 @@ class ProtobufDecoder:
         lengths: Array,
         memory: Memory = UNLIMITED,
     ) -> DecodedMessages:
-        """Returns the column of values that lie in ``data``.
+        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them.
@@ -154,7 +155,12 @@ class _Run:
         )
 
     def corrupt_records(self, data: memoryview) -> Array:
-        """Decodes all records. Returns the numbers of those that can't be decoded."""
+        """Decodes records until the part is full. Returns the numbers of those that can't be."""
+        with suppress(PartIsFull):
+            self._decode(data)
+        return self._corrupt[: self.state[layout.CORRUPT]].copy()
+
+    def _decode(self, data: memoryview) -> None:
         view = pa.py_buffer(data)
         positions, lengths, *tables, corrupt, stack, groups = map(address_of, self._arrays)
         state = self.state.buffer_info()[0]
@@ -162,7 +168,7 @@ class _Run:
         while True:
             result = self._loops(*arguments, *tables, state, corrupt, stack, groups)
             if result == layout.DONE:
-                return self._corrupt[: self.state[layout.CORRUPT]].copy()
+                return
             record = self.state[layout.RECORD]
             size = int(self._arrays[1][record])
             if not self.column.grow(self.state[layout.STUCK_NODE], size):

@@ -1,15 +1,19 @@
-"""One little Kafka, one query, a budget for them, and the two ends of a channel."""
+"""One little Kafka, one query, a budget for them, the two ends of a channel, and an executor."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from kfetch.agent import home, launch
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import Channel
+from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.agent.shared_query import SharedQuery
 from tests.kfetch.agent.helpers import BATCHES, T0, T1, options
 from tests.kfetch.wire.little import LittleKafka
@@ -46,3 +50,26 @@ def channels() -> Iterator[tuple[Channel, Channel]]:
     yield worker, agent
     worker.close()
     agent.close()
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that plays the executor, and a runtime directory of the test's own."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with subprocess.Popen(["sleep", "120"]) as process:
+        yield process
+        process.kill()
+    for agent in launch._started:
+        agent.wait(20)
+
+
+@pytest.fixture
+def owner(executor: subprocess.Popen[bytes]) -> ProcessIdentity:
+    """The executor as its agent knows it."""
+    return ProcessIdentity(pid=executor.pid, started=home._stat(executor.pid)[1])
+
+
+@pytest.fixture
+def files(owner: ProcessIdentity) -> AgentFiles:
+    """The files of the owner's agent."""
+    return home.files_of(owner)

@@ -186,3 +186,42 @@ def test_a_decoder_whose_worker_has_gone_stops_waiting(
     assert wait_until(lambda: bool(last.reserved))
     last.end()
     assert (0, 0) == (budget.used, budget._decoders_running)
+
+
+def test_an_idle_decoder_lets_one_request_leave(budget: Budget) -> None:
+    """While a decoder waits for another service, its replies count as none. One request at a time
+    may leave, and other decoders run. Later the replies count again."""
+    reply = budget.reserve(LIMIT, 0)
+    memory, other = DecodingMemory(budget, nothing), DecodingMemory(budget, nothing)
+    assert reply
+    with memory:
+        memory.reserve(MIB)
+        assert budget.reserve(MIB, 0) is None
+        with memory.idle():
+            first = budget.reserve(MIB, 0)
+            assert first
+            assert budget.reserve(MIB, 0) is None
+            first.release()
+            with other:
+                other.reserve(MIB)
+            assert budget.reserve(MIB, 0)
+    assert budget.reserve(MIB, 0) is None
+    reply.release()
+
+
+def test_a_worker_that_leaves_an_idle_decoder(budget: Budget) -> None:
+    """A decoder whose worker has gone while it was idle leaves its slot and its memory."""
+
+    def gone() -> None:
+        raise ChannelClosed("gone")
+
+    def idle_until_gone(running: ExitStack) -> None:
+        with DecodingMemory(budget, gone) as memory:
+            memory.reserve(MIB)
+            with memory.idle():
+                for _ in range(2):  # the others have both slots
+                    running.enter_context(DecodingMemory(budget, nothing))
+
+    with ExitStack() as running, pytest.raises(ChannelClosed):
+        idle_until_gone(running)
+    assert (0, 0) == (budget.used, budget._decoders_running)

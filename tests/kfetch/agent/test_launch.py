@@ -6,12 +6,11 @@ Each test has its own owner, a sleeping process in place of the executor's JVM.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,59 +18,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kfetch.agent import home, launch
-from kfetch.agent.channel import Channel, ChannelTimeout, Status, StatusRequest
+from kfetch.agent import launch
+from kfetch.agent.channel import ChannelTimeout
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
-
-MEMORY = 64 << 20
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    """Wait until a condition is true. Returns whether it was in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-@pytest.fixture
-def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that plays the executor, and a runtime directory of the test's own."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with subprocess.Popen(["sleep", "120"]) as process:
-        yield process
-        process.kill()
-    for agent in launch._started:
-        agent.wait(20)
-
-
-@pytest.fixture
-def owner(executor: subprocess.Popen[bytes]) -> ProcessIdentity:
-    """The executor as its agent knows it."""
-    return ProcessIdentity(pid=executor.pid, started=home._stat(executor.pid)[1])
-
-
-@pytest.fixture
-def files(owner: ProcessIdentity) -> AgentFiles:
-    """The files of the owner's agent."""
-    return home.files_of(owner)
-
-
-def connect(files: AgentFiles, owner: ProcessIdentity) -> Channel:
-    """A channel to the owner's agent."""
-    return launch.connect(files, owner, memory=MEMORY, timeout_s=30)
-
-
-def status(channel: Channel) -> Status:
-    """The status of the agent at the other end. Closes the channel."""
-    channel.send(StatusRequest())
-    answer, _ = channel.receive()
-    channel.close()
-    assert isinstance(answer, Status)
-    return answer
+from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect, status
+from tests.kfetch.agent.helpers import wait_until
 
 
 def test_a_python_of_a_relative_path(
@@ -123,6 +75,37 @@ def test_an_agent_of_a_dead_owner_does_not_stay(files: AgentFiles, owner: Proces
 
     with pytest.raises(AgentError, match="leaving: the executor has ended"):
         connect(files, former)
+
+
+def test_a_killed_worker_leaves_one_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
+    """If the worker that starts an agent is killed, the next worker waits for that agent."""
+    script = (
+        "import os, signal, sys\n"
+        "from kfetch.agent import home, launch\n"
+        "def spawn_and_die(*arguments, spawn=launch._spawn):\n"
+        "    spawn(*arguments)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "launch._spawn = spawn_and_die\n"
+        "owner = home.ProcessIdentity.parse(sys.argv[1])\n"
+        "launch.connect(home.files_of(owner), owner, memory=64 << 20, timeout_s=30)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(owner)], timeout=60)
+    pid = status(connect(files, owner)).pid
+
+    assert -signal.SIGKILL == killed.returncode
+    assert [pid] == [agent.pid for agent in agents_of(owner)]
+
+
+def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: ProcessIdentity) -> None:
+    """An agent removes the socket that it has bound, and none that replaced it."""
+    agent = psutil.Process(status(connect(files, owner)).pid)
+    files.socket.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as another:
+        another.bind(str(files.socket))
+        agent.terminate()
+
+        assert wait_until(lambda: not agent.is_running() or _dead(agent.pid))
+    assert files.socket.exists()
 
 
 def test_sigterm_ends_an_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
@@ -238,21 +221,41 @@ def test_a_hung_agent_is_replaced(
     assert ended
 
 
-def test_no_other_process_is_killed(files: AgentFiles, executor: subprocess.Popen[bytes]) -> None:
-    """kfetch kills no process if the recorded pid was reused, or if the record is nonsense."""
-    former = ProcessIdentity.of(executor.pid)
-    for text in (
-        str(ProcessIdentity(pid=former.pid, started=former.started - 1)),
-        "",
-        "x",
-        "4194305:1",
-    ):
-        files.process.write_text(text)
-        launch._kill(files)
-    files.process.unlink()
-    launch._kill(files)
+def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
+    """kfetch kills the process that listens on the socket. Once it listens no more, its pid may be
+    another process's, and kfetch kills none."""
+    script = (
+        "import socket, sys\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1])\n"
+        "listener.listen()\n"
+        "print('listens', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "listener.close()\n"
+        "print('listens no more', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", script, str(files.socket)]
+    for listens in (True, False):
+        files.socket.unlink(missing_ok=True)
+        with (
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+            socket.socket(socket.AF_UNIX) as stream,
+        ):
+            assert process.stdin
+            assert process.stdout
+            process.stdout.readline()
+            launch._kill_peer(stream)  # not connected: none
+            stream.connect(str(files.socket))
+            if not listens:
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                process.stdout.readline()
+            launch._kill_peer(stream)
+            killed = wait_until(lambda: process.poll() is not None, 5 if listens else 0)
+            process.kill()
 
-    assert executor.poll() is None
+        assert killed == listens
 
 
 def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,37 +264,67 @@ def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.M
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream,
     ):
         listener.bind(str(files.socket))
         listener.listen(0)
         other.connect(str(files.socket))
+        stream.settimeout(1)
 
         with pytest.raises(ChannelTimeout, match="accepts no connection"):
-            launch._greet(files)
+            launch._open_connection(stream, files.socket)
 
 
 def test_the_wait_for_the_lock_ends(
     files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a worker hangs while it holds the lock, the others fail after the lock's timeout."""
-    monkeypatch.setattr(launch, "_LOCK_TIMEOUT_S", 0.1)
+    """If a worker hangs while it holds the lock, the others fail after a timeout."""
+    monkeypatch.setattr(launch, "_CONNECT_TIMEOUT_S", 0.1)
 
-    with launch._locked(files.lock), pytest.raises(AgentError, match="another worker has held"):
+    with launch._locked(files.lock), pytest.raises(AgentError, match="no agent has answered for 0"):
         connect(files, owner)
 
 
-def test_old_files_are_removed_but_for_locks(files: AgentFiles) -> None:
-    """Logs and pid files of former agents are removed after a week. Locks never are."""
-    old = [files.log, files.lock, files.process, files.log.with_name("living.log")]
-    files.log.with_name("living.sock").touch()
-    for path in old:
-        path.touch()
-        os.utime(path, (0, 0))
-    files.log.with_name("young.log").touch()
-    launch._remove_old_files(files.log.parent)
-    left = {path.name for path in files.log.parent.iterdir()}
+@pytest.mark.parametrize(
+    ("level", "shown"), [("debug", {10, 30}), ("Info ", {30}), ("loud", {30}), ("", {30})]
+)
+def test_the_level_of_an_agents_log(level: str, shown: set[int]) -> None:
+    """KFETCH_LOG sets the level of kfetch's own lines, whatever its case. An unknown one is no
+    obstacle.
 
-    assert {files.lock.name, "living.log", "living.sock", "young.log"} == left
+    Other libraries log warnings alone: botocore's debug lines have secrets.
+    """
+    script = (
+        "import logging\n"
+        "from kfetch.agent.__main__ import _configure_logging\n"
+        "_configure_logging()\n"
+        "for name in ('kfetch.fetch.events', 'botocore.parsers'):\n"
+        "    for level in (10, 20, 30):\n"
+        "        logging.getLogger(name).log(level, '%s %s', name, level)\n"
+    )
+    worker = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"KFETCH_LOG": level},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    logged = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", worker.stderr, re.M)
+
+    assert 0 == worker.returncode
+    assert {"30"} == {number for name, number in logged if name == "botocore.parsers"}
+    assert shown | {20} == {int(n) for name, n in logged if name == "kfetch.fetch.events"}
+    assert ("KFETCH_LOG" in worker.stderr) == (level == "loud")
+
+
+def test_a_level_in_lower_case_starts_an_agent(
+    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With KFETCH_LOG=debug an agent starts, and logs at that level."""
+    monkeypatch.setenv("KFETCH_LOG", "debug")
+    connect(files, owner).close()
+
+    assert wait_until(lambda: "DEBUG [" in files.log.read_text())
 
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import resource
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from kfetch.agent.channel import Channel, StatusRequest
 from kfetch.agent.segments import Segment, map_segment, read_batch, stream_size
@@ -48,5 +51,38 @@ def test_descriptors_do_not_pile_up() -> None:
         segment = Segment.create(number, 100)
         map_segment(os.dup(segment.descriptor))
         segment.close()
+
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_segment_that_fails_leaves_no_descriptor() -> None:
+    """Without address space, neither side of a segment keeps its descriptor."""
+    segment = Segment.create(1, 64 << 20)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), limits[1]))
+    try:
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            Segment.create(2, 64 << 20)
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            map_segment(os.dup(segment.descriptor))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    segment.close()
+
+
+def test_a_file_that_may_not_grow_leaves_no_descriptor() -> None:
+    """A limit on the size of files also limits segments. A refused one keeps no descriptor."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            Segment.create(1, 64 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert before == len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,44 @@
+"""The memory that a Python worker keeps between two reads without an agent."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from kfetch.fetch.inline import Query
+from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.wire.little import LittleKafka
+
+MEBIBYTE = 1 << 20
+
+
+def test_a_large_reply_leaves_no_memory_behind(kafka: LittleKafka) -> None:
+    """A worker returns the memory of large replies after the read. It keeps that of small ones."""
+    log = kafka.log(T0)
+    for size in (6, 9, 0):
+        log.append(b"x" * (size * MEBIBYTE))
+    inline_query = query(kafka, kafka__max__partition__fetch__bytes="1")
+    tracemalloc.start()
+    try:
+        read(inline_query, kafka, 6, 8)
+        after_large = reply_memory()
+        read(inline_query, kafka, 8, 9)
+        after_small = reply_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert MEBIBYTE > after_large
+    assert 0 < after_small <= after_large
+
+
+def read(inline_query: Query, kafka: LittleKafka, start: int, end: int) -> None:
+    """Read a range of records."""
+    assert end - start == sum(
+        batch.num_rows for batch in inline_query.read([part(kafka, T0, start, end)])
+    )
+
+
+def reply_memory() -> int:
+    """The bytes that buffers of replies take now."""
+    snapshot = tracemalloc.take_snapshot()
+    of_buffers = snapshot.filter_traces([tracemalloc.Filter(True, "*/wire/buffers.py")])
+    return sum(trace.size for trace in of_buffers.traces)
