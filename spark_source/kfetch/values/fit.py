@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kfetch.records.java_text import java_text
 from kfetch.values import exact
 from kfetch.values.exact import Problem
 from kfetch.values.infer import NOTHING, Seen, TooDeep, merged, schema_of, seen
@@ -72,7 +73,7 @@ def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
     try:
         seen(value)
     except TooDeep as error:
-        return exact.problem_of(error, exact.text_of(value))
+        return exact.problem_of(error, java_text(value))
     except BadDocument:
         return None  # in a part that the decoder skips
     return None

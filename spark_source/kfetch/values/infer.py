@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-from kfetch.values.exact import text_of
+from kfetch.records.java_text import java_text
 from kfetch.values.scalars import joined, well_formed
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, struct_of
@@ -50,7 +50,7 @@ def seen(document: bytes) -> Seen:
 
     Raises TooDeep for more than 32 levels: they have no schema.
     """
-    tokens = Tokens(text_of(document))
+    tokens = Tokens(java_text(document))
     if tokens.next() is None:
         return NOTHING
     return _value(tokens, 1)
