@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from kfetch.records.java_text import java_text
 from kfetch.values.columns import too_large, value_limit
-from kfetch.values.ddl_text import kind_text
+from kfetch.values.ddl_text import kind_text, type_text
 from kfetch.values.scalars import (
     decimal_of,
     double_of,
     float32_of,
+    is_decimal,
     java_double,
     joined,
     json_text,
@@ -262,6 +263,8 @@ class _Converter:
         text = self._tokens.text()
         number = text.replace(",", "") if token is Token.STRING else text
         value = decimal_of(number, kind.precision, kind.scale)
+        if value is None and is_decimal(number):
+            raise self._tokens.bad(f"field {self._place} has too many digits for {type_text(kind)}")
         if value is None:
             raise self._refused(kind)
         return value
