@@ -14,7 +14,7 @@ from kfetch.values.tokens import BadDocument
 from kfetch.values.types import Kind, ValueType
 from kfetch.values.unknown_fields import missing_in
 
-__all__ = ["Fit", "fit", "inferred"]
+__all__ = ["Fit", "fit", "inferred", "types_of"]
 
 _CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
 
@@ -39,8 +39,13 @@ class Fit:
 
 def inferred(values: Iterable[bytes | None]) -> Seen:
     """Returns the type of a sample. Values that are no JSON objects are left out."""
+    return merged(types_of(values))
+
+
+def types_of(values: Iterable[bytes | None]) -> list[Seen]:
+    """Returns the type of each JSON object of a sample."""
     types = (_seen(value or b"") for value in values)
-    return merged(found for found in types if found.kind is Kind.STRUCT)
+    return [found for found in types if found.kind is Kind.STRUCT]
 
 
 def _seen(value: bytes) -> Seen:
