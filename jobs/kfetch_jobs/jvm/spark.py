@@ -262,8 +262,8 @@ def _end_jvm() -> None:
         gateway.proc.wait()
 
 
-_JVM_ENDS_S = 5.0
-"""How long a JVM that does not answer may take to end."""
+_JVM_ENDS_S = 1.0
+"""How long a JVM whose sockets are closed may take to end."""
 
 
 def lost_jvm(error: BaseException) -> str:

@@ -12,8 +12,11 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 
+from kfetch_jobs import config
 from kfetch_jobs.jvm.spark import process_end
+from kfetch_jobs.run import dataframes
 from kfetch_jobs.run.spark_errors import job_error
+from tests.kfetch_jobs.projects import ENVIRON
 
 
 @pytest.fixture
@@ -61,6 +64,20 @@ def test_a_jvm_that_was_killed(
         "job a failed: Spark's JVM was ended by signal 9 (SIGKILL), perhaps by the system for lack "
         "of memory (see spark.log)"
     )
+
+
+def test_a_transform_during_which_the_jvm_dies(
+    project: Path, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no outage of another system. The error passes, and gets the JVM's end as its cause."""
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    process.kill()
+    with (
+        pytest.raises(ConnectionRefusedError),
+        dataframes.user_mistakes(job, "transform"),
+    ):
+        raise ConnectionRefusedError(111, "Connection refused")
 
 
 def test_a_jvm_that_runs(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
