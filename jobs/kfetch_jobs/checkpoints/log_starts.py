@@ -49,8 +49,8 @@ def unreadable(
 ) -> list[Gap]:
     """Ask Kafka for the log starts, and return the parts of the ranges that it may not keep.
 
-    Raises ConfigError if a source's brokers are of another cluster than the checkpoint. Raises
-    JobsError if they do not answer.
+    Raises ConfigError if a source's brokers are of another cluster than the checkpoint. Raises the
+    source's error if they refuse or do not answer.
     """
     return [gap for view in views for gap in _gaps(_logs(job, view, ranges), ranges, margin)]
 
@@ -64,9 +64,10 @@ def _logs(job: Job, view: str, ranges: Sequence[OffsetRange]) -> LogOffsets:
     except JobsError:
         raise
     except KfetchError as cause:
-        raise JobsError(
+        raise job.error(
             f"job {job.name}, source {view}: kfetch cannot tell whether Kafka still has the "
-            f"records that the job must read again: {job.redacted(cause.message)}"
+            "records that the job must read again",
+            cause,
         ) from cause
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
+from kfetch.admin.values import known_options
+from kfetch.errors import KfetchError
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
@@ -27,6 +31,13 @@ _STORES = frozenset(
     }
 )
 """Options that name files of this machine, in lower case."""
+_KAFKA_NAME = re.compile(r"(?<![\w.-])kafka\.(?P<property>[a-z][a-z.]*[a-z*])")
+"""What may be an option of Kafka. It may also be a host's name."""
+
+
+@cache
+def _kafka_options() -> frozenset[str]:
+    return frozenset(option.name.lower() for option in known_options("kafka."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +100,35 @@ class Job:
         Other values from ``${…}``, such as addresses, stay.
         """
         return with_placeholders(sentence, merged(one.secrets for one in self.documents))
+
+    def in_own_words(self, sentence: str) -> str:
+        """Return an error's sentence without secrets, and with the names of the job's files.
+
+        A cluster's properties have no ``kafka.`` in front. Options of a source keep it.
+        """
+        return self.with_own_names(self.redacted(sentence))
+
+    def with_own_names(self, sentence: str) -> str:
+        """Return a sentence that names the options of Kafka as the job's files do."""
+        sources = self.file.views().values()
+        own = {name.lower() for source in sources for name in source.options}
+
+        def named(match: re.Match[str]) -> str:
+            option = match[0].lower()
+            is_family = option.startswith(("kafka.sasl.", "kafka.ssl."))
+            known = is_family or option in _kafka_options()
+            is_own = any(name.startswith(option.removesuffix("*")) for name in own)
+            return match["property"] if known and not is_own else match[0]
+
+        return _KAFKA_NAME.sub(named, sentence)
+
+    def error(self, before: str, cause: KfetchError) -> KfetchError:
+        """Return an error of the source with ``before`` in front, in the job's own words.
+
+        Its class and so its code are those of the cause.
+        """
+        what, action = self.in_own_words(cause.what), self.in_own_words(cause.action)
+        return type(cause)(f"{before}: {what}", action=action, **cause.where)
 
     def with_placeholders(self, sentence: str) -> str:
         """Return a sentence about the job's files with ``${…}`` in place of every filled value."""

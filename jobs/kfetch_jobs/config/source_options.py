@@ -47,7 +47,8 @@ def option_mistakes(job: Job) -> Iterator[str]:
                 )
         for error in _option_errors(options):
             option = str(error.where.get("option", ""))
-            yield f"{_option_line(job, view, option)}: {job.with_placeholders(error.message)}"
+            sentence = job.with_own_names(job.with_placeholders(error.message))
+            yield f"{_option_line(job, view, option)}: {sentence}"
 
 
 def _missing_places(options: Options) -> list[str]:
@@ -107,7 +108,7 @@ def option_warnings(job: Job) -> list[str]:
     """
     readable = dict.fromkeys(line for document in job.documents for line in document.warnings)
     return [*readable] + [
-        f"{_option_line(job, view, option)}: {warning}"
+        f"{_option_line(job, view, option)}: {job.with_own_names(warning)}"
         for view in job.file.views()
         for option, warning in options_without_effect(
             parse_options(job.source_options(view))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from kfetch_jobs.util.redact import redacted_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DELTA", "cause_of", "delta_jars", "session", "text_of"]
+__all__ = ["DELTA", "cause_of", "delta_jars", "lost_jvm", "process_end", "session", "text_of"]
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -260,6 +261,35 @@ def _end_jvm() -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
+
+
+_JVM_ENDS_S = 1.0
+"""How long a JVM whose sockets are closed may take to end."""
+
+
+def lost_jvm(error: BaseException) -> str:
+    """Return how PySpark's JVM ended, if that is the cause of an error; otherwise an empty text.
+
+    Py4J's own words are a refused connection, as if Kafka had refused it.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    of_jvm = isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
+    return process_end(process, _JVM_ENDS_S) if of_jvm and process is not None else ""
+
+
+def process_end(process: subprocess.Popen[bytes], wait_s: float) -> str:
+    """Return how a process of the JVM ended; an empty text if it still runs after ``wait_s``."""
+    try:
+        code = process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return ""
+    if code >= 0:
+        return f"Spark's JVM ended with exit code {code}"
+    by_system = ", perhaps by the system for lack of memory" if -code == signal.SIGKILL else ""
+    return f"Spark's JVM was ended by signal {-code} ({signal.Signals(-code).name}){by_system}"
 
 
 # The code at the end is left out: the error that a run ends with shows it.

@@ -104,8 +104,8 @@ class JobReport:
 def report(job: Job, now: float) -> JobReport:
     """Returns the report on one job. ``now`` is in seconds since 1970.
 
-    Raises JobsError if it can't read the checkpoint or reach the brokers, or if the checkpoint's
-    runs had another environment or Kafka cluster.
+    Raises JobsError if it can't read the checkpoint, or if the checkpoint's runs had another
+    environment or Kafka cluster. Raises the source's error if the brokers refuse or don't answer.
     """
     checkpoint = checkpoints.job_checkpoint(job)
     numbers = _first_sources(job, checkpoint)
@@ -129,7 +129,7 @@ def reports(project: Project, names: Iterable[str], now: float) -> Iterator[JobR
     def one(name: str) -> JobReport:
         try:
             return report(project.job(name), now)
-        except JobsError as cause:
+        except KfetchError as cause:
             return JobReport(name=name, error=str(cause))
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -197,8 +197,7 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
     except JobsError:
         raise
     except KfetchError as cause:
-        message = job.redacted(cause.message)
-        raise JobsError(f"job {job.name}, {_source_name(job, view)}: {message}") from cause
+        raise job.error(f"job {job.name}, {_source_name(job, view)}", cause) from cause
     return SourceReport(
         view=view,
         options=options,
@@ -207,8 +206,8 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
         known_ids=start.topic_ids if start else {},
         kafka=replace(
             kafka,
-            missing=job.redacted(kafka.missing),
-            unreadable=tuple(map(job.redacted, kafka.unreadable)),
+            missing=job.in_own_words(kafka.missing),
+            unreadable=tuple(map(job.in_own_words, kafka.unreadable)),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kfetch.errors import KfetchError
+from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
@@ -17,9 +17,11 @@ log = logging.getLogger("kfetch_jobs.run")
 def check_origin(job: Job) -> bool:
     """Compare environment and Kafka clusters with the checkpoint's note, and write the note.
 
-    Returns False if the brokers do not tell their cluster. The run then starts nevertheless: its
-    query waits for the brokers, and names what they refuse. The source still compares topic ids.
-    Raises ConfigError for another environment or another cluster.
+    Returns False if the brokers do not tell their cluster. The run then starts nevertheless,
+    because its query waits for the brokers. The source still compares topic ids.
+
+    Raises ConfigError for another environment or another cluster. Raises the source's error if the
+    brokers refuse the job: Spark would fail later, after more log-ins.
     """
     origin.check_environment(job)
     try:
@@ -27,8 +29,15 @@ def check_origin(job: Job) -> bool:
     except JobsError:
         raise
     except KfetchError as cause:
-        reason = job.redacted(cause.message)
+        if _is_refusal(cause):
+            raise job.error(f"job {job.name}", cause) from cause
+        reason = job.in_own_words(cause.message)
         log.warning("job %s: kfetch could not compare the Kafka cluster: %s", job.name, reason)
         return False
     origin.note_origin(job, clusters)
     return True
+
+
+def _is_refusal(cause: KfetchError) -> bool:
+    """Return whether another try can't help: a wrong password, certificate, listener or option."""
+    return isinstance(cause, AccessRefused | OptionError) or cause.where.get("retriable") is False

@@ -20,8 +20,8 @@ __all__ = ["check_replay"]
 def check_replay(job: Job) -> None:
     """Raise RecordsLost if records of the job's last replay have expired before it ran.
 
-    Raises JobsError if the brokers do not answer. Asks them only if the job has not run since the
-    replay, and only about sources with ``failOnDataLoss=false``.
+    Raises the source's error if the brokers do not answer. Asks them only if the job has not run
+    since the replay, and only about sources with ``failOnDataLoss=false``.
     """
     path = local_directory(job)
     move = last_move(path) if path else None

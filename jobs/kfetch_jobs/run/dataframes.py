@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
-from kfetch_jobs.jvm.spark import cause_of
+from kfetch_jobs.jvm.spark import cause_of, lost_jvm
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
@@ -153,13 +153,15 @@ def user_mistakes(job: Job, *at: str) -> Iterator[None]:
     """Turn errors of Spark's analysis and of the project's code into ConfigError, with a line.
 
     An outage of another system becomes SparkError, because the next run may succeed. Other errors
-    pass.
+    pass, also that of a JVM that has died.
     """
     try:
         yield
     except ConfigError:
         raise
     except Exception as cause:
+        if lost_jvm(cause):
+            raise
         line = job.document.file_line(at)
         if unavailable := outage(cause):
             raise SparkError(

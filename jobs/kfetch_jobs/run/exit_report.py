@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kfetch.errors import AccessRefused, OptionError
 from kfetch_jobs.errors import ConfigError, RecordsLost, RefusedByBroker
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.util.files import write_json
@@ -49,8 +50,8 @@ def read_exit_report(path: Path) -> ExitReport:
 
 def exit_kind_of(error: BaseException) -> ExitKind:
     """Return the kind of exit for an error that ended a run."""
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError | OptionError):
         return ExitKind.CONFIG
-    if isinstance(error, RefusedByBroker):
+    if isinstance(error, RefusedByBroker | AccessRefused):
         return ExitKind.AUTH
     return ExitKind.DATA_LOSS if isinstance(error, RecordsLost) else ExitKind.FAILED

@@ -135,7 +135,9 @@ def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
     except Exception as cause:
         # Ctrl-C reaches Spark's Python processes too. Their errors are no failure of the job.
         if not stop.is_set():
-            raise job_error(cause, f"job {job.name} failed", log, job.redacted, job.code) from cause
+            raise job_error(
+                cause, f"job {job.name} failed", log, job.in_own_words, job.code
+            ) from cause
 
 
 @contextmanager

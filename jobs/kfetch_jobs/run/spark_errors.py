@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kfetch import errors as source_errors
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
-from kfetch_jobs.jvm.spark import cause_of, text_of
+from kfetch_jobs.jvm.spark import cause_of, lost_jvm, text_of
 
 __all__ = ["UNDECODED", "UNORDERED", "is_project_code", "job_error"]
 
@@ -49,6 +49,8 @@ def job_error(
     """
     if isinstance(cause, JobsError):
         return cause
+    if ended := lost_jvm(cause):
+        return SparkError(f"{before}: {ended} (see {log})")
     text = text_of(cause)
     class_names = _CLASS.findall(text)
     reason = ("" if class_names else _raised_at(text, code)) + cause_of(cause)

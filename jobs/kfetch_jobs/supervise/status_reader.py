@@ -7,7 +7,7 @@ process. So it works with and without a supervisor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,12 +137,17 @@ def _job_status(project: Project, name: str, recorded: _Recorded, now: float) ->
     return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
 
 
+def _unreachable(job: Job, since_s: float) -> tuple[Unreachable, ...]:
+    brokers = read_unreachable(job.directory, job.file.views(), since_s)
+    return tuple(replace(one, cause=job.in_own_words(one.cause)) for one in brokers)
+
+
 def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
-    unreachable = read_unreachable(job.directory, job.file.views(), run.started_s) if run else ()
+    unreachable = _unreachable(job, run.started_s) if run else ()
     space = _checkpoint_space(job)
     return JobStatus(
         name=job.name,

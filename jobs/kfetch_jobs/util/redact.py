@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, cast
 
-from kfetch_jobs.errors import JobsError
+from kfetch.errors import KfetchError
 from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, rotated
 
@@ -104,15 +104,15 @@ class RedactedStream:
 def redacted_output(redacted: Redact) -> Iterator[None]:
     """Redact the output of this process's Python during the block.
 
-    This covers ``sys.stdout``, ``sys.stderr``, a JobsError that leaves the block, and the traceback
-    of a bug that does, which Python prints at the end.
+    This covers ``sys.stdout``, ``sys.stderr``, a KfetchError that leaves the block, and the
+    traceback of a bug that does, which Python prints at the end.
     """
     before = sys.stdout, sys.stderr
     streams = RedactedStream(sys.stdout, redacted), RedactedStream(sys.stderr, redacted)
     sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", streams)
     try:
         yield
-    except JobsError as error:
+    except KfetchError as error:
         # The caller prints it.
         error.what, error.action = redacted(error.what), redacted(error.action)
         raise

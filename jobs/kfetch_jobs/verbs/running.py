@@ -106,8 +106,8 @@ def _write_outcome(path: Path, outcome: RunResult) -> None:
 
 
 def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
-    from kfetch_jobs.errors import JobsError
+    from kfetch.errors import KfetchError
     from kfetch_jobs.run.exit_report import ExitReport, exit_kind_of, write_exit_report
 
-    text = str(error) if isinstance(error, JobsError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, KfetchError) else f"{type(error).__name__}: {error}"
     write_exit_report(path, ExitReport(kind=exit_kind_of(error), sentence=redacted(text)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from kfetch.errors import NoSuchPartition
@@ -67,6 +67,9 @@ class SampleReport:
     """At most five of them."""
     unknown_fields: tuple[str, ...]
     """Fields that records have and the schema lacks."""
+    mixed_types: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Fields that are a STRING because records have several types: by their paths, the number of
+    records with each type, the most frequent first."""
 
 
 def read(kafka: Mapping[str, str], topic: str, count: int, *, keys: bool = False) -> list[Record]:
@@ -140,13 +143,14 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
     """
     from kfetch.time_zones import find_zone
     from kfetch.values.ddl import parse_schema
-    from kfetch.values.ddl_text import fields_text
-    from kfetch.values.fit import fit, inferred
-    from kfetch.values.infer import schema_of
+    from kfetch.values.ddl_text import fields_text, kind_text
+    from kfetch.values.fit import fit, types_of
+    from kfetch.values.infer import merged, mixed, schema_of
     from kfetch.values.times import Zones
 
     values = [record.value for record in records]
-    wanted = parse_schema(schema, option="--schema") if schema else schema_of(inferred(values))
+    types = [] if schema else types_of(values)
+    wanted = parse_schema(schema, option="--schema") if schema else schema_of(merged(types))
     found = fit(values, wanted, Zones(0, find_zone))
     misfits = [
         Misfit(records[at].tp.partition, records[at].offset, problem.what, problem.at)
@@ -161,4 +165,8 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
         misfits=len(found.problems),
         first_misfits=tuple(misfits),
         unknown_fields=found.unknown,
+        mixed_types={
+            path: {kind_text(kind): count for kind, count in kinds.most_common()}
+            for path, kinds in mixed(types)
+        },
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,6 +84,8 @@ def _lines(report: SampleReport, topic: str) -> Iterator[str]:
         return
     if report.schema:
         yield report.schema
+    for path, counts in report.mixed_types.items():
+        yield f"{path} is STRING, because records have several types: {_counted(counts)}"
     if report.unknown_fields:
         yield f"the schema lacks {_names(report.unknown_fields)}"
     if report.confluent:
@@ -101,6 +103,12 @@ def _lines(report: SampleReport, topic: str) -> Iterator[str]:
         yield f"does not fit: {more:,} more records"
     empty = f"; empty: {report.empty:,}" if report.empty else ""
     yield f"{report.fits:,} of {report.records:,} records fit{empty}"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    first, *others = counts.items()
+    rest = [f"{name} in {count:,}" for name, count in others]
+    return ", ".join([f"{first[0]} in {first[1]:,} of {sum(counts.values()):,}", *rest])
 
 
 def _names(names: tuple[str, ...]) -> str:

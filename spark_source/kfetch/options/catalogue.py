@@ -160,6 +160,11 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.fetch.max.wait.ms", "500", "the longest time that the broker waits"),
         ("kafka.check.crcs", "true", "check CRC-32C of every record batch"),
         ("kafka.request.timeout.ms", "30000", "deadline of a request"),
+        (
+            "kafka.default.api.timeout.ms",
+            "60000",
+            "a new query or a batch read fails after this time without an answer",
+        ),
         ("kafka.retry.backoff.ms", "100", "first pause after an error, at least 10"),
         ("kafka.retry.backoff.max.ms", "1000", "longest pause after errors, at least 10"),
         (
@@ -237,7 +242,6 @@ OPTIONS: tuple[Option, ...] = (
         ("kafka.session.timeout.ms", "none", "kfetch joins no consumer group"),
         ("kafka.heartbeat.interval.ms", "none", "kfetch joins no consumer group"),
         ("kafka.max.poll.interval.ms", "none", "kfetch joins no consumer group"),
-        ("kafka.default.api.timeout.ms", "none", "kafka.request.timeout.ms limits every request"),
         ("kafka.connections.max.idle.ms", "none", "the broker closes idle connections"),
         ("kafka.send.buffer.bytes", "none", "requests are small"),
         ("kafka.group.*", "none", "kfetch joins no consumer group"),

@@ -79,6 +79,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         push_filters=read("kfetch.pushFilters", boolean, False),
         lookup_retries=read("fetchOffset.numRetries", count, 3),
         lookup_retry_s=read("fetchOffset.retryIntervalMs", seconds, 1.0),
+        api_timeout_s=read("kafka.default.api.timeout.ms", seconds, 60.0),
         poll_timeout_s=read("kafkaConsumer.pollTimeoutMs", seconds, 120.0),
         network=network,
         fetch=_fetch(read),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kfetch.errors import OptionError
+from kfetch.options.secret import Secret
 
 T = TypeVar("T")
 
@@ -31,3 +32,12 @@ class OptionReader:
             raise OptionError(
                 f"option {name} is {text!r}, but it must be {problem}", option=name
             ) from None
+
+    def password(self, name: str) -> Secret | None:
+        """Return an option's secret with its outer white space, as JAAS keeps it.
+
+        Only line ends at its end are left out, because a file's text has one. Java's client strips
+        its own options of type PASSWORD, such as ``ssl.key.password``. They are read like others.
+        """
+        text = self._lowered.get(name.lower())
+        return None if text is None else Secret(text.rstrip("\r\n"))

@@ -133,7 +133,7 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
             raise OptionError(
                 f"option {option} must have no query and no @ in its URLs", option=option
             )
-    user_info: Secret | None = read(_USER_INFO, Secret, None)
+    user_info = read.password(_USER_INFO)
     token: Secret | None = read(_TOKEN, Secret, None)
     _check_log_in(user_info, token)
     return RegistryOptions(

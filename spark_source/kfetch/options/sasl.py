@@ -156,7 +156,7 @@ def _check_handlers(read: OptionReader, mechanism: str) -> None:
 def _password_login(
     read: OptionReader, mechanism: str, module: LoginModule | None
 ) -> PasswordLogin:
-    user, password = read(_USERNAME, str, None), read(_PASSWORD, Secret, None)
+    user, password = read(_USERNAME, str, None), read.password(_PASSWORD)
     if module and (user is not None or password is not None):
         raise OptionError(
             f"options {JAAS_CONFIG} and {_USERNAME} both name a user",

@@ -281,6 +281,8 @@ class SourceOptions:
     lookup_retries: int = 3
     lookup_retry_s: float = 1.0
     """The pause between two tries of a look-up."""
+    api_timeout_s: float = 60.0
+    """How long all tries of a look-up may take without a checkpoint."""
     poll_timeout_s: float = 120.0
     """A task that makes no progress for this time fails, and Spark retries it."""
     network: NetworkOptions = field(default_factory=NetworkOptions)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import KfetchError
+from kfetch.records.java_text import java_text
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -219,5 +220,5 @@ def utf8_keys(keys: pa.Array[Any]) -> pa.Array[Any]:
         keys.validate(full=True)
     except pa.ArrowInvalid:
         raw: Any = pa.Array.from_buffers(pa.binary(), len(keys), keys.buffers())
-        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
+        return pa.array([java_text(key) for key in raw.to_pylist()], pa.string())
     return keys

@@ -24,6 +24,7 @@ from kfetch.records.arrow import (
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
 from kfetch.records.format import MILLISECONDS_MAX
+from kfetch.records.java_text import java_text
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.records.sections import Section
 
@@ -158,6 +159,6 @@ def _headers(cursor: Cursor) -> tuple[list[tuple[str, bytes | None]], int]:
         if key is None:
             raise cursor.fail(Fault.HEADER_KEY_LENGTH)
         value = cursor.blob(Fault.HEADER_VALUE_LENGTH)
-        headers.append((key.decode("utf-8", "replace"), value))  # as Java's String does
+        headers.append((java_text(key), value))
         size += len(key) + len(value or b"")
     return headers, size

@@ -6,16 +6,17 @@ that can't be converted is null, and the record counts as corrupt. ``tokens`` re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kfetch.records.java_text import java_text
 from kfetch.values.columns import too_large, value_limit
-from kfetch.values.ddl_text import kind_text
+from kfetch.values.ddl_text import kind_text, type_text
 from kfetch.values.scalars import (
     decimal_of,
     double_of,
     float32_of,
+    is_decimal,
     java_double,
     joined,
     json_text,
@@ -26,7 +27,7 @@ from kfetch.values.times import Zones, date_of, local_timestamp_of, timestamp_of
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import Kind, ValueType
 
-__all__ = ["Decoded", "Problem", "decode", "problem_of", "text_of"]
+__all__ = ["Decoded", "Problem", "decode", "problem_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
@@ -76,7 +77,7 @@ def decode(
     non_numeric: bool = True,
 ) -> Decoded:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
-    text = text_of(bytes(data))
+    text = java_text(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
     converter = _Converter(tokens, zones, non_numeric, value_limit(len(data)))
     nothing: list[Value] = [None] * len(schema.children)
@@ -90,16 +91,6 @@ def decode(
         return Decoded(nothing, problem_of(error, text))
     except _TooLarge:
         return Decoded(nothing, Problem(too_large(len(data)), 0))
-
-
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-
-
-def text_of(data: bytes) -> str:
-    """Returns text with U+FFFD for bytes that are not UTF-8, as many as Java's reader has."""
-    if b"\xed" in data:
-        data = _SURROGATE.sub("\ufffd".encode(), data)
-    return data.decode("utf-8", "replace")
 
 
 def problem_of(error: BadDocument, text: str) -> Problem:
@@ -272,6 +263,8 @@ class _Converter:
         text = self._tokens.text()
         number = text.replace(",", "") if token is Token.STRING else text
         value = decimal_of(number, kind.precision, kind.scale)
+        if value is None and is_decimal(number):
+            raise self._tokens.bad(f"field {self._place} has too many digits for {type_text(kind)}")
         if value is None:
             raise self._refused(kind)
         return value

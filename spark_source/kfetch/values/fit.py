@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kfetch.records.java_text import java_text
 from kfetch.values import exact
 from kfetch.values.exact import Problem
 from kfetch.values.infer import NOTHING, Seen, TooDeep, merged, schema_of, seen
@@ -13,7 +14,7 @@ from kfetch.values.tokens import BadDocument
 from kfetch.values.types import Kind, ValueType
 from kfetch.values.unknown_fields import missing_in
 
-__all__ = ["Fit", "fit", "inferred"]
+__all__ = ["Fit", "fit", "inferred", "types_of"]
 
 _CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
 
@@ -38,8 +39,13 @@ class Fit:
 
 def inferred(values: Iterable[bytes | None]) -> Seen:
     """Returns the type of a sample. Values that are no JSON objects are left out."""
+    return merged(types_of(values))
+
+
+def types_of(values: Iterable[bytes | None]) -> list[Seen]:
+    """Returns the type of each JSON object of a sample."""
     types = (_seen(value or b"") for value in values)
-    return merged(found for found in types if found.kind is Kind.STRUCT)
+    return [found for found in types if found.kind is Kind.STRUCT]
 
 
 def _seen(value: bytes) -> Seen:
@@ -72,7 +78,7 @@ def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
     try:
         seen(value)
     except TooDeep as error:
-        return exact.problem_of(error, exact.text_of(value))
+        return exact.problem_of(error, java_text(value))
     except BadDocument:
         return None  # in a part that the decoder skips
     return None

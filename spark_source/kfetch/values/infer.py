@@ -7,16 +7,17 @@ that is null, "" or [] in the whole sample is a STRING. Source: Spark 4.2's Json
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-from kfetch.values.exact import text_of
+from kfetch.records.java_text import java_text
 from kfetch.values.scalars import joined, well_formed
 from kfetch.values.tokens import BadDocument, Token, Tokens
 from kfetch.values.types import DEPTH_MAX, Kind, ValueType, list_of, struct_of
 
-__all__ = ["NOTHING", "Seen", "TooDeep", "merged", "schema_of", "seen"]
+__all__ = ["NOTHING", "Seen", "TooDeep", "merged", "mixed", "schema_of", "seen"]
 
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 _PRECISION_MAX = 38  # DecimalType.MAX_PRECISION
@@ -50,7 +51,7 @@ def seen(document: bytes) -> Seen:
 
     Raises TooDeep for more than 32 levels: they have no schema.
     """
-    tokens = Tokens(text_of(document))
+    tokens = Tokens(java_text(document))
     if tokens.next() is None:
         return NOTHING
     return _value(tokens, 1)
@@ -59,6 +60,24 @@ def seen(document: bytes) -> Seen:
 def merged(types: Iterable[Seen]) -> Seen:
     """Returns the type that takes the values of all these types."""
     return reduce(_common, types, NOTHING)
+
+
+def mixed(types: Iterable[Seen], path: str = "") -> Iterator[tuple[str, Counter[Kind]]]:
+    """Yields each field that is a STRING only because documents have several types.
+
+    ``types``: the type of each document. A field has its path, such as ``a.b``, and the number of
+    documents with each kind. An array's elements have the path of the array.
+    """
+    present = [one for one in types if one.kind is not None]
+    kinds = Counter(one.kind for one in present if one.kind is not None)
+    whole = merged(present)
+    if whole.kind is Kind.STRING and len(kinds) > 1:
+        yield path, kinds
+    elif whole.kind is Kind.ARRAY:
+        yield from mixed((one.element or NOTHING for one in present), path)
+    for name in sorted(whole.fields):
+        inside = (one.fields.get(name, NOTHING) for one in present)
+        yield from mixed(inside, f"{path}.{name}" if path else name)
 
 
 def schema_of(root: Seen) -> ValueType:

@@ -13,6 +13,7 @@ __all__ = [
     "decimal_of",
     "double_of",
     "float32_of",
+    "is_decimal",
     "java_double",
     "joined",
     "json_text",
@@ -60,7 +61,7 @@ def decimal_of(text: str, precision: int, scale: int) -> int | None:
 
     None if text is no number for java.math.BigDecimal, or if it has too many digits.
     """
-    match = _DECIMAL.fullmatch(text if text.isascii() else _ascii_digits(text))
+    match = _decimal_match(text)
     if match is None:
         return None
     fraction = match[3] or match[4] or ""
@@ -75,6 +76,15 @@ def decimal_of(text: str, precision: int, scale: int) -> int | None:
     if unscaled >= 10**precision:
         return None
     return -unscaled if match[1] == "-" else unscaled
+
+
+def is_decimal(text: str) -> bool:
+    """Returns whether text is a number for java.math.BigDecimal, of however many digits."""
+    return _decimal_match(text) is not None
+
+
+def _decimal_match(text: str) -> re.Match[str] | None:
+    return _DECIMAL.fullmatch(text if text.isascii() else _ascii_digits(text))
 
 
 def _ascii_digits(text: str) -> str:

@@ -58,6 +58,7 @@ class Driver:
         self._watch = watch or Watch(options)
         self._watch.report = BrokerReport(options.broker_report)
         self._lookup.report_to(self._watch.report)
+        self._lookup.has_checkpoint = True
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
         self._check = PositionCheck(self._lookup, self._watch, fail=options.fail_on_data_loss)
         self._split_planning = SplitPlanning(
@@ -86,6 +87,7 @@ class Driver:
     def initial_offsets(self) -> Offsets:
         """Return where a new query starts, the same offsets for every call."""
         if self._initial is None:
+            self._lookup.has_checkpoint = False
             view = self._lookup.cluster_view()
             self._lookup.check_subscription(view)
             positions = bound_positions(self._options.starting, self._lookup, view)
@@ -114,6 +116,7 @@ class Driver:
         if not self._available_now:  # an AvailableNow query has fixed ends
             self._watch.poll_resting(_POLL_WAIT_S)
         self._begin(start)
+        self._lookup.has_checkpoint = True
         end = self._plan(start, max_offsets, min_offsets)
         deadline = time.monotonic() + self._patience_s()
         while end is None and self._watch.wait_for_change(deadline - time.monotonic()):

@@ -1,12 +1,14 @@
 """The driver's look-ups at the brokers: subscribed partitions, log ends, log starts, epoch ends.
 
 A failed look-up is repeated ``fetchOffset.numRetries`` times. The request timeout limits each try.
+Without a checkpoint, ``kafka.default.api.timeout.ms`` limits all tries of a look-up.
 Leaders' answers leave out the partitions that no broker names any more (``losses.GONE_AFTER_S``).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
@@ -43,6 +45,8 @@ class OffsetLookup:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster = Cluster(options.bootstrap, options.network, patient=False)
+        self.has_checkpoint = False
+        """Whether the query goes on from a checkpoint. It may wait longer than a new one."""
 
     def report_to(self, report: BrokerReport) -> None:
         """Note in a report whether any broker answers."""
@@ -296,18 +300,22 @@ class OffsetLookup:
 
     def _with_retries(self, question: Callable[[float], T]) -> T:
         """Call ``question`` with a deadline, and repeat it as often as the options allow."""
-        retries, try_s = self._options.lookup_retries, self._options.network.request_timeout_s
+        options, retries = self._options, self._options.lookup_retries
+        pause_s, try_s = options.lookup_retry_s, options.network.request_timeout_s
+        limit = math.inf if self.has_checkpoint else time.monotonic() + options.api_timeout_s
+        self._cluster.patience_reason = "the query has a checkpoint" if self.has_checkpoint else ""
         while True:
-            deadline = time.monotonic() + try_s
-            self._cluster.give_up_at = deadline + retries * (self._options.lookup_retry_s + try_s)
+            deadline = min(time.monotonic() + try_s, limit)
+            self._cluster.give_up_at = min(deadline + retries * (pause_s + try_s), limit)
             try:
                 return question(deadline)
             except (ConnectionLost, BrokerError) as cause:
-                if retries == 0 or not may_retry(cause):
+                is_over = retries == 0 or time.monotonic() + pause_s >= limit
+                if is_over or not may_retry(cause):
                     raise
                 retries -= 1
                 log.warning("kfetch: %s (%d retries are left)", cause.message, retries + 1)
-                time.sleep(self._options.lookup_retry_s)
+                time.sleep(pause_s)
 
     def _bootstrap(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)

@@ -92,6 +92,8 @@ class Cluster:
         self._absences = Absences()
         self.give_up_at: float | None = None
         """The caller's deadline, if it is later than that of one request; for warnings."""
+        self.patience_reason = ""
+        """Why the caller waits up to it; for warnings."""
         self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
         """Gets None when a broker has answered, and the cause when no broker can be reached."""
 
@@ -106,7 +108,7 @@ class Cluster:
             )
 
         action = "asking for metadata"
-        view = retrying(action, attempt, self._options, deadline, self.give_up_at)
+        view = self._retrying(action, attempt, deadline)
         self._brokers = view.brokers
         self._recent = view, time.monotonic()
         self._close_former_addresses()
@@ -235,6 +237,10 @@ class Cluster:
         while self._connections:
             self._connections.popitem()[1].close()
 
+    def _retrying(self, action: str, attempt: Callable[[], T], deadline: float) -> T:
+        until, reason = self.give_up_at, self.patience_reason
+        return retrying(action, attempt, self._options, deadline, until, reason)
+
     def _forget_brokers(self) -> None:
         """Start again at the bootstrap servers: the known brokers are to be left (KIP-1102)."""
         self.close()
@@ -273,7 +279,7 @@ class Cluster:
             self._recent = recent
             return answers
 
-        return retrying(action, attempt, self._options, deadline, self.give_up_at)
+        return self._retrying(action, attempt, deadline)
 
     def _leaders(
         self, partitions: Collection[TopicPartition], oldest_epochs: LeaderEpochs, deadline: float

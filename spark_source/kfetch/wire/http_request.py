@@ -7,10 +7,11 @@ followed, because a request may carry a secret, which is for one address only.
 from __future__ import annotations
 
 import io
+import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.client import (
     HTTPConnection,
@@ -22,10 +23,11 @@ from http.client import (
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["Request", "exchange", "shown_url"]
+__all__ = ["Request", "exchange", "server_words", "shown_url"]
 
 _OVERHEAD_BYTES = 1 << 20
 """Of headers, and of chunks' sizes."""
+_WORDS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,25 @@ def shown_url(url: str) -> str:
     """Returns the URL without its query, which may hold a secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+
+def server_words(text: str, secrets: Iterable[str]) -> str:
+    """Returns a server's words for an error: without secrets, and without what is no text.
+
+    A server may echo what it got. So each secret is hidden as it is, URL-encoded in any way, and as
+    UTF-8 that somebody read as Latin-1.
+    """
+    longest_first = sorted(filter(None, secrets), key=len, reverse=True)
+    if forms := "|".join("".join(map(_any_form, secret)) for secret in longest_first):
+        text = re.sub(forms, "[hidden]", text, flags=re.IGNORECASE)
+    return re.sub(r"[^\x20-\x7e]+", " ", text)[:_WORDS_MAX]
+
+
+def _any_form(character: str) -> str:
+    """Returns a pattern for a character of a secret."""
+    encoded = character.encode("utf-8", "surrogatepass")
+    forms = {character, encoded.decode("latin-1"), "".join(f"%{byte:02x}" for byte in encoded)}
+    return f"(?:{'|'.join(map(re.escape, forms | ({'+'} if character == ' ' else set())))})"
 
 
 def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> HTTPConnection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import re
 import ssl
 import threading
 import time
@@ -25,7 +24,7 @@ from urllib.parse import quote
 from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, OptionError, RegistryRefused, RegistryUnavailable
 from kfetch.options.registry import RegistryOptions, with_registry_names
-from kfetch.wire.http_request import Request, exchange
+from kfetch.wire.http_request import Request, exchange, server_words
 from kfetch.wire.tls import context_of
 
 __all__ = ["Registry", "Schema", "SchemaUnknown", "registry_of"]
@@ -52,7 +51,6 @@ _ATTEMPT_S = 5.0
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
 _PASSING = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
-_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,8 +278,7 @@ class Registry:
             "User-Agent": "kfetch",
         }
         if self._options.user_info is not None:
-            secret = base64.b64encode(self._options.user_info.reveal().encode()).decode()
-            headers["Authorization"] = f"Basic {secret}"
+            headers["Authorization"] = f"Basic {_base64(self._options.user_info.reveal())}"
         if self._options.token is not None:
             headers["Authorization"] = f"Bearer {self._options.token.reveal()}"
         return headers
@@ -302,13 +299,14 @@ class Registry:
 
     def _clean(self, text: str) -> str:
         """Returns the registry's words without secrets, and without anything that is no text."""
-        for secret in (self._options.user_info, self._options.token):
-            if secret is not None:
-                whole = secret.reveal()
-                sent = base64.b64encode(whole.encode()).decode()
-                for part in (sent, whole, whole.partition(":")[2]):
-                    text = text.replace(part, "[hidden]") if part else text
-        return re.sub(r"[^\x20-\x7e]+", " ", text)[:_SHOWN_MAX]
+        own = (self._options.user_info, self._options.token)
+        secrets = [secret.reveal() for secret in own if secret is not None]
+        parts = [part for secret in secrets for part in (_base64(secret), secret.partition(":")[2])]
+        return server_words(text, [*secrets, *parts])
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 @lru_cache(maxsize=16)

@@ -121,6 +121,7 @@ def retrying(
     options: NetworkOptions,
     deadline: float,
     give_up_at: float | None = None,
+    reason: str = "",
 ) -> T:
     """Calls ``attempt`` until it works or the deadline comes.
 
@@ -128,6 +129,7 @@ def retrying(
 
     ``action``: the words for the attempt in the error.
     ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
+    ``reason``: the end of the warning, why the caller waits so long.
 
     Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
     """
@@ -141,14 +143,15 @@ def retrying(
                 raise
             if clearer(first_cause, cause) is cause:
                 first_cause = cause
-                _warn(cause, max(deadline, give_up_at or 0.0) - time.monotonic())
+                _warn(cause, max(deadline, give_up_at or 0.0) - time.monotonic(), reason)
             if not pauses.wait(deadline):
                 raise _with_tries(action, pauses.tries, clearer(first_cause, cause)) from None
 
 
-def _warn(cause: KfetchError, remaining_s: float) -> None:
+def _warn(cause: KfetchError, remaining_s: float, reason: str) -> None:
     if remaining_s > 0:
-        log.warning("kfetch: %s; trying again for %.0f s", cause.message, remaining_s)
+        because = f", because {reason}" if reason else ""
+        log.warning("kfetch: %s; trying again for %.0f s%s", cause.message, remaining_s, because)
 
 
 def _with_tries(action: str, tries: int, first_cause: KfetchError) -> KfetchError:

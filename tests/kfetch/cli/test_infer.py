@@ -72,6 +72,30 @@ def test_fields_of_structs(kfetch: Kfetch, kafka: LittleKafka) -> None:
     assert ["a.x.z", "tags"] == sorted(found["unknown_fields"])
 
 
+def test_fields_of_several_types(kfetch: Kfetch, kafka: LittleKafka) -> None:
+    """One odd value makes a field a STRING, and the command says so with the records of each type.
+    So it does for fields within structs and arrays."""
+    kafka.create("mixed")
+    whole = [b'{"amount":%d,"l":[{"x":1.5}],"note":"n"}' % n for n in range(998)]
+    odd = [b'{"amount":"12,50"}', b'{"amount":"free","l":[{"x":"none"}]}', b'{"amount":""}']
+    kafka.log(TopicPartition("mixed", 0)).append(*whole, *odd)
+    code, out, _ = kfetch("infer", kafka.bootstrap, "mixed", "--records", "2000")
+
+    several = "is STRING, because records have several types:"
+    assert (0, "amount STRING, l ARRAY<STRUCT<x: STRING>>, note STRING") == (
+        code,
+        out.split("\n")[0],
+    )
+    assert f"\namount {several} BIGINT in 998 of 1,000, STRING in 2\n" in out
+    assert f"\nl.x {several} DOUBLE in 998 of 999, STRING in 1\n" in out
+    assert "\nnote " not in out
+
+    given = ("--schema", "amount BIGINT", "--records", "2000")
+    assert "several types" not in kfetch("infer", kafka.bootstrap, "mixed", *given)[1]
+    found = json.loads(kfetch("infer", kafka.bootstrap, "mixed", "--records", "2000", "--json")[1])
+    assert {"BIGINT": 998, "STRING": 2} == found["mixed_types"]["amount"]
+
+
 def test_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
     """Scripts get all fields."""
     kafka.log(T1).append(b"1")
@@ -88,6 +112,7 @@ def test_json(kfetch: Kfetch, kafka: LittleKafka) -> None:
             {"partition": 1, "offset": 2, "reason": "the document is no object", "at": 0}
         ],
         "unknown_fields": [],
+        "mixed_types": {},
     } == found
 
 

@@ -156,6 +156,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
     ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),
     ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
+    ("kafka.default.api.timeout.ms", "api_timeout_s", 60.0, [("1500", 1.5)]),
     ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02), ("0", 0.01)]),
     (
         "kafka.retry.backoff.max.ms",

@@ -67,7 +67,7 @@ def test_all_of_a_registry() -> None:
         "value",
         {**AVRO, "Registry": " https://r:8081/ , https://s/api "},
         **{
-            "schema.registry.basic.auth.user.info": "me:secret",
+            "schema.registry.basic.auth.user.info": "me: secret \n",
             "schema.registry.ssl.truststore.location": "/ca.pem",
             "Schema.Registry.SSL.endpoint.identification.algorithm": "",
             "kfetch.registry.timeout": "5s",
@@ -77,7 +77,7 @@ def test_all_of_a_registry() -> None:
     assert typed.registry is not None
     expected = RegistryOptions(
         urls=("https://r:8081", "https://s/api"),
-        user_info=Secret("me:secret"),
+        user_info=Secret("me: secret "),
         tls=TlsOptions(truststore=Store(location="/ca.pem"), check_host_name=False),
         retry_s=5.0,
     )

@@ -52,6 +52,19 @@ def test_a_user_and_a_password(mechanism: str) -> None:
     assert "alice" == expected.user
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_white_space_around_a_password(end: str) -> None:
+    """It belongs to the password, as within the quotation marks of JAAS. A file's last line end
+    does not.
+    """
+    expected = PasswordLogin(user="alice", password=Secret(" hu sh\t"))
+
+    own = sasl(mechanism="PLAIN", username=" alice ", password=f" hu sh\t{end}")
+    assert expected == own.login
+    text = module("PlainLoginModule", username="alice", password=" hu sh\t")
+    assert expected == sasl(mechanism="PLAIN", jaas_config=f" {text} ").login
+
+
 CREDENTIALS = ClientCredentials(
     url="https://idp.example/token?x=1", client_id="me", client_secret=Secret("hush")
 )

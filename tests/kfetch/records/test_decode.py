@@ -19,6 +19,7 @@ from tests.kfetch.records.batch_builder import (
     make_slice,
     record,
 )
+from tests.kfetch.records.java_texts import TEXTS
 
 
 def row(offset, value=b"v", key=None, headers=None, time=T0, kind=0, tp=TP):
@@ -57,6 +58,10 @@ CASES: dict[str, tuple[bytes, Rows]] = {
     "header key not UTF-8": (
         batch(record(headers=[(b"a\xffb", b"1"), (b"ok", b"2")]), record(1)),
         [row(0, headers=[("a\ufffdb", b"1"), ("ok", b"2")]), row(1)],
+    ),
+    "header keys as Java has them": (
+        batch(record(headers=[(data, b"1") for data in TEXTS])),
+        [row(0, headers=[(text, b"1") for text in TEXTS.values()])],
     ),
     "headers of some records": (
         batch(record(0), record(1, headers=[(b"k", b"v")]), record(2)),

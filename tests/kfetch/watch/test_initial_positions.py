@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from kfetch.errors import ConnectionLost, NoSuchPartition, OptionError
 from kfetch.model import TopicPartition
+from kfetch.offsets import Offsets, Position
 from kfetch.options import parse
 from kfetch.watch import lookups
 from kfetch.watch.driver import Driver
@@ -173,22 +175,80 @@ class SkippingClock:
         self.slept_s += seconds
 
 
-def test_a_wrong_address_fails_within_two_minutes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With the default options, a query with a wrong address fails after two minutes. Each warning
-    has the seconds that are left."""
-    clock = SkippingClock()
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
+    """The clock of look-ups and retries."""
+    made = SkippingClock()
     for module in (lookups, cluster, retry):
-        monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens."""
     with socket.socket() as closed_port:
         closed_port.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed_port.getsockname()[1]}"
-        options = parse({"kafka.bootstrap.servers": address, "subscribe": "t"})
-        with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
-            Driver(options).initial_offsets()
+        yield f"127.0.0.1:{closed_port.getsockname()[1]}"
 
-    warnings = [record.message for record in caplog.records if "trying again" in record.message]
-    seconds_left = [int(text.removesuffix(" s").rpartition(" ")[2]) for text in warnings]
-    assert [123, 92, 61, 30] == seconds_left
+
+def promised(caplog: pytest.LogCaptureFixture, reason: str) -> list[int]:
+    """Return the seconds that the warnings about retries promise. Each ends with a reason."""
+    texts = [record.message for record in caplog.records if "trying again" in record.message]
+    return [int(text.rpartition("for ")[2].removesuffix(f" s{reason}")) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds_left"),
+    [
+        ({}, [60, 29]),
+        ({"kafka.default.api.timeout.ms": "45000"}, [45, 14]),
+        ({"kafka.default.api.timeout.ms": "20000"}, [20]),
+        ({"kafka.default.api.timeout.ms": "900000", "fetchOffset.numRetries": "0"}, [30]),
+    ],
+)
+def test_a_new_query_fails_within_a_minute(
+    nobody: str,
+    clock: SkippingClock,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, str],
+    seconds_left: list[int],
+) -> None:
+    """It fails within ``kafka.default.api.timeout.ms`` if nobody listens. Each warning has the
+    seconds that are left."""
+    chosen = {"kafka.bootstrap.servers": nobody, "subscribe": "t", **options}
+    with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
+        Driver(parse(chosen)).initial_offsets()
+
+    assert seconds_left == pytest.approx(promised(caplog, ""), abs=1)
+    assert clock.slept_s == pytest.approx(seconds_left[0], abs=2.5)
+
+
+def test_a_query_with_a_checkpoint_waits_longer(
+    nobody: str, clock: SkippingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It fails after two minutes, and its warnings say why it waits so long."""
+    driver = Driver(parse({"kafka.bootstrap.servers": nobody, "subscribe": "t"}))
+    start = Offsets(positions={T0: Position(1)})
+    with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
+        driver.next_end(start, None)
+
+    seconds_left = promised(caplog, ", because the query has a checkpoint")
+    assert [123, 92, 61, 30] == pytest.approx(seconds_left, abs=1)
     assert clock.slept_s == pytest.approx(123, abs=4)
+
+
+def test_the_first_planning_of_a_new_query(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It fails as soon, if the brokers went away after the first look-up."""
+    driver = query(kafka, kafka__default__api__timeout__ms="200", fetchOffset__numRetries="9")
+    start = driver.initial_offsets()
+    for node in kafka.nodes.values():
+        node.stop()
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost), caplog.at_level("WARNING"):
+        driver.next_end(start, None)
+
+    assert time.monotonic() - began < 3
+    assert "checkpoint" not in caplog.text

@@ -26,7 +26,7 @@ IN_PROJECT = [
     ("  local:", "  local: [", "6: not YAML: "),
     ("clusters:", "spark:", "4: spark stands here a second time"),
     (PROJECT, "just a word", "1: expected keys with values"),
-    ("${env:SERVERS}", "nowhere", "6: option kafka.bootstrap.servers has 'nowhere'"),
+    ("${env:SERVERS}", "nowhere", "6: option bootstrap.servers has 'nowhere'"),
     ("fetch.max.bytes", "fetch.max.byts", "7: option kafka.fetch.max.byts is not known"),
     ("spark:\n", "concurrency: 0\nspark:\n", "2: concurrency is 0: input should be greater than"),
     ("spark:\n", "concurrency: many\nspark:\n", "2: concurrency is 'many': input should be a va"),
@@ -402,7 +402,7 @@ IN_ENVIRONMENT = [
     (
         "clusters:\n  local:\n    check.crcs: maybe",
         "prod",
-        "conf/env/prod.yml:3: option kafka.check.crcs is 'maybe', but it must be true or false",
+        "conf/env/prod.yml:3: option check.crcs is 'maybe', but it must be true or false",
     ),
 ]
 

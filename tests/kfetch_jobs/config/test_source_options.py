@@ -11,7 +11,7 @@ from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
-JOINS_NONE = "option kafka.group.id has no effect in kfetch: kfetch joins no consumer group"
+JOINS_NONE = "group.id has no effect in kfetch: kfetch joins no consumer group"
 
 
 @pytest.fixture
@@ -22,7 +22,10 @@ def warned(project: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     own = own.replace("clicks/table", "orders/table")
     (project / "conf" / "jobs" / "orders.yml").write_text(own)
     (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    group.id: ours\n")
-    return f"conf/kfetch.yml:8: {JOINS_NONE}", f"conf/jobs/orders.yml:6: {JOINS_NONE}"
+    return (
+        f"conf/kfetch.yml:8: option {JOINS_NONE}",
+        f"conf/jobs/orders.yml:6: option kafka.{JOINS_NONE}",
+    )
 
 
 def test_validate_warns_once(kfetch: Command, warned: tuple[str, str]) -> None:
@@ -53,7 +56,7 @@ def test_a_mistake_hides_no_warning(
 def test_plan_warns(project: Path, kafka: LittleKafka, kfetch: Command) -> None:
     """What a run would log at its start is said before."""
     (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    group.id: ours\n")
-    told = f"conf/kfetch.yml:8: {JOINS_NONE}"
+    told = f"conf/kfetch.yml:8: option {JOINS_NONE}"
     code, out, said = kfetch("plan", "clicks")
     assert (0, f"kfetch: warning: {told}\n") == (code, said)
     assert "a run would read" in out

@@ -125,6 +125,18 @@ def test_a_broker_that_is_away(kfetch: Command, shop: Path) -> None:
     assert 0 == job["lag"]
 
 
+def test_a_broker_with_a_wrong_certificate(kfetch: Command, shop: Path) -> None:
+    """Status names the option as the project's file does."""
+    cause = "h:9092 has an unknown certificate: set kafka.ssl.truststore.location"
+    entry = {"name": "broker 1 (h:9092)", "since": 70.0, "cause": cause}
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"at": 71.0, "unreachable": [entry]}))
+    _, job = _status_of(kfetch, shop, Pulse(at=80.0, batch=41, lag=0))
+
+    assert job["unreachable"][0]["cause"].endswith("certificate: set ssl.truststore.location")
+
+
 @pytest.mark.parametrize(
     "text",
     [

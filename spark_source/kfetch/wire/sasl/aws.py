@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from kfetch.errors import AuthenticationFailed, TokenUnavailable
+from kfetch.errors import AuthenticationFailed, KfetchError, TokenUnavailable
 from kfetch.options.sasl import AwsLogin
 from kfetch.options.secret import Secret
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 from kfetch.wire.sasl.shared import Fetched, Shared
 from kfetch.wire.sasl.signature import AwsKeys, connect_message
 
-__all__ = ["KEYS", "aws_keys", "aws_msk_iam", "region_of"]
+__all__ = ["KEYS", "aws_keys", "aws_msk_iam", "forget", "region_of", "source_of"]
 
 KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
 """Keys and the region of their configuration, for this process."""
-_KEYS_VALID_S = 300.0
+_KEYS_RENEW_S, _KEYS_VALID_S = 300.0, 600.0
 """botocore renews keys ten minutes before they expire, so keys that it returns are valid longer."""
 _REGION = re.compile(
     r"\.kafka(?:-serverless)?\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.(?:[a-z0-9.-]+)$"
@@ -37,7 +38,13 @@ def aws_keys(login: AwsLogin, deadline: float) -> tuple[AwsKeys, str]:
     ``deadline``: a time of ``time.monotonic``. Raises TokenUnavailable if there are no keys now,
     and AuthenticationFailed if there never will be.
     """
-    return KEYS.get(login, lambda _until: _fetch(login), deadline)
+    return KEYS.get(login, lambda _until: source_of(login).fetch(), deadline)
+
+
+def forget(login: AwsLogin, found: tuple[AwsKeys, str]) -> None:
+    """Forgets keys that a broker refuses."""
+    source_of(login).forget()
+    KEYS.forget(login, found)
 
 
 def aws_msk_iam(login: AwsLogin, host: str, found: tuple[AwsKeys, str]) -> Exchange:
@@ -45,48 +52,89 @@ def aws_msk_iam(login: AwsLogin, host: str, found: tuple[AwsKeys, str]) -> Excha
     keys, default_region = found
     region = login.region or region_of(host) or default_region
     if not region:
-        raise AuthenticationFailed(
-            f"the AWS region of {host} is not known",
-            action="Set kfetch.msk.region",
-            retriable=False,
-        )
+        raise _final(f"the AWS region of {host} is not known", "Set kfetch.msk.region")
     answer = yield connect_message(keys, host, region, datetime.now(UTC))
     if not answer:
         raise ExchangeFailed("the broker's answer is empty")
 
 
-def _fetch(login: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
-    try:
+class AwsKeySource:
+    """Where the keys of one log-in come from. Keys that renew themselves stay with botocore.
+
+    So a metadata service may fail as long as its keys are valid. Other keys are looked up anew,
+    because a file or a variable may have changed.
+    """
+
+    def __init__(self, login: AwsLogin) -> None:
+        self._login = login
+        self._refreshable: tuple[Any, str] | None = None
+        self._has_had_keys = False
+
+    def forget(self) -> None:
+        """Forget the keys that botocore keeps."""
+        self._refreshable = None
+
+    def fetch(self) -> Fetched[tuple[AwsKeys, str]]:
+        """Returns keys and a region. Raises TokenUnavailable or AuthenticationFailed."""
+        try:
+            from botocore.credentials import RefreshableCredentials
+        except ImportError:
+            raise _final(
+                "AWS_MSK_IAM needs the library botocore, which is not installed here",
+                "Install kfetch[msk] on the driver and the executors",
+            ) from None
+        try:
+            credentials, region = self._refreshable or self._look_up()
+            frozen = credentials.get_frozen_credentials()
+        except KfetchError:
+            raise
+        except Exception as cause:  # botocore's providers raise errors of other libraries, too
+            self._refreshable = None
+            raise _failure(cause) from None
+        if isinstance(credentials, RefreshableCredentials):
+            self._refreshable = credentials, region
+        self._has_had_keys = True
+        now = time.time()
+        return Fetched(
+            value=(_keys(frozen), region),
+            renew_at=now + _KEYS_RENEW_S,
+            expires_at=now + _KEYS_VALID_S,
+        )
+
+    def _look_up(self) -> tuple[Any, str]:
         from botocore.session import Session
-    except ImportError:
-        raise AuthenticationFailed(
-            "AWS_MSK_IAM needs the library botocore, which is not installed here",
-            action="Install kfetch[msk] on the driver and the executors",
-            retriable=False,
-        ) from None
-    try:
-        session = Session(profile=login.profile or None)
+
+        session = Session(profile=self._login.profile or None)
         credentials = session.get_credentials()
         if credentials is None:
-            raise AuthenticationFailed(
-                "AWS has no credentials here",
-                action="Set them in the environment, in a profile or in the machine's role",
-                retriable=False,
-            )
-        if login.role_arn:
-            credentials = _of_role(session, credentials, login)
-        frozen = credentials.get_frozen_credentials()
-        region = session.get_config_variable("region") or ""
-    except AuthenticationFailed:
-        raise
-    except Exception as cause:  # botocore's providers raise errors of other libraries, too
-        raise _failure(cause) from None
+            raise self._nothing_found()
+        if self._login.role_arn:
+            credentials = _of_role(session, credentials, self._login)
+        return credentials, session.get_config_variable("region") or ""
+
+    def _nothing_found(self) -> AuthenticationFailed | TokenUnavailable:
+        action = "Set them in the environment, in a profile or in the machine's role"
+        if not self._has_had_keys:
+            return _final("AWS has no credentials here", action)
+        sentence = "AWS has no credentials here now, but it had some before"
+        return TokenUnavailable(sentence, action=action, cause=sentence)
+
+
+@lru_cache(maxsize=100)
+def source_of(login: AwsLogin) -> AwsKeySource:
+    """Returns the source of a log-in's keys, one for this process."""
+    return AwsKeySource(login)
+
+
+def _keys(frozen: Any) -> AwsKeys:
     token = Secret(frozen.token) if frozen.token else None
-    keys = AwsKeys(
+    return AwsKeys(
         access_key=frozen.access_key, secret_key=Secret(frozen.secret_key), session_token=token
     )
-    expires_at = time.time() + _KEYS_VALID_S
-    return Fetched(value=(keys, region), renew_at=expires_at, expires_at=expires_at)
+
+
+def _final(sentence: str, action: str) -> AuthenticationFailed:
+    return AuthenticationFailed(sentence, action=action, retriable=False)
 
 
 def _of_role(session: Any, credentials: Any, login: AwsLogin) -> Any:
@@ -119,5 +167,5 @@ def _failure(cause: Exception) -> AuthenticationFailed | TokenUnavailable:
     action = "Check the profile, the role and its rights"
     refused = 400 <= status < 500 and "Throttl" not in code and status != 429
     if refused or name in _FINAL:
-        return AuthenticationFailed(sentence, action=action, retriable=False)
+        return _final(sentence, action)
     return TokenUnavailable(sentence, action=action, cause=sentence)

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from kfetch.backoff import Backoff
 from kfetch.errors import AuthenticationFailed, OptionError, TokenUnavailable
 from kfetch.options.oauth import ClientCredentials
-from kfetch.wire.http_request import Request, exchange, shown_url
+from kfetch.wire.http_request import Request, exchange, server_words, shown_url
 from kfetch.wire.sasl import jwt
 from kfetch.wire.tls import context_of
 
@@ -28,7 +28,6 @@ _FINAL_STATUS = frozenset({*range(300, 400), *range(400, 408), *range(409, 418),
 """Kafka's UNRETRYABLE_HTTP_CODES, and redirections: kfetch sends a secret to one address only."""
 _UNKNOWN_LIFETIME_S = 300.0
 _EXPIRES_IN_MAX_S = 10 * 365 * 86400.0
-_SHOWN_MAX = 200
 
 
 def request_token(source: ClientCredentials, deadline: float) -> tuple[str, float]:
@@ -102,16 +101,19 @@ def _trusting(source: ClientCredentials) -> ssl.SSLContext:
 
 
 def _headers(source: ClientCredentials) -> dict[str, str]:
-    user, password = source.client_id, source.client_secret.reveal()
-    if source.urlencode:
-        user, password = quote_plus(user), quote_plus(password)
-    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {
-        "Authorization": f"Basic {credentials}",
+        "Authorization": f"Basic {_credentials(source)}",
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "application/json",
         "Cache-Control": "no-cache",
     }
+
+
+def _credentials(source: ClientCredentials) -> str:
+    user, password = source.client_id, source.client_secret.reveal()
+    if source.urlencode:
+        user, password = quote_plus(user), quote_plus(password)
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def _token(source: ClientCredentials, body: bytes) -> tuple[str, float]:
@@ -160,6 +162,5 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _clean(source: ClientCredentials, text: str) -> str:
-    """Returns the endpoint's words without the secret, and without anything that is no text."""
-    text = text.replace(source.client_secret.reveal(), "[hidden]")
-    return re.sub(r"[^\x20-\x7e]+", " ", text)[:_SHOWN_MAX]
+    secret = source.client_secret.reveal()
+    return server_words(text, (secret, _credentials(source), urlsplit(source.url).query))

@@ -109,7 +109,7 @@ class Login:
             from kfetch.wire.sasl import aws
 
             found = aws.aws_keys(login, deadline)
-            return aws.aws_msk_iam(login, self._host, found), partial(aws.KEYS.forget, login, found)
+            return aws.aws_msk_iam(login, self._host, found), partial(aws.forget, login, found)
         if isinstance(login, KerberosLogin):
             from kfetch.wire.sasl.kerberos import gssapi_exchange
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from kfetch.errors import AuthenticationFailed, TokenUnavailable
 from kfetch.options.sasl import AwsLogin
 from kfetch.options.secret import Secret
-from kfetch.wire.sasl.aws import KEYS, aws_keys, aws_msk_iam
+from kfetch.wire.sasl.aws import KEYS, aws_keys, aws_msk_iam, forget, source_of
 
 HOST = "b-1.x.kafka.eu-west-1.amazonaws.com"
 PROFILES = """
@@ -39,8 +42,10 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     KEYS.clear()
+    source_of.cache_clear()
     yield
     KEYS.clear()
+    source_of.cache_clear()
 
 
 def message(login: AwsLogin, host: str = HOST) -> str:
@@ -156,4 +161,97 @@ def test_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Without any credentials, the error says where AWS looks for them."""
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
     with pytest.raises(AuthenticationFailed, match="AWS has no credentials here"):
+        message(AwsLogin())
+
+
+class MetadataService:
+    """The service of a machine of AWS that gives its role's keys: AKIA1, then AKIA2, …"""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.answers = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                self.answer("token")
+
+            def do_GET(self) -> None:
+                self.answer(outer.keys() if self.path.endswith("/reader") else "reader")
+
+            def answer(self, text: str) -> None:
+                self.send_response(outer.status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = False
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def keys(self) -> str:
+        """The next answer with keys."""
+        self.answers += self.status == 200
+        names = {"AccessKeyId": f"AKIA{self.answers}", "SecretAccessKey": "hush", "Token": "t"}
+        return json.dumps({**names, "Expiration": "2099-01-01T00:00:00Z"})
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetadataService]:
+    """A machine whose role has the keys."""
+    made = MetadataService()
+    url = f"http://127.0.0.1:{made.server.server_port}/"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    yield made
+    made.server.shutdown()
+    made.thread.join()
+    made.server.server_close()
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let so many seconds of Unix time pass."""
+    now = time.time() + seconds
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
+def test_a_metadata_service_that_fails(
+    machine: MetadataService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore keeps the keys of a role until they expire. A failed answer costs nothing."""
+    assert "AKIA1/" in message(AwsLogin())
+    machine.status = 503
+    for _ in range(10):
+        later(monkeypatch, 301)
+        assert "AKIA1/" in message(AwsLogin())
+
+
+def test_no_keys_after_there_were_some(machine: MetadataService) -> None:
+    """A machine that gave keys gives some again. So a log-in without them is tried again."""
+    found = aws_keys(AwsLogin(), time.monotonic() + 10)
+    machine.status = 503
+    forget(AwsLogin(), found)  # the broker has refused them
+    with pytest.raises(TokenUnavailable, match="AWS has no credentials here now"):
+        message(AwsLogin())
+    machine.status = 200
+
+    assert "AKIA2/" in message(AwsLogin())
+
+
+def test_keys_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every five minutes kfetch reads them anew. The old ones serve if that fails for a while."""
+    file = tmp_path / "credentials"
+    assert "AKIADEFAULT/" in message(AwsLogin())
+    file.write_text(PROFILES.replace("AKIADEFAULT", "AKIANEW"))
+    later(monkeypatch, 301)
+    assert "AKIANEW/" in message(AwsLogin())
+    file.write_text("")
+    later(monkeypatch, 301)
+    assert "AKIANEW/" in message(AwsLogin())
+    later(monkeypatch, 300)
+    with pytest.raises(TokenUnavailable):
         message(AwsLogin())

@@ -163,6 +163,27 @@ def test_final_refusals(oidc: Endpoint, status: int) -> None:
     )
 
 
+def test_an_endpoint_that_echoes_the_request(oidc: Endpoint) -> None:
+    """The error hides the header, the query, and the secret in each form that a server may use."""
+    answers: list[str] = []
+    for urlencode in (False, True):
+        source = replace(oidc.source, urlencode=urlencode)
+        oidc.answers = [(503, b"")]
+        with pytest.raises(TokenUnavailable):
+            request_token(source, soon(0.001))
+        header = oidc.requests[-1][1]["authorization"]
+        echoes = [header, base64.b64decode(header[6:]).decode(), SECRET]
+        echoes += ["s3cr%3Aet%2F%C3%BC", "s3cr%3aet/%c3%bc", "tenant=hush", "s3cr:et/\xc3\xbc"]
+        oidc.answers = [(401, {"error": echo}) for echo in echoes]
+        for _ in echoes:
+            with pytest.raises(AuthenticationFailed) as caught:
+                request_token(source, soon())
+            answers.append(caught.value.message)
+
+    assert all("[hidden]" in answer for answer in answers)
+    assert all(part not in str(answers) for part in ("s3cr", "bWU6", "hush", "%3A"))
+
+
 def test_passing_faults_are_retried(oidc: Endpoint) -> None:
     """An endpoint that is overloaded or restarts is asked again, with a back-off."""
     good = (200, {"access_token": "t", "expires_in": 5})

@@ -112,14 +112,14 @@ def test_refused_keys_of_aws_are_fetched_again(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that were revoked or rotated cost one log-in."""
-    fetches: list[AwsLogin] = []
+    fetches: list[aws.AwsKeySource] = []
 
-    def fetch(options: AwsLogin) -> Fetched[tuple[AwsKeys, str]]:
-        fetches.append(options)
+    def fetch(source: aws.AwsKeySource) -> Fetched[tuple[AwsKeys, str]]:
+        fetches.append(source)
         keys = AwsKeys(access_key=f"AKIA{len(fetches)}", secret_key=Secret("hush"))
         return Fetched(value=(keys, ""), renew_at=2e12, expires_at=2e12)
 
-    monkeypatch.setattr(aws, "_fetch", fetch)
+    monkeypatch.setattr(aws.AwsKeySource, "fetch", fetch)
     server = LoginServer(broker, {"AWS_MSK_IAM": msk_server("AKIA2")})
     with pytest.raises(AuthenticationFailed, match="Access denied"):
         log_in(broker, MSK)

@@ -1,0 +1,45 @@
+"""A job whose JVM dies, as the system's memory killer ends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.running.commands import Project
+from integration.streams import wait_until
+from kfetch_jobs.kafka import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
+    """The error names the JVM and the signal. Py4J's own says that a connection was refused, as if
+    Kafka had refused it."""
+    project = Project(tmp_path / "shop", kafka)
+    project.directory.mkdir()
+    project.kfetch("init", ".")
+    file = project.directory / "jobs" / "clicks.yml"
+    file.write_text(file.read_text().replace("subscribe: clicks", f"subscribe: {topic(1)}"))
+    progress = project.directory / ".kfetch/storage/clicks/checkpoint/offsets/0"
+    command = [sys.executable, "-P", "-m", "kfetch", "run", "clicks"]
+    with subprocess.Popen(
+        command, cwd=project.directory, env=project.environ, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_until(progress.exists, what="the plan of the first micro-batch")
+            (jvm,) = [one for one in psutil.Process(process.pid).children() if one.name() == "java"]
+            jvm.send_signal(signal.SIGKILL)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    last = said.splitlines()[-1]
+    assert "job clicks failed: Spark's JVM was ended by signal 9 (SIGKILL)" in last
+    assert "Connection refused" not in last
+    assert last.endswith(" [SPARK_FAILED]")
