@@ -19,13 +19,16 @@ from hypothesis import strategies as st
 from kfetch import decoding
 from kfetch.decoding import decode, decode_part
 from kfetch.errors import CorruptBatch
+from kfetch.fetch.places import slices_from
 from kfetch.model import TopicPartition
+from kfetch.options import parse
 from kfetch.records import Columns, Memory, Slice, codecs
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 MIB = 1 << 20
+OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 
@@ -119,6 +122,18 @@ def test_parts_hold_the_same_rows(slices: list[Slice], part_bytes: int) -> None:
     whole = decode(slices)
 
     assert rows([whole]) == rows(parts(slices, Memory(part_bytes)))
+
+
+@pytest.mark.usefixtures("implementation")
+@given(slices=SLICES, choice=st.integers(0, 10**6), part_bytes=st.integers(1, 20_000))
+def test_the_rest_begins_at_any_row(slices: list[Slice], choice: int, part_bytes: int) -> None:
+    """The slices from a row on have that row and all behind it, whatever the transactions."""
+    whole = rows([decode(slices)])
+    if whole:
+        row = choice % len(whole)
+        rest = slices_from(slices, row, parse(OPTIONS), Memory(part_bytes))
+
+        assert whole[row:] == rows([decode(rest)])
 
 
 @pytest.mark.usefixtures("implementation")
