@@ -57,7 +57,9 @@ class SupervisedJob:
         return pulse if pulse is not None and pulse.at >= began_s else None
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
-        """Return for how long the supervisor has seen no new sign of life, in seconds."""
+        """Return for how long the supervisor has seen no new sign of life of a run, in seconds."""
+        if self.process is None:
+            return 0.0
         at = pulse.at if pulse else None
         if self.heard_s is None or self.heard_at != at:
             self.heard_s, self.heard_at = now, at
