@@ -44,9 +44,10 @@ _GROWTH = 2
 _SLOTS_MAX = BATCH_BYTES_MAX - layout.SLACK  # the offsets of lists have 32 bits
 _VALUE_BYTES_MAX = 128 << 20
 _UNFOLDED_MAX = 16
-_PARTS_MAX = 2
+_PARTS_MAX = 4
 """A column may take so many times a part's bytes. A part is planned for lists of one element, and
-for text that is spread evenly over the fields. Most batches need a little more."""
+for text that is spread evenly over the fields. If one field has all text, its buffers grow to three
+times the text. To end such a part would double the time that decoding takes."""
 
 
 def value_limit(value_bytes: int) -> int:
