@@ -22,6 +22,7 @@ __all__ = [
     "option_name",
     "with_absolute_stores",
     "with_dead_letters",
+    "with_property_names",
 ]
 
 _STORES = frozenset(
@@ -111,16 +112,7 @@ class Job:
     def with_own_names(self, sentence: str) -> str:
         """Return a sentence that names the options of Kafka as the job's files do."""
         sources = self.file.views().values()
-        own = {name.lower() for source in sources for name in source.options}
-
-        def named(match: re.Match[str]) -> str:
-            option = match[0].lower()
-            is_family = option.startswith(("kafka.sasl.", "kafka.ssl."))
-            known = is_family or option in _kafka_options()
-            is_own = any(name.startswith(option.removesuffix("*")) for name in own)
-            return match["property"] if known and not is_own else match[0]
-
-        return _KAFKA_NAME.sub(named, sentence)
+        return with_property_names(sentence, [name for one in sources for name in one.options])
 
     def error(self, before: str, cause: KfetchError) -> KfetchError:
         """Return an error of the source with ``before`` in front, in the job's own words.
@@ -162,6 +154,23 @@ def option_name(property_name: str) -> str:
 def cluster_options(properties: Mapping[str, str]) -> Options:
     """Return the options of ``format("kfetch")`` for the properties of a cluster."""
     return {option_name(name): value for name, value in properties.items()}
+
+
+def with_property_names(sentence: str, kept: Iterable[str] = ()) -> str:
+    """Return a sentence that names the options of Kafka without ``kafka.``, as clusters do.
+
+    ``kept``: options that keep it.
+    """
+    others = [name.lower() for name in kept]
+
+    def named(match: re.Match[str]) -> str:
+        option = match[0].lower()
+        is_family = option.startswith(("kafka.sasl.", "kafka.ssl."))
+        known = is_family or option in _kafka_options()
+        is_kept = any(name.startswith(option.removesuffix("*")) for name in others)
+        return match["property"] if known and not is_kept else match[0]
+
+    return _KAFKA_NAME.sub(named, sentence)
 
 
 def with_absolute_stores(options: Options, directory: Path) -> Options:

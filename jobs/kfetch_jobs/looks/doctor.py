@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +23,7 @@ from kfetch.admin import brokers
 from kfetch.admin.values import parse_options
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.job import cluster_options, with_absolute_stores
+from kfetch_jobs.config.job import cluster_options, with_absolute_stores, with_property_names
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.plural import counted
@@ -230,6 +230,14 @@ def cluster(
     ``topics``: the cluster's user must be able to read them, if they exist.
     ``directory``: relative paths of stores start there.
     """
+    for found in _cluster(name, properties, topics, directory):
+        text, advice = with_property_names(found.text), with_property_names(found.advice)
+        yield replace(found, text=text, advice=advice)
+
+
+def _cluster(
+    name: str, properties: Mapping[str, str], topics: Collection[str], directory: Path
+) -> Iterator[Finding]:
     subject = f"cluster {name}"
     try:
         options = with_absolute_stores(cluster_options(properties), directory)

@@ -117,7 +117,7 @@ def test_a_listener_that_wants_a_log_in() -> None:
 
     assert FAIL is found.state
     assert f"{servers} expects a log-in by SASL (PLAIN)" == found.text
-    assert found.advice.startswith("Set kafka.security.protocol=SASL_PLAINTEXT")
+    assert found.advice.startswith("Set security.protocol=SASL_PLAINTEXT")
 
 
 def test_properties_that_are_wrong() -> None:

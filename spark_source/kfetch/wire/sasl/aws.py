@@ -21,6 +21,8 @@ KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
 """Keys and the region of their configuration, for this process."""
 _KEYS_RENEW_S, _KEYS_VALID_S = 300.0, 600.0
 """botocore renews keys ten minutes before they expire, so keys that it returns are valid longer."""
+_ATTEMPTS, _ATTEMPTS_MIN = "metadata_service_num_attempts", 3
+"""botocore's own default is one attempt, and a new agent has no keys to go on with."""
 _REGION = re.compile(
     r"\.kafka(?:-serverless)?\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.(?:[a-z0-9.-]+)$"
 )
@@ -105,6 +107,8 @@ class AwsKeySource:
         from botocore.session import Session
 
         session = Session(profile=self._login.profile or None)
+        attempts = session.get_config_variable(_ATTEMPTS)
+        session.set_config_variable(_ATTEMPTS, max(attempts, _ATTEMPTS_MIN))
         credentials = session.get_credentials()
         if credentials is None:
             raise self._nothing_found()

@@ -169,6 +169,8 @@ class MetadataService:
 
     def __init__(self) -> None:
         self.status = 200
+        self.failures = 0
+        """So many of the next answers have the status 503."""
         self.answers = 0
         outer = self
 
@@ -180,7 +182,8 @@ class MetadataService:
                 self.answer(outer.keys() if self.path.endswith("/reader") else "reader")
 
             def answer(self, text: str) -> None:
-                self.send_response(outer.status)
+                outer.failures -= 1
+                self.send_response(503 if outer.failures >= 0 else outer.status)
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -228,6 +231,14 @@ def test_a_metadata_service_that_fails(
     for _ in range(10):
         later(monkeypatch, 301)
         assert "AKIA1/" in message(AwsLogin())
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_first_answer_that_fails(machine: MetadataService, failures: int) -> None:
+    """A new agent asks again, because it has no keys yet."""
+    machine.failures = failures
+
+    assert "AKIA" in message(AwsLogin())
 
 
 def test_no_keys_after_there_were_some(machine: MetadataService) -> None:
