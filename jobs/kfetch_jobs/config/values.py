@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -14,6 +14,7 @@ from kfetch_jobs.config.yamlfile import suggestion
 
 __all__ = [
     "DURATION_PATTERN",
+    "Chosen",
     "Cron",
     "Duration",
     "Options",
@@ -24,16 +25,8 @@ __all__ = [
 ]
 
 
-def _option_text(value: Any) -> Any:
-    """Spark and Kafka take options as text: YAML's true and 5 become ``true`` and ``5``."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-Text = Annotated[
-    str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
-]
+Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Spark and Kafka take options as text. Editors may take some of the texts for numbers."""
 Options = dict[str, Text]
 
 
@@ -82,6 +75,13 @@ def _seconds(value: Any) -> float:
     return count * _SECONDS[unit]
 
 
+
+def _truth(value: Any) -> Any:
+    return True if value == "true" else value
+
+
+Chosen = Annotated[Literal[True], BeforeValidator(_truth)]
+"""``true`` alone."""
 SparkDuration = Annotated[str, BeforeValidator(_spark_duration), _DURATION_SCHEMA]
 """As Spark writes it: ``10 seconds``."""
 Duration = Annotated[float, BeforeValidator(_seconds), _DURATION_SCHEMA]
