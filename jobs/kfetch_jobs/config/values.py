@@ -75,7 +75,6 @@ def _seconds(value: Any) -> float:
     return count * _SECONDS[unit]
 
 
-
 def _truth(value: Any) -> Any:
     return True if value == "true" else value
 
