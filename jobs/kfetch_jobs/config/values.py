@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from kfetch_jobs.config.locations import location_mistake
 from kfetch_jobs.config.yamlfile import suggestion
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Chosen",
     "Cron",
     "Duration",
+    "Location",
     "Options",
     "SparkDuration",
     "SparkSettings",
@@ -110,5 +112,13 @@ def _time_zone(name: str) -> str:
     return name
 
 
+def _location(text: str) -> str:
+    if sentence := location_mistake(text):
+        raise ValueError(sentence)
+    return text
+
+
+Location = Annotated[str, AfterValidator(_location)]
+"""A path or URI."""
 Cron = Annotated[str, AfterValidator(_cron)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
