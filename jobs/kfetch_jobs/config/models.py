@@ -215,8 +215,8 @@ class Sink(Target):
     deadLetters: DeadLetters | None = None
     """The table for records that cannot be decoded."""
     repeatRows: bool = False
-    """A new job starts although a renamed or deleted job has written the same topics to this table.
-    Each row may come twice."""
+    """A job without a checkpoint may start anew although it has run before, or although a renamed
+    or deleted job has written the same topics to this table. Rows may come twice or be missing."""
     options: Options = Field(default_factory=dict, repr=False)
     """Options of Delta's writer. A merge takes only ``mergeSchema``."""
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -210,9 +210,8 @@ def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
 class _Loader(yaml.SafeLoader):
     """Takes no plain scalar for a number, a date or a truth value: the models know the types."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
-
+_Loader.yaml_implicit_resolvers = {}
 _Loader.add_implicit_resolver(f"{_TAG}null", re.compile(r"(~|null|Null|NULL)?$"), ["~", *"nN", ""])
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kfetch.admin.values import Lag, LagHistory
+from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
@@ -45,6 +46,7 @@ class QueryRecorder:
     """Takes Spark's reports on the listener's thread, writes the files and sums up the run."""
 
     def __init__(self, job: Job, report: ReportBatch) -> None:
+        self._job = job
         self._progress_path = progress_path(job.directory)
         self._pulse_path = pulse_path(job.directory)
         self._partitions_path = partition_lags.partitions_path(job.directory)
@@ -88,6 +90,8 @@ class QueryRecorder:
 
     def _record_batch(self, batch: Batch) -> None:
         append_batch(self._progress_path, batch)
+        if not self.batches:
+            note_run(self._job)
         self.batches += 1
         self.rows += batch.rows
         self.dead_letters += batch.dead_letters

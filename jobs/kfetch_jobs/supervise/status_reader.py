@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.checkpoints.backup import interrupted_move
-from kfetch_jobs.checkpoints.former_job import find_former_job
+from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
@@ -221,8 +221,8 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
-    elif former := find_former_job(job):
-        yield former.sentence(job)
+    elif refusal := fresh_start_refusal(job):
+        yield refusal
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:

@@ -48,12 +48,13 @@ def validate(
     """Check every file of the project, without Kafka and Spark, and list all mistakes.
 
     The command exits with 2 if there is a mistake. It warns of options without effect. The
-    variables and secrets that the files name must exist.
+    variables and secrets that the files name must exist. A job must not have lost its checkpoint.
 
     \b
     Example: check files in continuous integration, with invented secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
+    from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
     from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
 
@@ -62,6 +63,7 @@ def validate(
         loaded = project_of(project, environment)
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
+        mistakes += filter(None, map(fresh_start_refusal, jobs.values()))
         warnings = list(
             dict.fromkeys(line for job in jobs.values() for line in option_warnings(job))
         )
