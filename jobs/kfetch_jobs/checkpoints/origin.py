@@ -8,7 +8,7 @@ checkpoint without a note gets it from its next run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from kfetch.admin.brokers import WAIT_S, cluster_id
 from kfetch.admin.values import Subscription, parse_options
 from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
+from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -30,10 +31,12 @@ __all__ = [
     "note_origin",
     "note_run",
     "noted_runs",
+    "noted_topic_ids",
 ]
 
 _RAN = "ran"
 """The key that says whether the checkpoint had offsets."""
+_TOPIC_IDS = "topicIds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +111,19 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "environment": job.environment,
             "clusters": {**before, **known},
             "tables": [str(table) for table in job.appended_tables],
+            # for ``offsets replay``: Spark removes old micro-batches
+            _TOPIC_IDS: _listed([noted_topic_ids(job), _checkpoint_ids(job)]),
             _RAN: noted_runs(job) is not None
             or (local_directory(job) is not None and has_run(job)),
             "topics": _topics(job),  # and "tables": for a job that takes this one's place
         },
         everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
+
+
+def _checkpoint_ids(job: Job) -> TopicIds:
+    local = local_directory(job)
+    return checkpoint_topic_ids(local) if local else {}
 
 
 def _topics(job: Job) -> list[str]:
@@ -139,12 +149,25 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
             )
 
 
-def note_run(job: Job) -> None:
-    """Note that the checkpoint has offsets, so that a later loss of it shows."""
+def note_run(job: Job, ids: TopicIds) -> None:
+    """Note that the checkpoint has offsets, of topics with these ids."""
     path = note_path(job)
     note = _content(path)
-    if note and not note.get(_RAN):
-        write_json(path, {**note, _RAN: True}, everybody_reads=True)
+    after = {**note, _RAN: True, _TOPIC_IDS: _listed([noted_topic_ids(job), ids])}
+    if note and note != after:
+        write_json(path, after, everybody_reads=True)
+
+
+def noted_topic_ids(job: Job) -> TopicIds:
+    """Return the ids of the topics that the job's runs have read, as far as the note has them."""
+    noted = _content(note_path(job)).get(_TOPIC_IDS)
+    if not isinstance(noted, dict):
+        return {}
+    return {str(topic): frozenset(map(str, ids)) for topic, ids in noted.items()}
+
+
+def _listed(parts: Iterable[TopicIds]) -> dict[str, list[str]]:
+    return {topic: sorted(ids) for topic, ids in sorted(merged_ids(parts).items())}
 
 
 def noted_runs(job: Job) -> Path | None:

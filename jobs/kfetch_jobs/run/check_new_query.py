@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
+from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
@@ -26,7 +27,10 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
     Also if Hadoop's own configuration puts paths on a file system that the job's files do not name.
     """
     _check_file_system(spark, job)
-    if job.file.sink.repeatRows or _has_offsets(spark, job):
+    if _has_offsets(spark, job):
+        note_run(job, {})
+        return
+    if job.file.sink.repeatRows:
         return
     sentence = lost_offsets(job)
     for table in job.tables:

@@ -21,6 +21,7 @@ from kfetch_jobs.supervise.supervised_job import second_writer, single_writers
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import JOB, PROJECT
 
 QUERY = "5c3f0d52-7d64-44a2-9a3e-2a8d1f0b6c11"
@@ -138,7 +139,8 @@ def test_a_run_that_planned_nothing(kafka_of_new_job: LittleKafka) -> None:
 def test_a_committed_batch_is_noted(kafka_of_new_job: LittleKafka) -> None:
     """A run of many days notes its first micro-batch, not only its start."""
     note_origin(the_job(), {})
-    QueryRecorder(the_job(), lambda _: None)._record_batch(a_batch())
+    recorder = QueryRecorder(the_job(), lambda _: None)
+    recorder.record_progress(TOLD | {"runId": "1", "id": "2"})
 
     assert f"{NOTE} tells of its earlier runs" in fresh_start_refusal(the_job())
     note_origin(the_job(), {})
