@@ -5,11 +5,6 @@ Nothing starts anew without a word, so no offset is in the table twice, and none
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +14,6 @@ from kafka import KafkaProducer
 from integration.delta import column
 from integration.running.commands import Project
 from integration.running.project import write
-from integration.streams import PATIENCE_S
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), pytest.mark.long]
@@ -47,6 +41,11 @@ def name(topic: Callable[..., str], kafka: Cluster) -> str:
     return made
 
 
+def offsets(table: Path) -> list[int]:
+    """The offsets of all rows of a table."""
+    return sorted(int(str(offset)) for offset in column(table, "offset"))
+
+
 def refused(project: Project, trace: str, *commands: str) -> None:
     """Each command exits with an error that names the trace of earlier runs, and the way out."""
     for command in commands:
@@ -57,31 +56,12 @@ def refused(project: Project, trace: str, *commands: str) -> None:
         assert "sink.repeatRows: true" in said, said
 
 
-def kill_after_first_commit(project: Project, table: Path) -> None:
-    """Start the job as a process, and kill it as soon as its first micro-batch is in the table."""
-    command = [sys.executable, "-P", "-m", "kfetch", "run", "one"]
-    with subprocess.Popen(
-        command,
-        cwd=project.directory,
-        env=project.environ,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        while not any((table / "_delta_log").glob("*.json")):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 def test_a_killed_job_without_its_checkpoint(tmp_path: Path, kafka: Cluster, name: str) -> None:
     """All commands refuse, and the table keeps its rows. With the checkpoint, each row is once."""
     table = tmp_path / "lake"
     write(tmp_path, kafka, one=JOB.format(topic=name, table=table))
     project = Project(tmp_path, kafka)
-    kill_after_first_commit(project, table)
+    project.kill_when(lambda: [*table.glob("_delta_log/*.json")], "run", "one")
     before = len(column(table, "offset"))
     assert 0 < before < 20
 
@@ -95,17 +75,17 @@ def test_a_killed_job_without_its_checkpoint(tmp_path: Path, kafka: Cluster, nam
 
     (tmp_path / "away").rename(checkpoint)
     project.kfetch("run", "one")
-    assert [*range(20)] == sorted(column(table, "offset"))
+    assert [*range(20)] == offsets(table)
 
     file = tmp_path / "kfetch.yml"
     file.write_text(file.read_text().replace("storage: storage", "storage: other"))
     refused(project, f"its table {table} has rows of a query", "run one", "plan one", "validate")
-    assert [*range(20)] == sorted(column(table, "offset"))
+    assert [*range(20)] == offsets(table)
 
     job = tmp_path / "jobs" / "one.yml"
     job.write_text(job.read_text().replace("sink:\n", "sink:\n  repeatRows: true\n"))
     project.kfetch("run", "one")
-    assert sorted([*range(20)] * 2) == sorted(column(table, "offset"))
+    assert sorted([*range(20)] * 2) == offsets(table)
 
 
 def test_another_file_system(tmp_path: Path, kafka: Cluster, name: str) -> None:
@@ -113,24 +93,26 @@ def test_another_file_system(tmp_path: Path, kafka: Cluster, name: str) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
     text = JOB.format(topic=name, table="viewfs://kfetch/lake/table")
-    text += f"checkpoint: viewfs://kfetch/lake/ck\nspark: {{spark.hadoop.{MOUNT}: 'file://{lake}'}}\n"
+    text += (
+        f"checkpoint: viewfs://kfetch/lake/ck\nspark: {{spark.hadoop.{MOUNT}: 'file://{lake}'}}\n"
+    )
     write(tmp_path, kafka, one=text)
     project = Project(tmp_path, kafka)
     project.kfetch("run", "one")
     assert not (tmp_path / "viewfs:").exists()
-    assert [*range(20)] == sorted(column(lake / "table", "offset"))
+    assert [*range(20)] == offsets(lake / "table")
 
     file = tmp_path / "kfetch.yml"
     original = file.read_text()
     file.write_text(original.replace("storage: storage", "storage: other"))
     project.kfetch("run", "one")
-    assert [*range(20)] == sorted(column(lake / "table", "offset"))
+    assert [*range(20)] == offsets(lake / "table")
 
     (lake / "ck").rename(lake / "away")
     refused(project, "checkpoint.origin.json tells of its earlier runs", "run one")
     file.write_text(original.replace("storage: storage", "storage: third"))
     refused(project, "its table viewfs://kfetch/lake/table has rows of a query", "run one")
-    assert [*range(20)] == sorted(column(lake / "table", "offset"))
+    assert [*range(20)] == offsets(lake / "table")
 
 
 def test_hadoops_own_configuration(tmp_path: Path, kafka: Cluster, name: str) -> None:
