@@ -63,7 +63,8 @@ def validate(
         loaded = project_of(project, environment)
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
-        mistakes += filter(None, map(fresh_start_refusal, jobs.values()))
+        enabled = (job for job in jobs.values() if job.file.enabled)
+        mistakes += filter(None, map(fresh_start_refusal, enabled))
         warnings = list(
             dict.fromkeys(line for job in jobs.values() for line in option_warnings(job))
         )

@@ -97,6 +97,14 @@ def test_a_wanted_new_start(gone: str, kfetch: Command) -> None:
     assert 0 == kfetch("validate")[0]
 
 
+@pytest.mark.usefixtures("moved")
+def test_a_disabled_job(kfetch: Command) -> None:
+    """Nothing starts it, so ``kfetch validate`` has no mistake."""
+    FILE.write_text(f"enabled: false\n{FILE.read_text()}")
+
+    assert 0 == kfetch("validate")[0]
+
+
 @pytest.mark.parametrize("trace", ["target", "merge", "letters"])
 def test_each_table_counts(kafka_of_new_job: LittleKafka, trace: str) -> None:
     """A merge would skip records too, and dead letters would come twice."""
