@@ -1,4 +1,4 @@
-"""Where a table or a checkpoint is, by the text of its path or URI: pure. Hadoop's rules count.
+"""Where a table or a checkpoint is, by the text of its path or URI, as Hadoop reads it.
 
 s3a://bucket/lake, dbfs:/lake   another file system, which Spark alone reads
 file:/data/ck, file:///data/ck  a directory of this machine; ``%20`` stays as it is
