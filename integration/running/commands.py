@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,23 @@ class Project:
             text=True,
             timeout=300,
         )
+
+    def kill_when(self, condition: Callable[[], object], *words: str) -> None:
+        """Start a command, and kill it with its processes as soon as the condition holds."""
+        with subprocess.Popen(
+            [*self._command, *words],
+            cwd=self.directory,
+            env=self.environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            deadline = time.monotonic() + PATIENCE_S
+            while not condition():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            os.killpg(process.pid, signal.SIGKILL)
 
     def status(self, code: int = 0) -> Any:
         return json.loads(self.kfetch("status", "--json", code=code))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
@@ -80,6 +81,8 @@ class Backup:
     tables: tuple[TableVersion, ...] = ()
     ranges: tuple[OffsetRange, ...] = ()
     """For a replay: the offsets that the job reads again."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics at the move, in hexadecimal digits: ``ranges`` are of these topics."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -108,6 +111,7 @@ def create_backup(
     tables: Sequence[TableVersion],
     now_s: float,
     ranges: Sequence[OffsetRange] = (),
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Backup:
     """Copy a checkpoint before a move changes it, and return the backup.
 
@@ -125,6 +129,7 @@ def create_backup(
         stage=Stage.BEGUN,
         tables=tuple(tables),
         ranges=tuple(ranges),
+        topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
     for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
         shutil.rmtree(old.path)

@@ -11,6 +11,7 @@ from kfetch.errors import CheckpointError
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.locations import has_scheme
 from kfetch_jobs.errors import JobsError
 
 __all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "read_checkpoint"]
@@ -26,12 +27,17 @@ def job_checkpoint(job: Job) -> Checkpoint:
     path = local_directory(job)
     if path is None:
         raise JobsError(
-            f"the checkpoint {job.checkpoint} is not on this machine, and kfetch reads those "
-            "alone: copy its directories offsets and commits here, and name the copy in the job's "
-            "file"
+            f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and kfetch "
+            "reads those alone: copy its directories offsets and commits here, and name the copy "
+            "in the job's file"
         )
     check_environment(job)
     return read_checkpoint(path)
+
+
+def _default(job: Job) -> str:
+    """Why a path without a scheme is not on this machine."""
+    return "" if has_scheme(job.checkpoint) else " (spark.hadoop.fs.defaultFS names another)"
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

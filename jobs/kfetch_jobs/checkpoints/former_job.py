@@ -8,22 +8,22 @@ those.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kfetch.admin.values import parse_options
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
-from kfetch_jobs.checkpoints.location import local_directory
-from kfetch_jobs.config import Job
-from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.checkpoints.location import has_offsets
+from kfetch_jobs.checkpoints.table_log import has_log, queries_of
+from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.errors import JobsError
 
-__all__ = ["FormerJob", "check_no_former_job", "find_former_job"]
+__all__ = ["FormerJob", "find_former_job"]
 
 _NOTE = "checkpoint.origin.json"
-_COMMITS_MAX = 100
-"""How many of a table's last commits are searched for the former job's query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +52,10 @@ class FormerJob:
         )
 
 
-def check_no_former_job(job: Job) -> None:
-    """Raise ConfigError if a former job has written the new job's records to its table."""
-    if former := find_former_job(job):
-        raise ConfigError(former.sentence(job))
-
-
 def find_former_job(job: Job) -> FormerJob | None:
-    """Return a job without a file that has written the new job's records to its table.
-
-    None if the job has a checkpoint, or if its sink allows repeated rows.
-    """
-    tables = {table for table in map(str, job.appended_tables) if _may_exist(table)}
-    if job.file.sink.repeatRows or not tables or _has_run(job):
+    """Return a job without a file that has written the new job's records to its table."""
+    tables = {str(table) for table in job.appended_tables if _may_exist(job, table)}
+    if not tables:
         return None
     views = job.file.views()
     subscriptions = [parse_options(job.source_options(view)).subscription for view in views]
@@ -72,27 +63,15 @@ def find_former_job(job: Job) -> FormerJob | None:
         note = _note(directory)
         if note.get("checkpoint") == job.checkpoint:
             continue  # the file names its checkpoint, so the new name continues there
-        both = sorted(tables & _tables_of(directory, note, tables))
+        both = sorted(tables & _tables_of(job, directory, note))
         topics = [
             topic
-            for topic in _topics_of(directory, note)
+            for topic in _topics_of(job, directory, note)
             if any(one.includes(topic) for one in subscriptions)
         ]
         if both and topics:
             return FormerJob(directory=directory, topic=topics[0], table=both[0])
     return None
-
-
-def _has_run(job: Job) -> bool:
-    """Whether the job has a checkpoint. Of a remote one, only the note of a run tells."""
-    local = local_directory(job)
-    if local is None:
-        return (job.directory / _NOTE).exists()
-    return _has_offsets(local)
-
-
-def _has_offsets(checkpoint: Path) -> bool:
-    return any(file.name.isdigit() for file in (checkpoint / "offsets").glob("*"))
 
 
 def _directories_without_file(job: Job) -> Iterator[Path]:
@@ -115,7 +94,7 @@ def _note(directory: Path) -> Mapping[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _tables_of(directory: Path, note: Mapping[str, Any], tables: Iterable[str]) -> set[str]:
+def _tables_of(job: Job, directory: Path, note: Mapping[str, Any]) -> set[str]:
     """Return the tables of the former job: by its note, else by the tables' own logs.
 
     Before kfetch noted tables, the log had the query's id already.
@@ -126,29 +105,22 @@ def _tables_of(directory: Path, note: Mapping[str, Any], tables: Iterable[str]) 
         query = str(json.loads((directory / "checkpoint" / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-    return {table for table in tables if _log_names(table, query)}
+    places = {str(table): local_path(table.path, job.spark) for table in job.tables if table.path}
+    return {name for name, place in places.items() if place and query in queries_of(place)}
 
 
-def _log_names(table: str, query: str) -> bool:
-    """Whether one of a local table's last commits is of this query."""
-    commits = sorted(_delta_log(table).glob("*.json"))[-_COMMITS_MAX:]
-    return any(f'"appId":"{query}"'.encode() in file.read_bytes() for file in commits)
-
-
-def _may_exist(table: str) -> bool:
+def _may_exist(job: Job, table: TableLocation) -> bool:
     """Whether a table has rows, as far as files of this machine show."""
-    return not table.startswith("/") or _delta_log(table).is_dir()
+    directory = local_path(table.path, job.spark) if table.path else None
+    return directory is None or has_log(directory)
 
 
-def _delta_log(table: str) -> Path:
-    return Path(table) / "_delta_log"
-
-
-def _topics_of(directory: Path, note: Mapping[str, Any]) -> list[str]:
+def _topics_of(job: Job, directory: Path, note: Mapping[str, Any]) -> list[str]:
     """Return the topics of the checkpoint's offsets, or those that the note of a run names."""
     checkpoint = directory / "checkpoint"
-    if not _has_offsets(checkpoint):
-        noted = note.get("topics") if "://" in str(note.get("checkpoint")) else None
+    if not has_offsets(checkpoint):
+        elsewhere = local_path(str(note.get("checkpoint")), job.spark) is None
+        noted = note.get("topics") if elsewhere else None
         return list(map(str, noted)) if isinstance(noted, list) else []
     try:
         planned = read_checkpoint(checkpoint).planned

@@ -1,19 +1,36 @@
-"""Where a job's checkpoint is: in a directory of this machine, or on another file system."""
+"""Where a job's checkpoint is, on this machine or elsewhere, and whether a run has used it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.locations import local_path
 
-__all__ = ["local_directory"]
+__all__ = ["has_offsets", "has_run", "local_directory", "note_path"]
 
 
 def local_directory(job: Job) -> Path | None:
     """Return the directory of a job's checkpoint; None if it is on another file system."""
-    if "://" not in job.checkpoint:
-        return Path(job.checkpoint)
-    parts = urlsplit(job.checkpoint)
-    local = parts.scheme == "file" and parts.netloc in ("", "localhost")
-    return Path(unquote(parts.path)) if local else None
+    return local_path(job.checkpoint, job.spark)
+
+
+def note_path(job: Job) -> Path:
+    """Return the path of the note about the checkpoint's runs: beside it, if that is local."""
+    local = local_directory(job)
+    return Path(f"{local}.origin.json") if local else job.directory / "checkpoint.origin.json"
+
+
+def has_run(job: Job) -> bool:
+    """Return whether the checkpoint has offsets. Of a remote one, only the note of a run tells."""
+    local = local_directory(job)
+    return note_path(job).exists() if local is None else has_offsets(local)
+
+
+def has_offsets(checkpoint: Path) -> bool:
+    """Return whether a micro-batch was planned in a local checkpoint."""
+    try:
+        return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
+    except OSError:
+        return False

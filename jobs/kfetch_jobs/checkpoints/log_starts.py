@@ -5,7 +5,7 @@ Retention removes records at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kfetch.admin.sources import LogOffsets, log_offsets
@@ -33,10 +33,16 @@ class Gap:
     """Offsets that can't be read again, or that may be gone soon."""
 
     offsets: OffsetRange
-    log_start: int
+    log_start: int | None
+    """None if the topic has another id by now."""
 
     def __str__(self) -> str:
         one = self.offsets
+        if self.log_start is None:
+            return (
+                f"offsets {one.begin} to {one.end - 1} of {one.topic}-{one.partition} can't be "
+                "read again, because the topic was deleted and created again"
+            )
         fate = "can't" if one.begin < self.log_start else "soon can't"
         return (
             f"offsets {one.begin} to {one.end - 1} of {one.topic}-{one.partition} {fate} be read "
@@ -45,14 +51,21 @@ class Gap:
 
 
 def unreadable(
-    job: Job, views: Sequence[str], ranges: Sequence[OffsetRange], margin: Margin = no_margin
+    job: Job,
+    views: Sequence[str],
+    ranges: Sequence[OffsetRange],
+    topic_ids: Mapping[str, str],
+    margin: Margin = no_margin,
 ) -> list[Gap]:
     """Ask Kafka for the log starts, and return the parts of the ranges that it may not keep.
 
+    ``topic_ids`` are the ids of the ranges' topics, in hexadecimal digits, as far as known.
     Raises ConfigError if a source's brokers are of another cluster than the checkpoint. Raises the
     source's error if they refuse or do not answer.
     """
-    return [gap for view in views for gap in _gaps(_logs(job, view, ranges), ranges, margin)]
+    return [
+        gap for view in views for gap in _gaps(_logs(job, view, ranges), ranges, topic_ids, margin)
+    ]
 
 
 def _logs(job: Job, view: str, ranges: Sequence[OffsetRange]) -> LogOffsets:
@@ -71,9 +84,14 @@ def _logs(job: Job, view: str, ranges: Sequence[OffsetRange]) -> LogOffsets:
         ) from cause
 
 
-def _gaps(logs: LogOffsets, ranges: Sequence[OffsetRange], margin: Margin) -> Iterator[Gap]:
+def _gaps(
+    logs: LogOffsets, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str], margin: Margin
+) -> Iterator[Gap]:
     for one in ranges:
-        if (at := logs.starts.get(_partition(one))) is not None:
+        present = logs.topic_ids.get(one.topic)
+        if present is not None and present.hex != topic_ids.get(one.topic, present.hex):
+            yield Gap(offsets=one, log_start=None)
+        elif (at := logs.starts.get(_partition(one))) is not None:
             safe = at.offset + margin(at.offset, logs.ends[_partition(one)].offset)
             if one.begin < min(safe, one.end):
                 unsafe = replace(one, end=min(safe, one.end))

@@ -8,20 +8,35 @@ checkpoint without a note gets it from its next run.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
 from kfetch.admin.values import Subscription, parse_options
-from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
+from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["Origin", "check_cluster", "check_environment", "cluster_ids", "note_origin"]
+__all__ = [
+    "Origin",
+    "check_cluster",
+    "check_environment",
+    "cluster_ids",
+    "note_origin",
+    "note_run",
+    "noted_runs",
+    "noted_topic_ids",
+]
+
+_RAN = "ran"
+"""The key that says whether the checkpoint had offsets."""
+_TOPIC_IDS = "topicIds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +64,7 @@ def check_environment(job: Job) -> None:
     raise ConfigError(
         f"job {job.name} has run with {_described(origin.environment)}, and this is "
         f"{_described(job.environment)}: {way_out}; if the job belongs here from now on, remove "
-        f"{_note_path(job)}"
+        f"{note_path(job)}"
     )
 
 
@@ -86,7 +101,7 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
         _compare(job, origin, clusters)
     before = origin.clusters if origin else {}
     known = {view: id_ for view, id_ in clusters.items() if id_}
-    path = _note_path(job)
+    path = note_path(job)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         path,
@@ -96,10 +111,19 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "environment": job.environment,
             "clusters": {**before, **known},
             "tables": [str(table) for table in job.appended_tables],
+            # for ``offsets replay``: Spark removes old micro-batches
+            _TOPIC_IDS: _listed([noted_topic_ids(job), _checkpoint_ids(job)]),
+            _RAN: noted_runs(job) is not None
+            or (local_directory(job) is not None and has_run(job)),
             "topics": _topics(job),  # and "tables": for a job that takes this one's place
         },
         everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
+
+
+def _checkpoint_ids(job: Job) -> TopicIds:
+    local = local_directory(job)
+    return checkpoint_topic_ids(local) if local else {}
 
 
 def _topics(job: Job) -> list[str]:
@@ -121,19 +145,54 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
                 f"job {job.name}, source {view}: its checkpoint has offsets of the Kafka cluster "
                 f"{before}, and {servers} is the cluster {id_}: check --env and bootstrap.servers, "
                 "or give the job a new checkpoint; if you have deleted the checkpoint, or the "
-                f"offsets are right in this cluster, remove {_note_path(job)}"
+                f"offsets are right in this cluster, remove {note_path(job)}"
             )
 
 
-def _note_path(job: Job) -> Path:
-    local = local_directory(job)
-    return Path(f"{local}.origin.json") if local else job.directory / "checkpoint.origin.json"
+def note_run(job: Job, ids: TopicIds) -> None:
+    """Note that the checkpoint has offsets, of topics with these ids."""
+    path = note_path(job)
+    note = _content(path)
+    after = {**note, _RAN: True, _TOPIC_IDS: _listed([noted_topic_ids(job), ids])}
+    if note and note != after:
+        write_json(path, after, everybody_reads=True)
+
+
+def noted_topic_ids(job: Job) -> TopicIds:
+    """Return the ids of the topics that the job's runs have read, as far as the note has them."""
+    noted = _content(note_path(job)).get(_TOPIC_IDS)
+    if not isinstance(noted, dict):
+        return {}
+    return {str(topic): frozenset(map(str, ids)) for topic, ids in noted.items()}
+
+
+def _listed(parts: Iterable[TopicIds]) -> dict[str, list[str]]:
+    return {topic: sorted(ids) for topic, ids in sorted(merged_ids(parts).items())}
+
+
+def noted_runs(job: Job) -> Path | None:
+    """Return the path of the note if it tells that the checkpoint had offsets; else None.
+
+    Notes of older versions do not tell. Then the job's progress does.
+    """
+    path = note_path(job)
+    note = _content(path)
+    ran = note.get(_RAN, bool(note) and last_batch(progress_path(job.directory)) is not None)
+    return path if ran else None
+
+
+def _content(path: Path) -> Mapping[str, Any]:
+    try:
+        note = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 def _read(job: Job) -> Origin | None:
     """The note; None without one, or if it is about a checkpoint that is no more."""
-    path, local = _note_path(job), local_directory(job)
-    if local is not None and not _has_offsets(local):
+    path, local = note_path(job), local_directory(job)
+    if local is not None and not has_offsets(local):
         return None
     try:
         note = json.loads(path.read_text())
@@ -150,10 +209,3 @@ def _read(job: Job) -> Origin | None:
         ) from None
     # A local directory may have been moved with its note. Remote ones differ by their URIs.
     return origin if local is not None or origin.checkpoint == job.checkpoint else None
-
-
-def _has_offsets(checkpoint: Path) -> bool:
-    try:
-        return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
-    except OSError:
-        return False

@@ -12,6 +12,7 @@ keeps it running.
     values.py          types of values: durations, options, cron expressions
     models.py          the keys of the three kinds of file
     trigger.py         when a job runs
+    locations.py       paths and URIs of tables and checkpoints, as Hadoop reads them
     job.py             one job as a value: its file merged with the project's
     project.py         finds, reads, merges and checks the files
     mistakes.py        pydantic's errors as sentences

@@ -83,6 +83,11 @@ class Job:
         target = [self.target] if self.file.sink.mode == "append" else []
         return [*target, *([self.dead_letters] if self.dead_letters else [])]
 
+    @property
+    def tables(self) -> list[TableLocation]:
+        """All tables that the job writes."""
+        return [self.target, *([self.dead_letters] if self.dead_letters else [])]
+
     def source_options(self, view: str = "source") -> Options:
         """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 

@@ -18,7 +18,7 @@ from pydantic import (
 from kfetch.admin.values import SUBSCRIPTION_OPTIONS
 from kfetch_jobs.config.ddl import mistake as ddl_mistake
 from kfetch_jobs.config.trigger import Trigger
-from kfetch_jobs.config.values import Duration, Options, SparkSettings
+from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
 __all__ = [
     "STRUCT_FORMATS",
@@ -178,7 +178,7 @@ class Transform(Model):
 class Target(Model):
     """A Delta table, by its path or URI, or by its name in Spark's catalog."""
 
-    path: str | None = None
+    path: Location | None = None
     """A directory or URI."""
     table: str | None = Field(default=None, pattern=rf"^{_NAME}(\.{_NAME}){{0,2}}$")
     """A name in Spark's catalog: ``lake.shop.clicks``."""
@@ -215,8 +215,8 @@ class Sink(Target):
     deadLetters: DeadLetters | None = None
     """The table for records that cannot be decoded."""
     repeatRows: bool = False
-    """A new job starts although a renamed or deleted job has written the same topics to this table.
-    Each row may come twice."""
+    """A job without a checkpoint may start anew although it has run before, or although a renamed
+    or deleted job has written the same topics to this table. Rows may come twice or be missing."""
     options: Options = Field(default_factory=dict, repr=False)
     """Options of Delta's writer. A merge takes only ``mergeSchema``."""
 
@@ -291,7 +291,7 @@ class JobFile(Model):
     """When the job runs."""
     after: Names = Field(default_factory=list)
     """The job starts when each of these has finished."""
-    checkpoint: str | None = None
+    checkpoint: Location | None = None
     """A directory or URI. The default is in the project's storage."""
     restart: Restart = Field(default_factory=Restart)
     """Restarts after a failure."""

@@ -16,6 +16,7 @@ from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
+from kfetch_jobs.config.locations import absolute_location, has_scheme
 from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location
@@ -182,7 +183,7 @@ class Project:
         return TableLocation(path=path, table=target.table)
 
     def _resolved(self, path: str) -> str:
-        return path if "://" in path else str((self.path.parent / path).resolve())
+        return absolute_location(path, self.path.parent)
 
 
 def _transform_mistakes(job: Job) -> Iterator[str]:
@@ -300,7 +301,7 @@ def _check_servers(file: ProjectFile, document: Document) -> None:
 
 
 def _check_local(file: ProjectFile, document: Document) -> None:
-    if "://" in file.storage:
+    if has_scheme(file.storage):
         raise ConfigError(
             f"{document.file_line(('storage',))}: storage must be a local directory, for logs, "
             "locks and the supervisor's database: give URIs to sink.path and checkpoint"

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 
-from kfetch_jobs.config.values import Cron, SparkDuration, TimeZone
+from kfetch_jobs.config.values import Chosen, Cron, SparkDuration, TimeZone
 
 __all__ = ["Trigger"]
 
@@ -26,9 +26,9 @@ class Trigger(BaseModel):
 
     processingTime: SparkDuration | None = None
     """The job runs for ever, with a micro-batch at this interval."""
-    availableNow: Literal[True] | None = None
+    availableNow: Chosen | None = None
     """The job reads all that is in Kafka now, then ends. Short: ``trigger: availableNow``."""
-    continuous: Literal[True] | None = None
+    continuous: Chosen | None = None
     """The job runs for ever, without pauses. This is not Spark's continuous processing."""
     cron: Cron | None = None
     """Minute, hour, day, month, weekday. At each time a run starts, as with availableNow."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from kfetch_jobs.config.locations import location_mistake
 from kfetch_jobs.config.yamlfile import suggestion
 
 __all__ = [
     "DURATION_PATTERN",
+    "Chosen",
     "Cron",
     "Duration",
+    "Location",
     "Options",
     "SparkDuration",
     "SparkSettings",
@@ -24,16 +27,8 @@ __all__ = [
 ]
 
 
-def _option_text(value: Any) -> Any:
-    """Spark and Kafka take options as text: YAML's true and 5 become ``true`` and ``5``."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-Text = Annotated[
-    str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
-]
+Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Spark and Kafka take options as text. Editors may take some of the texts for numbers."""
 Options = dict[str, Text]
 
 
@@ -82,6 +77,12 @@ def _seconds(value: Any) -> float:
     return count * _SECONDS[unit]
 
 
+def _truth(value: Any) -> Any:
+    return True if value == "true" else value
+
+
+Chosen = Annotated[Literal[True], BeforeValidator(_truth)]
+"""``true`` alone."""
 SparkDuration = Annotated[str, BeforeValidator(_spark_duration), _DURATION_SCHEMA]
 """As Spark writes it: ``10 seconds``."""
 Duration = Annotated[float, BeforeValidator(_seconds), _DURATION_SCHEMA]
@@ -111,5 +112,13 @@ def _time_zone(name: str) -> str:
     return name
 
 
+def _location(text: str) -> str:
+    if sentence := location_mistake(text):
+        raise ValueError(sentence)
+    return text
+
+
+Location = Annotated[str, AfterValidator(_location)]
+"""A path or URI."""
 Cron = Annotated[str, AfterValidator(_cron)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]

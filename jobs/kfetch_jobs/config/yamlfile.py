@@ -1,14 +1,15 @@
 """Reads YAML files: values with their line numbers, and with ``${env:NAME}`` filled in.
 
     document = read(Path("kfetch.yml"), os.environ, {})
-    document.value                        plain dicts, lists and scalars
+    document.value                        plain dicts, lists and texts
     document.file_line(("clusters", "local")) "kfetch.yml:14"
 
 A placeholder ``${…}`` holds ``env:NAME``, ``env:NAME:-default``, ``file:PATH`` or a name that the
 caller defines. A path starts at the file's directory; the file's text counts without its last
 newline. A filled value may be a secret, so error messages show the placeholder, never its value.
 A duplicate key is an error, and so is a file that is not a mapping. This module does not know the
-meaning of the keys.
+meaning of the keys, so a plain scalar stays the text that stands in the file: ``0123``, ``yes`` and
+``1.10`` too. Only ``null``, ``~`` and nothing are None.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def read(
     """
     try:
         text = _text(path) if path not in texts else texts[path]
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             raise ConfigError(
@@ -204,6 +205,14 @@ def _not_yaml(path: Path, cause: yaml.YAMLError) -> str:
     line = mark.line + 1 if mark else 1
     problem = getattr(cause, "problem", None) or str(cause).splitlines()[0]
     return f"{display(path)}:{line}: not YAML: {problem}"
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes no plain scalar for a number, a date or a truth value: the models know the types."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver(f"{_TAG}null", re.compile(r"(~|null|Null|NULL)?$"), ["~", *"nN", ""])
 
 
 class _Filler:

@@ -13,7 +13,7 @@ from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-from kfetch_jobs.checkpoints.former_job import find_former_job
+from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
@@ -111,12 +111,11 @@ def report(job: Job, now: float) -> JobReport:
     numbers = _first_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
-    former = find_former_job(job)
     return JobReport(
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
-        refusal=former.sentence(job) if former else "",
+        refusal=fresh_start_refusal(job),
         waiting_s=waiting_s(
             progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
         ),

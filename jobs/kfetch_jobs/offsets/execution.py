@@ -112,7 +112,7 @@ def _replay(
             _check_row_counts(job, plan, counts)
         touched = {name for name, count in counts.items() if count}
         report("asking Kafka once more for the log starts")
-        check_readable(job, plan.written, plan.margin_percent)
+        check_readable(job, plan.written, plan.topic_ids, plan.margin_percent)
         backup = _backup(plan, rows.versions(touched))
         deleted: dict[str, int] = {}
         for name in sorted(touched):
@@ -145,7 +145,7 @@ def _check_any_rows(
 def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> None:
     """Raise JobsError if a table has more rows than offsets.
 
-    They may be of an earlier topic of that name, or the transform makes several of each record.
+    The transform may make several of each record, or the rows are of a topic that nobody noted.
     """
     offsets = sum(one.end - one.begin for one in plan.ranges)
     for name, count in counts.items():
@@ -161,7 +161,9 @@ def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> No
 def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
     number = checkpoint_log.next_batch_number(plan.checkpoint)
     ranges = plan.ranges if plan.verb is Verb.REPLAY else ()
-    return backups.create_backup(plan.checkpoint, plan.verb, number, tables, time.time(), ranges)
+    return backups.create_backup(
+        plan.checkpoint, plan.verb, number, tables, time.time(), ranges, plan.topic_ids
+    )
 
 
 def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:

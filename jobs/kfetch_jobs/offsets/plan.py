@@ -27,6 +27,7 @@ from kfetch_jobs.offsets.moves import (
 )
 from kfetch_jobs.offsets.table_rows import appended_tables
 from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
+from kfetch_jobs.offsets.topic_ids import check_no_earlier_topic
 
 __all__ = ["MovePlan", "plan_move"]
 
@@ -65,6 +66,16 @@ class MovePlan:
             for one in self.ranges
         ]
         return [one for one in parts if one.begin < one.end]
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics at which the job goes on, in hexadecimal digits."""
+        return {
+            topic: id_.hex
+            for source in self.sources
+            if source
+            for topic, id_ in source.topic_ids.items()
+        }
 
     @property
     def again(self) -> int:
@@ -111,7 +122,7 @@ def plan_move(
         gone = _gone(checkpoint, place, source) if whole and verb is Verb.RESET else []
         ends[place] = _end(checkpoint, place, source, part, gone)
         dropped += gone
-    return MovePlan(
+    plan = MovePlan(
         verb=verb,
         job=job.name,
         target=target,
@@ -123,6 +134,10 @@ def plan_move(
         tables=tuple(str(table) for table in appended_tables(job)),
         margin_percent=margin_percent,
     )
+    if verb is Verb.REPLAY and plan.tables:
+        topics = {one.topic for one in plan.written}
+        check_no_earlier_topic(job, checkpoint, topics, plan.topic_ids)
+    return plan
 
 
 def _planned_ends(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:

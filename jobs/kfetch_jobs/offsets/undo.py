@@ -17,6 +17,7 @@ from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, OffsetRange, Stage
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.topic_history import offsets_topic_ids
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import checkpoint_log
@@ -25,6 +26,7 @@ from kfetch_jobs.offsets.moves import MARGIN_PERCENT, Verb
 from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, appended_tables, open_rows
+from kfetch_jobs.offsets.topic_ids import check_same_topics
 from kfetch_jobs.progress.progress_file import append_undone, progress_path
 
 __all__ = ["UndoPlan", "plan_undo", "undo"]
@@ -58,6 +60,11 @@ class UndoPlan:
     def rewrites(self) -> bool:
         """Whether the undo changes tables too."""
         return bool(self.backup.tables or self.since)
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics of ``sources``, in hexadecimal digits."""
+        return {topic: id_ for topic, ids in offsets_topic_ids(self.sources).items() for id_ in ids}
 
     @property
     def again(self) -> list[OffsetRange]:
@@ -133,6 +140,8 @@ def plan_undo(job: Job) -> UndoPlan:
         )
     exact = now.planned is None or now.planned.number <= backup.batch
     sources = [before.start(n) for n in range(before.sources)]
+    if not exact:
+        check_same_topics(job, before, now)
     # A replay's undo deletes the rows of new partitions, and the job reads them again. After a
     # reset they stay in the table.
     keeps = backup.verb == Verb.RESET and not exact
@@ -195,6 +204,7 @@ def undo(
                 check_readable(
                     job,
                     plan.again,
+                    plan.topic_ids,
                     margin_percent,
                     way_out="let the job go on as it is",
                     must_return=lambda gaps: _has_position(plan, gaps) or _has_rows(rows, gaps),

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kfetch.admin.values import parse_offsets
+from kfetch.admin.values import Offsets, parse_offsets
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["batch_from_spark"]
+__all__ = ["batch_from_spark", "end_offsets"]
 
 
 def batch_from_spark(
@@ -49,9 +49,17 @@ def batch_from_spark(
     )
 
 
+def end_offsets(progress: Mapping[str, Any]) -> list[Offsets | None]:
+    """Return the end of the micro-batch in each source; None for a source without one."""
+    return [_offsets(source.get("endOffset")) for source in progress["sources"]]
+
+
 def _offset_sum(offset: Any) -> int:
+    offsets = _offsets(offset)
+    return sum(at.offset for at in offsets.positions.values()) if offsets else 0
+
+
+def _offsets(offset: Any) -> Offsets | None:
     """Spark reports an offset as an object or as its JSON text; None before the first batch."""
     document = json.loads(offset) if isinstance(offset, str) else offset
-    if not document:
-        return 0
-    return sum(position.offset for position in parse_offsets(document).positions.values())
+    return parse_offsets(document) if document else None

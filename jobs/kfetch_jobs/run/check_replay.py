@@ -31,7 +31,7 @@ def check_replay(job: Job) -> None:
     if planned is None or planned.number != move.batch:
         return
     views = [view for view in job.file.views() if not _fails_on_loss(job, view)]
-    if gaps := unreadable(job, views, move.ranges):
+    if gaps := unreadable(job, views, move.ranges, move.topic_ids):
         more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
         raise RecordsLost(
             f"job {job.name}: {gaps[0]}{more}. The replay has deleted their rows: restore them "

@@ -18,10 +18,12 @@ from dataclasses import asdict
 from typing import Any
 
 from kfetch.admin.values import Lag, LagHistory
+from kfetch_jobs.checkpoints.origin import note_run
+from kfetch_jobs.checkpoints.topic_history import TopicIds, offsets_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
-from kfetch_jobs.progress.spark_progress import batch_from_spark
+from kfetch_jobs.progress.spark_progress import batch_from_spark, end_offsets
 from kfetch_jobs.run import partition_lags
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.pulse import Pulse, pulse_path
@@ -45,6 +47,7 @@ class QueryRecorder:
     """Takes Spark's reports on the listener's thread, writes the files and sums up the run."""
 
     def __init__(self, job: Job, report: ReportBatch) -> None:
+        self._job = job
         self._progress_path = progress_path(job.directory)
         self._pulse_path = pulse_path(job.directory)
         self._partitions_path = partition_lags.partitions_path(job.directory)
@@ -58,6 +61,8 @@ class QueryRecorder:
         self._last_batch: Batch | None = None
         self._idle_since: float | None = None
         self._query = ""
+        self._topic_ids: TopicIds | None = None
+        """The ids of the topics in the last micro-batch."""
         self._unwritten_lags: list[Lag] = []
         """Lags that partitions.json does not have yet."""
         self._lags_written = 0.0
@@ -82,6 +87,7 @@ class QueryRecorder:
         if progress["sources"] and "addBatch" in progress["durationMs"]:
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             letters = self.counts.take(progress["batchId"])
+            self._note_topics(offsets_topic_ids(end_offsets(progress)))
             self._record_batch(batch_from_spark(progress, time.time(), lag_s, *letters))
         self._reported_s = now = time.time()
         self._write_files(now)
@@ -94,6 +100,12 @@ class QueryRecorder:
         self.lag = batch.lag
         self._last_batch = batch
         self._report(batch)
+
+    def _note_topics(self, ids: TopicIds) -> None:
+        """Note the first micro-batch, and each one with a topic that was created again."""
+        if ids != self._topic_ids:
+            note_run(self._job, ids)
+            self._topic_ids = ids
 
     def record_idle(self) -> None:
         """Record that the query has nothing to read."""

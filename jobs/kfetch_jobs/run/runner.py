@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.checkpoints import backup
-from kfetch_jobs.checkpoints.former_job import check_no_former_job
+from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.check_origin import check_origin
 from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
@@ -55,12 +56,12 @@ class RunResult:
 def run(job: Job, report: ReportBatch) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
-    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster, or if a
-    job without a checkpoint would write the rows of a renamed job again.
+    Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster, or if the
+    job has no offsets although it, or a renamed job, has run before.
 
     ``report`` gets each committed micro-batch.
     """
-    check_no_former_job(job)  # before there is a directory in the way of the former one
+    check_fresh_start(job)  # before there is a directory in the way of the former one
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
@@ -75,6 +76,7 @@ def run(job: Job, report: ReportBatch) -> RunResult:
             with _query_errors(job, stop, log):
                 if not compared:
                     check_origin(job)
+                check_new_query(spark, job)
                 spark.streams.addListener(query_listener(recorder))
                 query = delta_sink.start(spark, job, recorder.counts)
                 tasks = TaskProgress(spark.sparkContext.statusTracker())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kfetch_jobs.checkpoints.backup import interrupted_move
-from kfetch_jobs.checkpoints.former_job import find_former_job
+from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
@@ -237,8 +237,8 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
     elif state is not None:
         yield from health_problems(job.file.health, state, pulse, now)
         yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)
-    elif former := find_former_job(job):
-        yield former.sentence(job)
+    elif refusal := fresh_start_refusal(job):
+        yield refusal
 
 
 def _room_problems(health: Health, state: JobState, place: int | None, now: float) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kfetch_jobs.checkpoints.former_job import find_former_job
+from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
 from kfetch_jobs.run.exit_kind import ExitKind
@@ -83,12 +83,7 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
                 f"kfetch stop {other.job.name} first"
             )
     writers = [other.job for other in others if other.has_file and other.may_write]
-    return same_rows_mistake(job, writers) or _former_writer(job)
-
-
-def _former_writer(job: Job) -> str:
-    former = find_former_job(job)
-    return former.sentence(job) if former else ""
+    return same_rows_mistake(job, writers) or fresh_start_refusal(job)
 
 
 def single_writers(
@@ -96,7 +91,7 @@ def single_writers(
 ) -> dict[str, Job]:
     """Return the enabled jobs of which no two start and write the same rows. Log the others.
 
-    A job that would write the rows of a renamed job again does not start either.
+    A job that would start anew, although it or a former job has run, does not start either.
 
     ``living`` names the jobs with a process, which stay. Held jobs stay too: an order starts them.
     """
@@ -105,7 +100,7 @@ def single_writers(
     writers = {name: job for name, job in enabled.items() if name in living}
     for name in sorted(enabled.keys() - writers.keys() - held):
         job = enabled[name]
-        if sentence := same_rows_mistake(job, writers.values()) or _former_writer(job):
+        if sentence := same_rows_mistake(job, writers.values()) or fresh_start_refusal(job):
             log.error("job %s does not start: %s", name, sentence)
         else:
             writers[name] = job

@@ -30,6 +30,8 @@ __all__ = [
 
 _FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
 
+_OTHER_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -122,7 +124,7 @@ def checkpoint_directory(text: str) -> Path:
         path = Path(os.path.abspath(match[1]))
         if not _is_checkpoint(path):
             path = Path(os.path.abspath(unquote(match[1])))
-    elif "://" in text:
+    elif _OTHER_URI.match(text):
         raise CheckpointError(
             f"the checkpoint {text} is not on this machine",
             action="Copy its directories offsets, commits and sources and its file metadata here, "

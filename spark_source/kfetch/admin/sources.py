@@ -116,6 +116,8 @@ class LogOffsets:
     """High watermarks, or last stable offsets of a read_committed source."""
     times: Mapping[TopicPartition, Position]
     """The first records at or after the requested time; partitions without one are absent."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The ids of the subscribed topics, from brokers that know them."""
 
 
 def log_offsets(
@@ -123,7 +125,7 @@ def log_offsets(
     partitions: Collection[TopicPartition],
     timestamp_ms: int | None = None,
 ) -> LogOffsets:
-    """Ask for the log starts and log ends of partitions, and for their offsets at a time.
+    """Ask for the log starts and log ends of partitions, their offsets at a time, and topic ids.
 
     ``timestamp_ms`` is in milliseconds since 1970. Without it, ``times`` is empty. Raises
     ConnectionLost or BrokerError.
@@ -135,6 +137,7 @@ def log_offsets(
             times={}
             if timestamp_ms is None
             else log.offsets_at_times(dict.fromkeys(partitions, timestamp_ms)),
+            topic_ids=_ids(log.cluster_view()),
         )
 
 

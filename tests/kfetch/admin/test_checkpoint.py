@@ -181,7 +181,9 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: s
     assert tmp_path / "c" == checkpoint_directory(text)
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://name:8020/x", "abfss://c@a/x"])
+@pytest.mark.parametrize(
+    "uri", ["s3a://bucket/x", "hdfs://name:8020/x", "abfss://c@a/x", "dbfs:/x", "hdfs:/x"]
+)
 def test_other_file_systems_are_refused(uri: str) -> None:
     """The error says what to copy."""
     with pytest.raises(CheckpointError, match=r"is not on this machine.* Copy its directories"):

@@ -28,7 +28,7 @@ IN_PROJECT = [
     (PROJECT, "just a word", "1: expected keys with values"),
     ("${env:SERVERS}", "nowhere", "6: option bootstrap.servers has 'nowhere'"),
     ("fetch.max.bytes", "fetch.max.byts", "7: option kafka.fetch.max.byts is not known"),
-    ("spark:\n", "concurrency: 0\nspark:\n", "2: concurrency is 0: input should be greater than"),
+    ("spark:\n", "concurrency: 0\nspark:\n", "2: concurrency is '0': input should be greater th"),
     ("spark:\n", "concurrency: many\nspark:\n", "2: concurrency is 'many': input should be a va"),
 ]
 IN_JOB = [
@@ -119,7 +119,7 @@ IN_JOB = [
     (
         "trigger:",
         "restart: {initial: 5}\ntrigger:",
-        "12: restart.initial is 5: must be a number and",
+        "12: restart.initial is '5': must be a number and",
     ),
     (
         "trigger:",
@@ -130,12 +130,12 @@ IN_JOB = [
     (
         "trigger:",
         "restart: {factor: 0.5}\ntrigger:",
-        "12: restart.factor is 0.5: input should be g",
+        "12: restart.factor is '0.5': input should be g",
     ),
     (
         "trigger:",
         "restart: {attempts: -1}\ntrigger:",
-        "12: restart.attempts is -1: input should be",
+        "12: restart.attempts is '-1': input should be",
     ),
     (
         "trigger:",
@@ -155,7 +155,7 @@ IN_JOB = [
     (
         "trigger:",
         "health: {noProgress: 1}\ntrigger:",
-        "12: health.noProgress is 1: must be a number",
+        "12: health.noProgress is '1': must be a number",
     ),
     (
         "trigger:",

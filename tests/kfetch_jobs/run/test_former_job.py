@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.checkpoints.former_job import check_no_former_job
+from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.checkpoints.origin import note_origin
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
@@ -25,11 +25,13 @@ def the_job(name: str = "visits") -> Job:
     return config.load(config.find(Path.cwd())).job(name)
 
 
-def table(query: str = QUERY) -> None:
-    """Write the log of the job's table, with one commit of a query."""
+def table(query: str | None = QUERY) -> None:
+    """Write the log of the job's table, with one commit of a query, or of none."""
     log = Path("data/clicks/table/_delta_log")
     log.mkdir(parents=True)
-    action = {"txn": {"appId": query, "version": 7, "lastUpdated": 1}}
+    action = (
+        {"txn": {"appId": query, "version": 7, "lastUpdated": 1}} if query else {"commitInfo": {}}
+    )
     (log / f"{7:020}.json").write_text(json.dumps(action, separators=(",", ":")))
 
 
@@ -42,7 +44,7 @@ def renamed(kafka: LittleKafka, request: pytest.FixtureRequest) -> None:
     """A job that has run is renamed. Its note names its table, or only the table names its query,
     as after runs of an earlier kfetch."""
     Path("data/clicks/checkpoint/metadata").write_text(json.dumps({"id": QUERY}))
-    table(QUERY if request.param == "table" else "another")
+    table(QUERY if request.param == "table" else None)
     note_origin(the_job("clicks"), {})
     if request.param == "table":
         note = json.loads(NOTE.read_text())
@@ -74,7 +76,7 @@ def test_the_steps_of_a_rename(kfetch: Command) -> None:
     """With the old directory under the new name, the job continues."""
     os.rename("data/clicks", "data/visits")
 
-    check_no_former_job(the_job())
+    check_fresh_start(the_job())
     assert "continues from its checkpoint" in kfetch("plan", "visits")[1]
 
 
@@ -97,7 +99,7 @@ def test_jobs_that_may_start(old: str, new: str) -> None:
     assert old in text
     file.write_text(text.replace(old, new))
 
-    check_no_former_job(the_job())
+    check_fresh_start(the_job())
 
 
 @pytest.mark.usefixtures("renamed")
@@ -105,7 +107,7 @@ def test_a_table_that_is_gone() -> None:
     """Without the table there is nothing to double."""
     os.rename("data/clicks/table", "data/elsewhere")
 
-    check_no_former_job(the_job())
+    check_fresh_start(the_job())
 
 
 @pytest.mark.usefixtures("renamed")
@@ -113,4 +115,4 @@ def test_a_job_with_a_file() -> None:
     """Jobs of the project may share a topic and a table, with different transforms."""
     Path("conf/jobs/clicks.yml").write_text(Path("conf/jobs/visits.yml").read_text())
 
-    check_no_former_job(the_job())
+    check_fresh_start(the_job())

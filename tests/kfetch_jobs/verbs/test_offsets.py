@@ -88,8 +88,14 @@ def test_commits_without_plans(kafka: LittleKafka, kfetch: Command) -> None:
 
 def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
     """Only Spark can read other file systems. A file: URI is on this machine."""
-    job(JOB + "checkpoint: s3://bucket/x\n")
-    with pytest.raises(JobsError, match="s3://bucket/x is not on this machine"):
-        checkpoint.job_checkpoint(the_job())
-    job(JOB + f"checkpoint: file://{project}/a%20b\n")
+    hdfs = "spark:\n  spark.hadoop.fs.defaultFS: hdfs://namenode\n"
+    for text, sentence in (
+        ("checkpoint: s3://bucket/x\n", "s3://bucket/x is not on this machine,"),
+        ("checkpoint: dbfs:/x\n", "dbfs:/x is not on this machine,"),
+        (hdfs, r"clicks/checkpoint is not on this machine \(spark.hadoop.fs.defaultFS names"),
+    ):
+        job(JOB + text)
+        with pytest.raises(JobsError, match=sentence):
+            checkpoint.job_checkpoint(the_job())
+    job(JOB + f"checkpoint: file://{project}/a b\n")
     assert project / "a b" == checkpoint.job_checkpoint(the_job()).path

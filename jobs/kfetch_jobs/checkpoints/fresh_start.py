@@ -1,0 +1,86 @@
+"""Refuses to start a job anew that has run before: the one rule, and its way out.
+
+A job without offsets in its checkpoint starts at ``startingOffsets``. With ``latest`` it would skip
+all records since its last run. With ``earliest`` it would write each row twice. So a job must not
+start if traces show earlier runs: the note beside its checkpoint, the log of a table, or a job that
+was renamed. ``sink.repeatRows`` allows a wanted new start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from kfetch_jobs.checkpoints.former_job import find_former_job
+from kfetch_jobs.checkpoints.location import has_run, local_directory
+from kfetch_jobs.checkpoints.origin import noted_runs
+from kfetch_jobs.checkpoints.table_log import queries_of
+from kfetch_jobs.config import Job
+from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.errors import ConfigError
+
+__all__ = ["check_fresh_start", "check_queries", "fresh_start_refusal", "lost_offsets"]
+
+
+def check_fresh_start(job: Job) -> None:
+    """Raise ConfigError if the job would start anew although it, or a former job, has run."""
+    if sentence := fresh_start_refusal(job):
+        raise ConfigError(sentence)
+
+
+def fresh_start_refusal(job: Job) -> str:
+    """Return why the job must not start anew; nothing if it may, or if it has a checkpoint.
+
+    It reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
+    """
+    if job.file.sink.repeatRows or has_run(job):
+        return ""
+    if former := find_former_job(job):
+        return former.sentence(job)
+    return "" if local_directory(job) is None else lost_offsets(job)
+
+
+def lost_offsets(job: Job) -> str:
+    """Return which trace shows that a job without offsets has run before; nothing without one."""
+    if note := noted_runs(job):
+        return _refusal(job, f"{note} tells of its earlier runs")
+    for table in job.tables:
+        directory = local_path(str(table.path), job.spark) if table.path else None
+        if directory is not None and (sentence := check_queries(job, table, queries_of(directory))):
+            return sentence
+    return ""
+
+
+def check_queries(job: Job, table: object, queries: Collection[str]) -> str:
+    """Return why a job without offsets must not start; nothing if it may.
+
+    ``queries`` are the ids of the queries that have written to the table.
+    """
+    if set(queries) - set(_queries_of_others(job)):
+        return _refusal(job, f"its table {table} has rows of a query that this storage lacks")
+    return ""
+
+
+def _refusal(job: Job, trace: str) -> str:
+    return (
+        f"job {job.name} has no offsets in its checkpoint {job.checkpoint}, but {trace}: a new "
+        "start would skip records or write rows twice. Bring the checkpoint back, or correct "
+        "storage or checkpoint in the files; to start anew nevertheless, set "
+        "sink.repeatRows: true in the job's file"
+    )
+
+
+def _queries_of_others(job: Job) -> Iterator[str]:
+    """The ids of the queries of other jobs, whether their files are there or not."""
+    for directory in job.directory.parent.glob("*/"):
+        if directory != job.directory:
+            yield from _text(directory / "checkpoint" / "metadata", "id")
+            yield from _text(directory / "pulse.json", "query")
+
+
+def _text(file: Path, key: str) -> Iterator[str]:
+    try:
+        yield str(json.loads(file.read_text())[key])
+    except (OSError, ValueError, KeyError, TypeError):
+        return

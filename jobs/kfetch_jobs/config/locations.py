@@ -1,0 +1,59 @@
+"""Where a table or a checkpoint is, by the text of its path or URI, as Hadoop reads it.
+
+s3a://bucket/lake, dbfs:/lake   another file system, which Spark alone reads
+file:/data/ck, file:///data/ck  a directory of this machine; ``%20`` stays as it is
+/data/ck, data/ck               a directory of Spark's default file system; relative to the project
+
+A colon before the first slash ends a scheme. So ``./a:b`` is a relative path, and ``a:b`` is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["absolute_location", "has_scheme", "local_path", "location_mistake"]
+
+_URI = re.compile(r"(?P<scheme>[^/:]*):(?P<path>.*)", re.DOTALL)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
+"""Spark's settings for the file system of paths without a scheme: Hadoop's name and its old one."""
+
+
+def has_scheme(text: str) -> bool:
+    """Return whether Hadoop takes the text for a URI."""
+    return _URI.match(text) is not None
+
+
+def location_mistake(text: str) -> str:
+    """Return what is wrong with the text of a location; nothing if Hadoop can read it."""
+    uri = _URI.match(text)
+    if uri is None:
+        return ""
+    path = uri["path"]
+    if not _SCHEME.fullmatch(uri["scheme"]) or not path.startswith("/"):
+        return (
+            "a colon before the first slash ends a scheme: write ./ in front of a relative path, "
+            "or scheme:/path"
+        )
+    if uri["scheme"] == "file" and path.startswith("//") and not path.startswith("///"):
+        return "a file: URI names no host: write file:/path"
+    return ""
+
+
+def absolute_location(text: str, directory: Path) -> str:
+    """Return a URI as it is, and a path from ``directory`` on."""
+    return text if has_scheme(text) else str((directory / text).resolve())
+
+
+def local_path(text: str, spark: Mapping[str, str]) -> Path | None:
+    """Return the directory of this machine; None if the location is on another file system.
+
+    ``spark`` has the job's Spark settings. They may name another default file system.
+    """
+    uri = _URI.match(text)
+    if uri is not None:
+        return Path("/" + uri["path"].lstrip("/")) if uri["scheme"] == "file" else None
+    default = next((spark[name] for name in _DEFAULTS if name in spark), "file:///")
+    return Path(text) if default.startswith("file:") else None

@@ -1,0 +1,94 @@
+"""A location's text means the same directory or file system for kfetch as for Hadoop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.errors import ConfigError
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
+
+HDFS = "spark.hadoop.fs.defaultFS: hdfs://namenode:8020"
+
+
+def the_job(project: Path, checkpoint: str, table: str = "t", spark: str = "") -> config.Job:
+    text = JOB.replace("${storage}/clicks/table", f"'{table}'") + f"checkpoint: '{checkpoint}'\n"
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    if spark:
+        settings = PROJECT.replace("spark:\n", f"spark:\n  {spark}\n")
+        (project / "conf" / "kfetch.yml").write_text(settings)
+    return config.load(config.find(project), ENVIRON).job("clicks")
+
+
+@pytest.mark.parametrize(
+    "uri", ["dbfs:/lake/ck", "hdfs:/ck", "s3a://bucket/ck", "hdfs://namenode/ck", "viewfs:///ck"]
+)
+def test_other_file_systems(project: Path, uri: str) -> None:
+    """A scheme with one slash is a URI too. Nothing of it becomes a local directory."""
+    job = the_job(project, uri, uri)
+
+    assert (uri, uri, None) == (job.checkpoint, job.target.path, local_directory(job))
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("file:/data/ck", "/data/ck"),
+        ("file:///data/ck", "/data/ck"),
+        ("file:/data/a%20b", "/data/a%20b"),
+        ("file:/data/a?b#c", "/data/a?b#c"),
+        ("/data/a:b", "/data/a:b"),
+        ("./a:b", "{}/conf/a:b"),
+        ("a/b:c", "{}/conf/a/b:c"),
+    ],
+)
+def test_directories_of_this_machine(project: Path, text: str, directory: str) -> None:
+    """Hadoop takes file: for this machine, and decodes no percent sign."""
+    assert Path(directory.format(project)) == local_directory(the_job(project, text))
+
+
+@pytest.mark.parametrize(
+    "text", ["s3a:bucket/ck", "data:2024", ":/ck", "1a:/ck", "file:ck", "file://host/ck"]
+)
+@pytest.mark.parametrize("key", ["checkpoint", "sink.path"])
+def test_texts_that_hadoop_refuses(project: Path, key: str, text: str) -> None:
+    """They are mistakes of the file, with their line, and no directories."""
+    arguments = ("ck", text) if key == "sink.path" else (text, "t")
+    line = 11 if key == "sink.path" else 14
+    with pytest.raises(ConfigError) as caught:
+        the_job(project, *arguments)
+
+    sentence = caught.value.mistakes[0]
+    assert sentence.startswith(f"conf/jobs/clicks.yml:{line}: {key} is {text!r}: a ")
+
+
+def test_another_default_file_system(project: Path) -> None:
+    """A path without a scheme is there then, and only file: is here."""
+    assert local_directory(the_job(project, "/ck", spark=HDFS)) is None
+    assert Path("/ck") == local_directory(the_job(project, "file:/ck"))
+
+
+@pytest.mark.parametrize(
+    ("spark", "local"),
+    [
+        ({}, True),
+        ({"spark.hadoop.fs.defaultFS": "file:///"}, True),
+        ({"spark.hadoop.fs.defaultFS": "s3a://bucket"}, False),
+        ({"spark.hadoop.fs.default.name": "hdfs://namenode"}, False),
+    ],
+)
+def test_settings_of_the_default(spark: dict[str, str], local: bool) -> None:
+    """Hadoop's old name of the setting counts as well."""
+    assert (Path("/ck") if local else None) == local_path("/ck", spark)
+
+
+@pytest.mark.parametrize("storage", ["dbfs:/jobs", "file:/jobs", "s3a://bucket/jobs", "a:b"])
+def test_the_storage_is_local(project: Path, storage: str) -> None:
+    """Logs and locks need a directory of this machine."""
+    (project / "conf" / "kfetch.yml").write_text(PROJECT.replace("../data", storage))
+    with pytest.raises(ConfigError, match=r"kfetch\.yml:1: storage must be a local directory"):
+        config.load(config.find(project), ENVIRON)
