@@ -36,7 +36,7 @@ class SupervisedJob:
     killed: bool = False
     """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
     heard_s: float | None = None
-    """When the supervisor first saw the present pulse, or saw that there is none."""
+    """When the supervisor launched the run, or first saw its present pulse."""
     heard_at: float | None = None
     """The moment in that pulse."""
 

@@ -320,6 +320,7 @@ class Supervisor:
             )
             return
         process = supervised.process
+        supervised.heard_s, supervised.heard_at = now, None
         self._store.started(run, process.pid, process.started, process.start)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
