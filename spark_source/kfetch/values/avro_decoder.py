@@ -33,13 +33,15 @@ Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_records``."""
 
+_OTHER_SCHEMA = "the writer's schema allows more than the reader's"
+"""Such a record is good. A reader's schema that knows the writer's can read it."""
 _REASONS = {
     ops.ENDS_EARLY: "the value ends inside it",
     ops.BAD_NUMBER: "its number is too long",
     ops.NEGATIVE: "its length is negative",
     ops.BAD_BRANCH: "its union has no such branch",
     ops.BAD_SYMBOL: "its enum has no such symbol",
-    ops.LOST_SYMBOL: "the reader's enum lacks the symbol, and has no default",
+    ops.LOST_SYMBOL: f"{_OTHER_SCHEMA}: that one's enum lacks the symbol, and has no default",
     ops.BAD_DECIMAL: "its decimal has no digits or too many",
     ops.BAD_TIME: "its time is too far from 1970",
     ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
@@ -89,7 +91,7 @@ class Programs:
         program = self._programs[number]
         path = program.paths[row - self.starts[number]]
         if reason == ops.UNRESOLVED:
-            what = program.failures[int(self.rows[row, ops.A])]
+            what = f"{_OTHER_SCHEMA}: {program.failures[int(self.rows[row, ops.A])]}"
         else:
             what = _REASONS[reason]
         where = f"field {path}: " if path else ""

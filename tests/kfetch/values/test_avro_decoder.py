@@ -363,3 +363,23 @@ def test_other_texts_are_no_defaults(text: str) -> None:
     reader = fields(("z", "int"), ("a", "double", {"default": text}))
     with pytest.raises(OptionError, match="the default of the field a is no number"):
         decoder(fields(("z", "int")), reader)
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "data", "what"),
+    [
+        (one(["null", "string"]), one("string"), b"\0", "string can't be read from null"),
+        (one(["int", "string"]), one("int"), b"\2\2x", "int can't be read from string"),
+        (one(_E), one(_E | {"symbols": ["A"]}), b"\2", "that one's enum lacks the symbol"),
+    ],
+)
+def test_a_writer_whose_schema_allows_more(
+    writer: Any, reader: Any, data: bytes, what: str
+) -> None:
+    """Such a record is good, so its reason is not one of damage. Other records fit."""
+    using = decoder(writer, reader)
+    problem = using.problem(data)
+
+    assert problem is not None
+    begin = "field a: the writer's schema allows more than the reader's: "
+    assert problem.what.startswith(begin + what)
