@@ -69,8 +69,10 @@ def test_a_killed_job_without_its_checkpoint(tmp_path: Path, kafka: Cluster, nam
     checkpoint.rename(tmp_path / "away")
     refused(project, "but ", "run one", "plan one", "validate")
     project.run("up", "--detach")
-    refused(project, "but ", "status")
-    project.kfetch("down", "--now")
+    try:
+        refused(project, "but ", "status")
+    finally:
+        project.kfetch("down", "--now")
     assert before == len(column(table, "offset"))
 
     (tmp_path / "away").rename(checkpoint)
