@@ -19,7 +19,7 @@ __all__ = ["Batch", "batches_of_line", "line_of", "parse_line", "undone_from", "
 
 _UNDONE = "undone_from"
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
-            "late_rows")  # fmt: skip
+            "late_rows", "run_batches", "run_rows")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,10 @@ class Batch:
 
     An aggregate combines rows of a key first, and they count as one.
     """
+    run_batches: int = 0
+    """The micro-batches of the same run up to this one."""
+    run_rows: int = 0
+    """Their rows."""
     phases: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 

@@ -13,6 +13,7 @@ from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_l
 __all__ = [
     "append_batch",
     "append_undone",
+    "committed_since",
     "last_batch",
     "progress_path",
     "read_batches",
@@ -83,6 +84,17 @@ def last_batch(path: Path) -> Batch | None:
             for batch in batches_of_line(line):
                 return batch
     return None
+
+
+def committed_since(path: Path, started_s: float) -> tuple[int, int]:
+    """Return the number of micro-batches that a run committed, and of their rows.
+
+    ``started_s`` is when the run started. The run may have been killed: its last line has both.
+    """
+    last = last_batch(path)
+    if last is None or last.finished < started_s:
+        return 0, 0
+    return last.run_batches, last.run_rows
 
 
 def _tail(path: Path) -> str:
