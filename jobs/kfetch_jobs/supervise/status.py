@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kfetch_jobs.run.unreachable import Unreachable
+from kfetch_jobs.run.broker_report import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 
@@ -59,15 +59,24 @@ class JobStatus:
     last_batch: int | None = None
     """The last micro-batch that any run committed."""
     lag: int | None = None
-    """Offsets behind."""
+    """Offsets that no committed micro-batch has."""
     lag_s: float | None = None
     """The next offset has waited at least this long, in seconds."""
+    lag_seen_at: float | None = None
+    """When the driver saw the log ends."""
+    lag_at_least: bool = False
+    """Whether the lag may be larger: the log ends are old, or a broker does not answer."""
     pulse_s: float | None = None
     """When the query last reported."""
     unreachable: tuple[Unreachable, ...] = ()
     """Brokers that the running query cannot reach."""
     unhealthy: tuple[str, ...] = ()
     """The reasons why the job counts as unhealthy."""
+
+    @property
+    def lag_is_known(self) -> bool:
+        """Whether ``lag`` says something: 0 at least says nothing."""
+        return self.lag is not None and not (self.lag == 0 and self.lag_at_least)
 
     @property
     def starting(self) -> bool:

@@ -11,8 +11,8 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 from tests.kfetch_jobs.pages import Html, browser, supervised
