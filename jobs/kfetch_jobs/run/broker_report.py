@@ -7,16 +7,26 @@ status``, the page and the metrics read them. Values and their readers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["Backlog", "Unreachable", "broker_report_path", "read_backlog", "read_unreachable"]
+__all__ = [
+    "ELECTION_S",
+    "Backlog",
+    "Unreachable",
+    "broker_report_path",
+    "read_backlog",
+    "read_unreachable",
+]
 
+ELECTION_S = 2.0
+"""A broker's restart, or a new leader, is no problem within this time."""
 _BYTES_MAX = 64 << 10
 """A report has an entry for each broker. A longer file is damage."""
 
@@ -67,28 +77,24 @@ def broker_report_path(directory: Path, view: str) -> Path:
     return directory / "brokers" / f"{view}.json"
 
 
-def read_unreachable(
-    directory: Path, views: Iterable[str], since_s: float
-) -> tuple[Unreachable, ...]:
+def read_unreachable(job: Job, since_s: float) -> tuple[Unreachable, ...]:
     """Return the unreachable brokers of a run that began at ``since_s`` (seconds since 1970).
 
     Reports of earlier runs, and unreadable ones, have no brokers.
     """
-    brokers = [
-        one
-        for view in views
-        for one in _read(broker_report_path(directory, view), since_s, _unreachable) or ()
-    ]
-    return tuple({one.name: one for one in reversed(brokers)}.values())[::-1]
+    brokers = [one for brokers in _of_views(job, since_s, _unreachable) for one in brokers or ()]
+    by_name = {one.name: one for one in reversed(brokers)}
+    return tuple(
+        replace(one, cause=job.in_own_words(one.cause)) for one in reversed(by_name.values())
+    )
 
 
-def read_backlog(directory: Path, views: Iterable[str], since_s: float) -> Backlog | None:
+def read_backlog(job: Job, since_s: float) -> Backlog | None:
     """Return the backlog of a run that began at ``since_s``, the sum of its sources.
 
     Returns None until each source has one.
     """
-    paths = (broker_report_path(directory, view) for view in views)
-    backlogs = [one for path in paths for one in (_read(path, since_s, _backlog),)]
+    backlogs = _of_views(job, since_s, _backlog)
     known = [one for one in backlogs if one is not None]
     if not known or len(known) < len(backlogs):
         return None
@@ -104,6 +110,11 @@ def read_backlog(directory: Path, views: Iterable[str], since_s: float) -> Backl
 
 
 _Value = TypeVar("_Value")
+
+
+def _of_views(job: Job, since_s: float, value: Callable[[Any], _Value]) -> list[_Value | None]:
+    paths = (broker_report_path(job.directory, view) for view in job.file.views())
+    return [_read(path, since_s, value) for path in paths]
 
 
 def _read(path: Path, since_s: float, value: Callable[[Any], _Value]) -> _Value | None:

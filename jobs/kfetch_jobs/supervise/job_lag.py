@@ -37,7 +37,7 @@ def job_lag(
         return JobLag()
     if last is not None and last.finished < started_s:
         last = None
-    backlog = read_backlog(job.directory, job.file.views(), started_s)
+    backlog = read_backlog(job, started_s)
     if backlog is None:
         return JobLag(offsets=pulse.lag, seconds=_waiting_s(pulse, now), at=pulse.at)
     offsets, seconds = backlog.lag(last, now)

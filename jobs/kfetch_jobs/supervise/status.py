@@ -74,6 +74,11 @@ class JobStatus:
     """The reasons why the job counts as unhealthy."""
 
     @property
+    def outage_since_s(self) -> float | None:
+        """When the running outage of brokers began; None without one."""
+        return min((one.since_at for one in self.unreachable), default=None)
+
+    @property
     def lag_is_known(self) -> bool:
         """Whether ``lag`` says something: 0 at least says nothing."""
         return self.lag is not None and not (self.lag == 0 and self.lag_at_least)

@@ -20,7 +20,7 @@ from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
-from kfetch_jobs.run.broker_report import Unreachable, read_unreachable
+from kfetch_jobs.run.broker_report import ELECTION_S, Unreachable, read_unreachable
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
@@ -33,9 +33,6 @@ from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
-
-_ELECTION_S = 2.0
-"""A broker's restart, or a new leader, is no problem within this time."""
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
@@ -138,17 +135,12 @@ def _job_status(project: Project, name: str, recorded: _Recorded, now: float) ->
     return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
 
 
-def _unreachable(job: Job, since_s: float) -> tuple[Unreachable, ...]:
-    brokers = read_unreachable(job.directory, job.file.views(), since_s)
-    return tuple(replace(one, cause=job.in_own_words(one.cause)) for one in brokers)
-
-
 def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
-    unreachable = _unreachable(job, run.started_s) if run else ()
+    unreachable = read_unreachable(job, run.started_s) if run else ()
     last = last_batch(progress_path(job.directory))
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
     lag = replace(lag, at_least=lag.at_least or bool(unreachable))
@@ -278,7 +270,7 @@ def _broker_problems(
 ) -> Iterator[str]:
     """Yield the brokers that the running query cannot reach. An election takes a moment."""
     if state is not None and state.phase is Phase.RUNNING:
-        yield from (str(one) for one in unreachable if now - one.since_at >= _ELECTION_S)
+        yield from (str(one) for one in unreachable if now - one.since_at >= ELECTION_S)
 
 
 def health_problems(

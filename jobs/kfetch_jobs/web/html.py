@@ -27,6 +27,7 @@ def _environment() -> Environment:
         "clock": units.clock,
         "count": units.count,
         "duration": units.duration,
+        "lasting": units.lasting,
         "per_second": units.per_second,
         "size": units.size,
         "until": units.until,

@@ -20,11 +20,13 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
-__all__ = ["BrokerReport"]
+__all__ = ["EVERY_BROKER", "BrokerReport"]
 
 log = logging.getLogger(__name__)
 
 
+EVERY_BROKER = "every broker"
+"""The key of an outage of the whole cluster. It says all that the other outages say."""
 _PERIOD_S = 1.0
 _SHARE = 0.02
 """The backlog of 100,000 partitions takes some 50 ms. It may take this share of one CPU."""
@@ -73,12 +75,18 @@ class BrokerReport:
             took_s = time.monotonic() - began_s
             self._due_s = began_s + max(_PERIOD_S, took_s / _SHARE)
 
+    def _listed(self) -> list[dict[str, object]]:
+        if EVERY_BROKER not in self._unreachable:
+            return list(self._unreachable.values())
+        first = next(iter(self._unreachable.values()))
+        return [self._unreachable[EVERY_BROKER] | {"since": first["since"]}]
+
     def _write(self) -> None:
         if self._path is None:
             return
         document = {
             "at": self._now(),
-            "unreachable": list(self._unreachable.values()),
+            "unreachable": self._listed(),
             "backlog": self._backlog,
         }
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")

@@ -49,6 +49,19 @@ def test_the_file(tmp_path: Path) -> None:
     assert ["brokers.json"] == [one.name for one in path.parent.iterdir()]
 
 
+def test_an_outage_of_the_whole_cluster(tmp_path: Path) -> None:
+    """One sentence covers the single brokers, since the first of them."""
+    path, at = tmp_path / "brokers.json", iter(range(10, 99))
+    report = BrokerReport(str(path), lambda: float(next(at)))
+    report.lost(1, "broker 1", "refused")
+    report.lost(broker_report.EVERY_BROKER, "every broker (h:9092)", "refused")
+    entry = {"name": "every broker (h:9092)", "since": 11.0, "cause": "refused"}
+    assert [entry] == json.loads(path.read_text())["unreachable"]
+
+    report.answered(broker_report.EVERY_BROKER)
+    assert ["broker 1"] == names(path)
+
+
 def test_records_that_come_while_a_micro_batch_runs(
     tmp_path: Path, kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
