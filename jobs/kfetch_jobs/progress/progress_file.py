@@ -12,6 +12,7 @@ from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_l
 
 __all__ = [
     "append_batch",
+    "append_replayed",
     "append_undone",
     "committed_since",
     "last_batch",
@@ -46,8 +47,22 @@ def append_batch(path: Path, batch: Batch) -> None:
 
 
 def append_undone(path: Path, first: int) -> None:
-    """Append that an undo has deleted the rows of the micro-batches from ``first`` on."""
+    """Append that the rows of the micro-batches from ``first`` on were deleted."""
     _append(path, undone_line(first))
+
+
+def append_replayed(path: Path, end: int) -> None:
+    """Append that a replay has deleted the rows of the micro-batches that ended beyond ``end``.
+
+    ``end`` is the sum of the next offsets after the replay.
+    """
+    first = None
+    for batch in reversed(read_batches(path)):
+        if batch.end <= end:
+            break
+        first = batch.batch
+    if first is not None:
+        append_undone(path, first)
 
 
 def _append(path: Path, line: str) -> None:
