@@ -9,40 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.run.unreachable import Unreachable
 
 __all__ = [
-    "ELECTION_S",
     "Backlog",
-    "Unreachable",
     "broker_report_path",
     "read_backlog",
     "read_unreachable",
 ]
 
-ELECTION_S = 2.0
-"""A broker's restart, or a new leader, is no problem within this time."""
 _BYTES_MAX = 64 << 10
 """A report has an entry for each broker. A longer file is damage."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreachable:
-    """A broker that does not answer, or partitions without a leader."""
-
-    name: str
-    since_at: float
-    """Seconds since 1970."""
-    cause: str
-
-    def __str__(self) -> str:
-        since = f"{datetime.fromtimestamp(self.since_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        return f"{self.name} unreachable since {since}: {self.cause}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

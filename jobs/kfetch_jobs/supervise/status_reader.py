@@ -20,8 +20,9 @@ from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
-from kfetch_jobs.run.broker_report import ELECTION_S, Unreachable, read_unreachable
+from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
 from kfetch_jobs.supervise.run_process import run_process
