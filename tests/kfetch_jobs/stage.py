@@ -13,6 +13,8 @@ import psutil
 
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.progress_file import append_batch, progress_path
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.processes import MARK
 from kfetch_jobs.supervise.state_machine import Order, Phase
@@ -42,7 +44,7 @@ class Stage:
         self.ahead_s = 0.0
         self._left: list[subprocess.Popen[bytes]] = []
         for kind in ExitKind:
-            word = {"kind": kind, "sentence": f"it was {kind}", "batches": 2, "rows": 7}
+            word = {"kind": kind, "sentence": f"it was {kind}"}
             (place / f"{kind}.json").write_text(json.dumps(word))
 
     @property
@@ -63,6 +65,14 @@ class Stage:
     @property
     def project(self) -> Project:
         return config.load(self.place / "conf" / "kfetch.yml", ENVIRON)
+
+    def commit(self, job: str, *, batches: int, rows: int) -> None:
+        """Write what a run writes after its last micro-batch."""
+        batch = Batch(
+            batch=batches - 1, started="", finished=time.time(), rows=1, seconds=1.0, end=1,
+            latest=1, run_batches=batches, run_rows=rows,
+        )  # fmt: skip
+        append_batch(progress_path(self.storage / job), batch)
 
     def command(self, job: str, word: Path) -> Sequence[str]:
         return ["/bin/sh", str(self.place / f"{job}.sh"), str(word)]

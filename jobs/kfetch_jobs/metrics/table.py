@@ -78,7 +78,7 @@ _ENTRIES = (
     Entry(
         "kfetch_job_lag_offsets",
         _JOB,
-        "Offsets behind the log end at the last micro-batch; absent while unknown.",
+        "Offsets that no committed micro-batch has; absent while unknown.",
     ),
     Entry("kfetch_job_lag_seconds", _JOB, "The next offset has waited at least so long."),
     Entry("kfetch_job_last_activity_time_seconds", _JOB, "Time of its query's last sign of life."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
@@ -22,6 +22,7 @@ from kfetch_jobs.offsets.plan import MovePlan
 from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
+from kfetch_jobs.progress.progress_file import append_replayed, progress_path
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.plural import counted
 
@@ -125,7 +126,10 @@ def _replay(
                 f"{deleted[name]:,} were deleted: somebody else has written to it meanwhile; "
                 f"kfetch offsets undo {job.name} --execute puts back what was"
             )
-    return _add_batch(plan, backup, counts | deleted)
+    moved = _add_batch(plan, backup, counts | deleted)
+    with suppress(OSError):  # only the page reads it
+        append_replayed(progress_path(job.directory), plan.end)
+    return moved
 
 
 def _check_any_rows(

@@ -78,6 +78,13 @@ class MovePlan:
         }
 
     @property
+    def end(self) -> int:
+        """The sum of the offsets at which the job goes on."""
+        return sum(
+            at.offset for source in self.sources if source for at in source.positions.values()
+        )
+
+    @property
     def again(self) -> int:
         """The number of offsets that the job reads again."""
         return sum(move.again for move in self.moves)

@@ -1,7 +1,7 @@
 """One committed micro-batch, and its line in ``progress.jsonl``: pure.
 
-A line may also say that an undo has deleted the rows of micro-batches. Readers that do not know it
-skip it.
+A line may also say that an undo or a replay has deleted the rows of micro-batches. Readers that do
+not know it skip it.
 
 Offsets are totals over all partitions, for curves and tables. The checkpoint has the positions.
 """
@@ -19,7 +19,7 @@ __all__ = ["Batch", "batches_of_line", "line_of", "parse_line", "undone_from", "
 
 _UNDONE = "undone_from"
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
-            "late_rows")  # fmt: skip
+            "late_rows", "run_batches", "run_rows")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,10 @@ class Batch:
 
     An aggregate combines rows of a key first, and they count as one.
     """
+    run_batches: int = 0
+    """The micro-batches of the same run up to this one."""
+    run_rows: int = 0
+    """Their rows."""
     phases: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
@@ -77,12 +81,12 @@ def batches_of_line(line: str) -> Iterator[Batch]:
 
 
 def undone_line(first: int) -> str:
-    """Return the line for an undo that deleted the rows of the micro-batches from ``first`` on."""
+    """Return the line that says: the rows of the micro-batches from ``first`` on were deleted."""
     return json.dumps({_UNDONE: first}) + "\n"
 
 
 def undone_from(line: str) -> int | None:
-    """Return the first micro-batch whose rows an undo deleted; None if the line has no undo."""
+    """Return the first micro-batch whose rows were deleted; None if the line says nothing of it."""
     with suppress(ValueError, TypeError, KeyError):
         return int(json.loads(line)[_UNDONE])
     return None

@@ -12,7 +12,9 @@ from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_l
 
 __all__ = [
     "append_batch",
+    "append_replayed",
     "append_undone",
+    "committed_since",
     "last_batch",
     "progress_path",
     "read_batches",
@@ -45,8 +47,22 @@ def append_batch(path: Path, batch: Batch) -> None:
 
 
 def append_undone(path: Path, first: int) -> None:
-    """Append that an undo has deleted the rows of the micro-batches from ``first`` on."""
+    """Append that the rows of the micro-batches from ``first`` on were deleted."""
     _append(path, undone_line(first))
+
+
+def append_replayed(path: Path, end: int) -> None:
+    """Append that a replay has deleted the rows of the micro-batches that ended beyond ``end``.
+
+    ``end`` is the sum of the next offsets after the replay.
+    """
+    first = None
+    for batch in reversed(read_batches(path)):
+        if batch.end <= end:
+            break
+        first = batch.batch
+    if first is not None:
+        append_undone(path, first)
 
 
 def _append(path: Path, line: str) -> None:
@@ -83,6 +99,17 @@ def last_batch(path: Path) -> Batch | None:
             for batch in batches_of_line(line):
                 return batch
     return None
+
+
+def committed_since(path: Path, started_s: float) -> tuple[int, int]:
+    """Return the number of micro-batches that a run committed, and of their rows.
+
+    ``started_s`` is when the run started. The run may have been killed: its last line has both.
+    """
+    last = last_batch(path)
+    if last is None or last.finished < started_s:
+        return 0, 0
+    return last.run_batches, last.run_rows
 
 
 def _tail(path: Path) -> str:

@@ -15,7 +15,9 @@ dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports in files
 task_progress.py   whether tasks of Spark finish
 pulse.py           pulse.json: the query's last report
-unreachable.py     brokers/*.json: the brokers that the sources cannot reach
+broker_report.py   brokers/*.json: unreachable brokers, and records that wait
+unreachable.py     one unreachable broker: a value
+outage_log.py      lines about unreachable brokers in the run's log
 partition_lags.py  partitions.json: the lag of each partition
 exit_report.py     the report about a run's end, for the supervisor
 exit_kind.py       the ways in which a run ends: pure

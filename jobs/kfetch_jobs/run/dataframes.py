@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm
+from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
-from kfetch_jobs.run.unreachable import broker_report_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,15 +20,11 @@ __all__ = ["ExitReport", "exit_kind_of", "read_exit_report", "write_exit_report"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReport:
-    """How a run ended, and how much it read."""
+    """How a run ended."""
 
     kind: ExitKind
     sentence: str = ""
     """The error; empty without one."""
-    batches: int = 0
-    rows: int = 0
-    lag: int = 0
-    """Offsets behind when the run ended."""
 
 
 def write_exit_report(path: Path, report: ExitReport) -> None:
@@ -42,7 +38,8 @@ def read_exit_report(path: Path) -> ExitReport:
         fields = json.loads(path.read_text())
         # A path in the sentence may have bytes that are not UTF-8, and SQLite refuses those.
         sentence = fields.get("sentence", "").encode(errors="backslashreplace").decode()
-        return ExitReport(**fields | {"kind": ExitKind(fields["kind"]), "sentence": sentence})
+        # A run of an older kfetch wrote more keys.
+        return ExitReport(kind=ExitKind(fields["kind"]), sentence=sentence)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         sentence = "the process was killed, or ended without a report"
         return ExitReport(kind=ExitKind.KILLED, sentence=sentence)

@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from kfetch.admin.values import Lag, LagHistory
@@ -93,9 +93,10 @@ class QueryRecorder:
         self._write_files(now)
 
     def _record_batch(self, batch: Batch) -> None:
-        append_batch(self._progress_path, batch)
         self.batches += 1
         self.rows += batch.rows
+        batch = replace(batch, run_batches=self.batches, run_rows=self.rows)
+        append_batch(self._progress_path, batch)
         self.dead_letters += batch.dead_letters
         self.lag = batch.lag
         self._last_batch = batch

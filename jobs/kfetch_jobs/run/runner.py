@@ -21,10 +21,12 @@ from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.check_origin import check_origin
 from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.outage_log import OutageLog
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.task_progress import TaskProgress
@@ -106,11 +108,13 @@ def _wait(
     stop: threading.Event,
     tasks: TaskProgress,
 ) -> None:
-    looked = time.monotonic()
+    looked, began = time.monotonic(), time.time()
+    outages = OutageLog(lambda: read_unreachable(job, began))
     while not stop.is_set() and query.isActive:
         recorder.ended.wait(0.25)
         if time.monotonic() - looked >= _TASKS_S:
             looked = time.monotonic()
+            outages.look(time.time())
             if tasks.advanced():
                 recorder.record_tasks()
     if stop.is_set():

@@ -16,6 +16,7 @@ from functools import partial
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.progress.progress_file import committed_since, progress_path
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
@@ -181,8 +182,9 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
         kind, sentence = report.kind, report.sentence
         if kind in (ExitKind.STOPPED, ExitKind.KILLED):
             sentence = "by kfetch down, without a supervisor"
-        now = time.time()
-        store.end(run.id, now, kind, sentence, batches=report.batches, rows=report.rows)
+        progress = progress_path(project.storage / run.job)
+        batches, rows = committed_since(progress, run.started_s)
+        store.end(run.id, time.time(), kind, sentence, batches=batches, rows=rows)
         report_file.unlink(missing_ok=True)
     if undead:
         raise SupervisorError(

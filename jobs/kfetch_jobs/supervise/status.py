@@ -59,15 +59,29 @@ class JobStatus:
     last_batch: int | None = None
     """The last micro-batch that any run committed."""
     lag: int | None = None
-    """Offsets behind."""
+    """Offsets that no committed micro-batch has."""
     lag_s: float | None = None
     """The next offset has waited at least this long, in seconds."""
+    lag_seen_at: float | None = None
+    """When the driver saw the log ends."""
+    lag_at_least: bool = False
+    """Whether the lag may be larger: the log ends are old, or a broker does not answer."""
     pulse_s: float | None = None
     """When the query last reported."""
     unreachable: tuple[Unreachable, ...] = ()
     """Brokers that the running query cannot reach."""
     unhealthy: tuple[str, ...] = ()
     """The reasons why the job counts as unhealthy."""
+
+    @property
+    def outage_since_s(self) -> float | None:
+        """When the running outage of brokers began; None without one."""
+        return min((one.since_at for one in self.unreachable), default=None)
+
+    @property
+    def lag_is_known(self) -> bool:
+        """Whether ``lag`` says something: 0 at least says nothing."""
+        return self.lag is not None and not (self.lag == 0 and self.lag_at_least)
 
     @property
     def starting(self) -> bool:

@@ -20,9 +20,11 @@ from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
+from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
-from kfetch_jobs.run.unreachable import Unreachable, read_unreachable
+from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
+from kfetch_jobs.supervise.job_lag import JobLag, job_lag
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -32,9 +34,6 @@ from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 
 __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
-
-_ELECTION_S = 2.0
-"""A broker's restart, or a new leader, is no problem within this time."""
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
@@ -137,17 +136,15 @@ def _job_status(project: Project, name: str, recorded: _Recorded, now: float) ->
     return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
 
 
-def _unreachable(job: Job, since_s: float) -> tuple[Unreachable, ...]:
-    brokers = read_unreachable(job.directory, job.file.views(), since_s)
-    return tuple(replace(one, cause=job.in_own_words(one.cause)) for one in brokers)
-
-
 def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(pulse_path(job.directory)) if run else None
     if run and pulse and pulse.at < run.started_s:
         pulse = None  # an earlier run wrote it
-    unreachable = _unreachable(job, run.started_s) if run else ()
+    unreachable = read_unreachable(job, run.started_s) if run else ()
+    last = last_batch(progress_path(job.directory))
+    lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
+    lag = replace(lag, at_least=lag.at_least or bool(unreachable))
     space = _checkpoint_space(job)
     return JobStatus(
         name=job.name,
@@ -162,23 +159,18 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         checkpoint_space=space,
         after=tuple(job.file.after),
         pid=run.pid if run else None,
-        last_batch=_last_batch(job),
+        last_batch=last.batch if last else None,
         unreachable=unreachable,
         unhealthy=(
             *_interrupted_move(job),
-            *_problems(job, recorded, pulse, now),
+            *_problems(job, recorded, pulse, lag, now),
             *_broker_problems(state, unreachable, now),
             *_space_problems(job, space),
         ),
         queue_place=recorded.queue_place(job.name),
         **_state_fields(state),
-        **_pulse_fields(pulse, now),
+        **_pulse_fields(pulse, lag),
     )
-
-
-def _last_batch(job: Job) -> int | None:
-    last = last_batch(progress_path(job.directory))
-    return last.batch if last else None
 
 
 def _topics(job: Job) -> tuple[str, ...]:
@@ -208,24 +200,23 @@ def _state_fields(state: JobState | None) -> dict[str, Any]:
     }
 
 
-def _pulse_fields(pulse: Pulse | None, now: float) -> dict[str, Any]:
+def _pulse_fields(pulse: Pulse | None, lag: JobLag) -> dict[str, Any]:
     if pulse is None:
         return {}
     return {
         "query": pulse.query,
         "batch": pulse.batch,
-        "lag": pulse.lag,
-        "lag_s": _lag_s(pulse, now),
+        "lag": lag.offsets,
+        "lag_s": lag.seconds,
+        "lag_seen_at": lag.at,
+        "lag_at_least": lag.at_least,
         "pulse_s": pulse.at,
     }
 
 
-def _lag_s(pulse: Pulse, now: float) -> float:
-    # No micro-batch has ended since the pulse: the same offset still waits.
-    return round(pulse.lag_s + max(0.0, now - pulse.at), 3) if pulse.lag else 0.0
-
-
-def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) -> Iterator[str]:
+def _problems(
+    job: Job, recorded: _Recorded, pulse: Pulse | None, lag: JobLag, now: float
+) -> Iterator[str]:
     state = recorded.states.get(job.name)
     if not job.file.enabled:
         if recorded.runs_on(job.name):
@@ -235,7 +226,7 @@ def _problems(job: Job, recorded: _Recorded, pulse: Pulse | None, now: float) ->
             stop = recorded.way_to_stop(job.name)
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
-        yield from health_problems(job.file.health, state, pulse, now)
+        yield from health_problems(job.file.health, state, pulse, lag, now)
         yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)
     elif refusal := fresh_start_refusal(job):
         yield refusal
@@ -280,11 +271,11 @@ def _broker_problems(
 ) -> Iterator[str]:
     """Yield the brokers that the running query cannot reach. An election takes a moment."""
     if state is not None and state.phase is Phase.RUNNING:
-        yield from (str(one) for one in unreachable if now - one.since_at >= _ELECTION_S)
+        yield from (str(one) for one in unreachable if now - one.since_at >= ELECTION_S)
 
 
 def health_problems(
-    health: Health, state: JobState, pulse: Pulse | None, now: float
+    health: Health, state: JobState, pulse: Pulse | None, lag: JobLag, now: float
 ) -> Iterator[str]:
     """Yield the reasons why a job counts as unhealthy."""
     if state.phase is Phase.FAILED:
@@ -305,9 +296,9 @@ def health_problems(
     start_s = now - (state.started_s or now)
     if pulse is None and start_s > health.startWithin:
         yield f"its query has not started for {start_s:.0f} s, more than {health.startWithin:.0f}"
-    if pulse is None or pulse.lag is None:
+    if lag.offsets is None:
         return
-    if health.lagRecords is not None and pulse.lag > health.lagRecords:
-        yield f"{pulse.lag:,} records behind, more than {health.lagRecords:,}"
-    if health.lagSeconds is not None and _lag_s(pulse, now) > health.lagSeconds:
-        yield f"{_lag_s(pulse, now):.0f} s behind, more than {health.lagSeconds:.0f}"
+    if health.lagRecords is not None and lag.offsets > health.lagRecords:
+        yield f"{lag.offsets:,} records behind, more than {health.lagRecords:,}"
+    if health.lagSeconds is not None and lag.seconds > health.lagSeconds:
+        yield f"{lag.seconds:.0f} s behind, more than {health.lagSeconds:.0f}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
+from kfetch_jobs.progress.progress_file import committed_since, progress_path
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
@@ -55,6 +56,10 @@ class SupervisedJob:
         pulse = read_pulse(pulse_path(self.job.directory))
         began_s = self.state.started_s or 0.0
         return pulse if pulse is not None and pulse.at >= began_s else None
+
+    def committed(self) -> tuple[int, int]:
+        """Return the number of micro-batches that the present run committed, and of their rows."""
+        return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
         """Return for how long the supervisor has seen no new sign of life of a run, in seconds."""

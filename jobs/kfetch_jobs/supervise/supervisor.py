@@ -343,17 +343,12 @@ class Supervisor:
         kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
+        batches, rows = supervised.committed()
         state = state_machine.after_exit(
             supervised.rules, state, report.kind, report.sentence, now, chance
         )
         self._store.end(
-            supervised.run,
-            now,
-            kind,
-            sentence,
-            batches=report.batches,
-            rows=report.rows,
-            states={name: state},
+            supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )
         supervised.state = self._saved[name] = state
         supervised.run = supervised.process = supervised.heard_s = None

@@ -100,9 +100,7 @@ def _write_outcome(path: Path, outcome: RunResult) -> None:
     from kfetch_jobs.run.exit_report import ExitReport, write_exit_report
 
     kind = ExitKind.STOPPED if outcome.stopped else ExitKind.FINISHED
-    write_exit_report(
-        path, ExitReport(kind=kind, batches=outcome.batches, rows=outcome.rows, lag=outcome.lag)
-    )
+    write_exit_report(path, ExitReport(kind=kind))
 
 
 def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:

@@ -135,7 +135,7 @@ def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str
         _phase(job),
         duration(now - job.since_s) if job.since_s is not None else "",
         number(job.batch if job.batch is not None else job.last_batch),
-        _behind(job),
+        _behind(job, now),
         duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
         _about(job, now, supervisor),
@@ -148,11 +148,13 @@ def _phase(job: JobStatus) -> str:
     return str(job.phase or ("-" if job.enabled else "disabled"))
 
 
-def _behind(job: JobStatus) -> str:
+def _behind(job: JobStatus, now: float) -> str:
     """Returns ``?`` for a lag that nobody knows: not yet, or while a broker is away."""
-    if job.lag is None or (job.lag == 0 and job.unreachable):
+    if not job.lag_is_known:
         return "?" if job.pulse_s is not None else ""
-    return number(job.lag)
+    if not job.lag_at_least or job.lag_seen_at is None:
+        return number(job.lag)
+    return f"at least {number(job.lag)}, {duration(now - job.lag_seen_at)} ago"
 
 
 def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
@@ -168,7 +170,7 @@ def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
 
 def _unknown_lag(job: JobStatus) -> str:
     """Returns why nobody knows the lag; empty if it is known."""
-    if _behind(job) != "?":
+    if job.lag_is_known or job.pulse_s is None:
         return ""
     return "how far it is behind is known after its first micro-batch"
 

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from kfetch import __version__
+from kfetch.admin import explanations
+from kfetch.errors import OptionError
 from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.web import drawing, job_status, units
 
 __all__ = ["page"]
+
+
+_CODE = re.compile(r"\[([A-Z]+(?:[_.][A-Z]+)+)\]")
+
+
+def _coded(text: str) -> Markup:
+    """Return a text in which each code of an error links to its explanation."""
+    return Markup(_CODE.sub(_link, escape(text)))  # noqa: S704 - escaped
+
+
+def _link(found: re.Match[str]) -> str:
+    try:
+        explanations.code_classes(found[1])
+    except OptionError:
+        return found[0]
+    return f'[<a href="/explain/{found[1]}">{found[1]}</a>]'
 
 
 def _environment() -> Environment:
@@ -25,8 +45,10 @@ def _environment() -> Environment:
     environment.filters |= {
         "ago": units.ago,
         "clock": units.clock,
+        "coded": _coded,
         "count": units.count,
         "duration": units.duration,
+        "lasting": units.lasting,
         "per_second": units.per_second,
         "size": units.size,
         "until": units.until,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from kfetch.admin import explanations
+from kfetch.errors import OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -30,7 +32,7 @@ from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.supervise.status import STUCK_S, JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.cached_value import CachedValue
-from kfetch_jobs.web import template_values
+from kfetch_jobs.web import job_list, template_values
 from kfetch_jobs.web.forms import Forms, read_form
 from kfetch_jobs.web.html import page
 from kfetch_jobs.web.job_status import headline, worst_tone
@@ -77,6 +79,7 @@ class Pages:
         """Returns all routes."""
         return [
             Route("/", self._all),
+            Route("/explain/{code}", self._explain),
             Route("/jobs/{name}", self._job),
             Route("/jobs/{name}/log", self._log),
             Route("/jobs/{name}/curves", self._curves),
@@ -99,15 +102,24 @@ class Pages:
         )
 
     def _all(self, request: Request) -> Response:
-        return self._all_from(self._newest.get(), request, notice=None)
+        return self._all_from(self._newest.get(), request, request.query_params)
 
-    def _all_from(self, snapshot: Snapshot, request: Request, notice: Notice | None) -> Response:
+    def _all_from(
+        self,
+        snapshot: Snapshot,
+        request: Request,
+        fields: Mapping[str, str],
+        notice: Notice | None = None,
+    ) -> Response:
         rows = template_values.job_rows(snapshot, self._observer)
         statuses = [row.status for row in rows]
         return self._page(
             _part_or_whole(request, "all.html"),
             snapshot,
             rows=rows,
+            calls=job_list.calls(rows),
+            list=job_list.job_list(rows, job_list.Wish.of(fields)),
+            orders=job_list.ORDERS,
             headline=headline(statuses),
             tone=worst_tone(statuses),
             notice=notice,
@@ -171,6 +183,14 @@ class Pages:
             "log.html", snapshot, job=job, lines=lines, path=str(path), trouble=trouble
         )
 
+    def _explain(self, request: Request) -> Response:
+        code = request.path_params["code"]
+        try:
+            text = "\n".join(map(explanations.page, explanations.code_classes(code)))
+        except OptionError:
+            raise HTTPException(404, "No error has this code.") from None
+        return page("explain.html", code=code, text=explanations.without_links(text))
+
     def _directory(self, job: JobStatus) -> Path:
         return self._project.storage / job.name
 
@@ -180,9 +200,10 @@ class Pages:
             raise HTTPException(
                 403, "This form belongs to an earlier supervisor. Reload the page, and try again."
             )
-        return await run_in_threadpool(self._handle_order, request, form.get("back", ""))
+        return await run_in_threadpool(self._handle_order, request, form)
 
-    def _handle_order(self, request: Request, back: str) -> Response:
+    def _handle_order(self, request: Request, form: Mapping[str, str]) -> Response:
+        back = form.get("back", "")
         job = self._job_view(request, self._newest.get())
         try:
             order = Order(request.path_params["order"])
@@ -193,7 +214,7 @@ class Pages:
             return RedirectResponse("/" if back in _FIRST_PAGE else f"/jobs/{job.name}", 303)
         snapshot = self._newest.get(since_s=time.monotonic())
         if back in _FIRST_PAGE:
-            return self._all_from(snapshot, request, notice)
+            return self._all_from(snapshot, request, form, notice)
         return self._job_from(snapshot, snapshot.job(job.name) or job, request, notice)
 
     def _send_order(self, name: str, order: Order) -> Notice:

@@ -74,6 +74,11 @@ def ago(then: float | None, now: float) -> str:
     return f"{_short(now - then)} ago"
 
 
+def lasting(then: float | None, now: float) -> str:
+    """Returns ``for 3 min``, for a state that goes on."""
+    return UNKNOWN if then is None else f"for {_short(now - then)}"
+
+
 def until(then: float | None, now: float) -> str:
     """Returns ``in 20 s``."""
     if then is None:

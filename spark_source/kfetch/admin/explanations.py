@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 
 from kfetch.errors import KfetchError, OptionError
 
-__all__ = ["classes", "code_classes", "meaning_and_action", "page"]
+__all__ = ["classes", "code_classes", "meaning_and_action", "page", "without_links"]
 
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _MODULES = ("kfetch.errors", "kfetch_jobs.errors")
 """Subclasses of other modules are details of these classes and have no code of their own."""
 
@@ -47,6 +49,11 @@ def _class_of(code: str, known: dict[str, type[KfetchError]]) -> type[KfetchErro
     near = difflib.get_close_matches(code, known, n=1)
     advice = f"did you mean {near[0]}?" if near else "kfetch explain lists all codes"
     raise OptionError(f"no error has the code {code!r}", action=advice, error_code=code)
+
+
+def without_links(text: str) -> str:
+    """Return Markdown with the texts of its links only, for a terminal."""
+    return _LINK.sub(r"\1", text)
 
 
 def meaning_and_action(kind: type[KfetchError]) -> tuple[str, str]:

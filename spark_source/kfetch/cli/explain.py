@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
 __all__ = ["explain"]
-
-_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
-"""A link of Markdown. A terminal shows its text only."""
 
 
 def explain(
@@ -32,7 +28,7 @@ def explain(
 
     if code:
         pages = "\n".join(map(explanations.page, explanations.code_classes(code)))
-        typer.echo(_LINK.sub(r"\1", pages), nl=False)
+        typer.echo(explanations.without_links(pages), nl=False)
         return
     for kind in sorted(explanations.classes(), key=lambda kind: kind.condition):
         typer.echo(f"{kind.condition}: {explanations.meaning_and_action(kind)[0]}")

@@ -147,7 +147,8 @@ OPTIONS: tuple[Option, ...] = (
         (
             "kfetch.brokerReport",
             "none",
-            "file in which the driver lists the brokers that it cannot reach now",
+            "file in which the driver lists the brokers that it cannot reach now, and counts the "
+            "records that wait",
         ),
         ("kafka.client.id", "kfetch", "name in the brokers' logs and quotas"),
         ("kafka.fetch.max.bytes", "52428800", "soft limit of a reply in bytes"),

@@ -125,6 +125,7 @@ class Driver:
             self._update_candidates(start)
             end = self._plan(start, max_offsets, min_offsets)
         self._expected_start = start if end is None else end
+        self._watch.backlog.planned(start, self._expected_start, time.time())
         self._has_planned, self._busy_elsewhere = end is not None, False
         return end
 
@@ -148,6 +149,7 @@ class Driver:
         if end.by_connector and start == self._initial:
             self._check_start_of_connector()
         self._update_candidates(end)
+        self._watch.backlog.planned(start, end, time.time())
         start = start.with_returned(end.positions, end.topic_ids)
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)

@@ -18,7 +18,7 @@ from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartit
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
-from kfetch.watch.broker_report import BrokerReport
+from kfetch.watch.broker_report import EVERY_BROKER, BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import RetryPauses, may_retry
@@ -53,9 +53,9 @@ class OffsetLookup:
 
         def note(cause: ConnectionLost | None) -> None:
             if cause is None:
-                report.answered(self)
+                report.answered(EVERY_BROKER)
             else:
-                report.lost(self, f"every broker ({self._bootstrap()})", cause.message)
+                report.lost(EVERY_BROKER, f"every broker ({self._bootstrap()})", cause.message)
 
         self._cluster.on_answer = note
 

@@ -18,7 +18,7 @@ lock.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -132,6 +132,11 @@ class WatchState:
         """Return the log end, None until a new leader has confirmed it."""
         watched = self._watched[tp]
         return watched.log_end if watched.confirmed else None
+
+    def known_log_ends(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield each partition with its last known log end, confirmed or not."""
+        for tp, watched in self._watched.items():
+            yield tp, watched.log_end.offset
 
     def partition_count(self, broker: Broker) -> int:
         """Return the number of partitions that belong in a broker's session."""

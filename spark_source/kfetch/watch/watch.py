@@ -26,6 +26,7 @@ from kfetch.fetch.stats import FetchStats
 from kfetch.model import Broker, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import SourceOptions
+from kfetch.watch.backlog import Backlog
 from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.poller import Poller
 from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
@@ -66,6 +67,7 @@ class Watch:
         self._closing: list[Poller] = []
         self.report = BrokerReport()
         """Lists brokers that do not answer, for monitoring."""
+        self.backlog = Backlog()
         self._ended_stats = FetchStats()
         """The cost of the sessions that have ended."""
 
@@ -252,6 +254,15 @@ class Watch:
     def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
         """See PartitionRegistry."""
         self.report.answered(broker)
+        moved = self._apply(broker, accepted)
+        self.report.refresh(self._backlog_now)
+        return moved
+
+    def _backlog_now(self) -> Mapping[str, object] | None:
+        with self._condition:
+            return self.backlog.document(self._state.known_log_ends(), time.time())
+
+    def _apply(self, broker: Broker, accepted: AcceptedReply) -> int:
         with self._condition:
             endpoints = accepted.reply.endpoints
             partitions, now = accepted.partitions, time.monotonic()

@@ -13,7 +13,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from kfetch.errors import ConnectionLost
-from kfetch.watch import watch
+from kfetch.watch import broker_report, watch
 from kfetch.watch.broker_report import BrokerReport
 from tests.kfetch.watch.helpers import T0, query
 from tests.kfetch.watch.live_query import Query
@@ -36,17 +36,60 @@ def test_the_file(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("{}")
     report = BrokerReport(str(path), lambda: float(next(at)))
-    assert {"at": 10.0, "unreachable": []} == json.loads(path.read_text())
+    assert {"at": 10.0, "unreachable": [], "backlog": None} == json.loads(path.read_text())
 
     report.lost(1, "broker 1", "refused")
     report.lost(1, "broker 1", "timed out")
     entry = {"name": "broker 1", "since": 11.0, "cause": "refused"}
-    assert {"at": 12.0, "unreachable": [entry]} == json.loads(path.read_text())
+    assert {"at": 12.0, "unreachable": [entry], "backlog": None} == json.loads(path.read_text())
 
     report.answered(1)
     report.answered(1)
-    assert {"at": 13.0, "unreachable": []} == json.loads(path.read_text())
+    assert {"at": 13.0, "unreachable": [], "backlog": None} == json.loads(path.read_text())
     assert ["brokers.json"] == [one.name for one in path.parent.iterdir()]
+
+
+def test_an_outage_of_the_whole_cluster(tmp_path: Path) -> None:
+    """One sentence covers the single brokers, since the first of them."""
+    path, at = tmp_path / "brokers.json", iter(range(10, 99))
+    report = BrokerReport(str(path), lambda: float(next(at)))
+    report.lost(1, "broker 1", "refused")
+    report.lost(broker_report.EVERY_BROKER, "every broker (h:9092)", "refused")
+    entry = {"name": "every broker (h:9092)", "since": 11.0, "cause": "refused"}
+    assert [entry] == json.loads(path.read_text())["unreachable"]
+
+    report.answered(broker_report.EVERY_BROKER)
+    assert ["broker 1"] == names(path)
+
+
+def test_records_that_come_while_a_micro_batch_runs(
+    tmp_path: Path, kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report counts the offsets of the running micro-batch, and those that came meanwhile."""
+    monkeypatch.setattr(broker_report, "_PERIOD_S", 0.0)
+    monkeypatch.setattr(broker_report, "_SHARE", float("inf"))
+    path = tmp_path / "brokers.json"
+    driver = query(kafka, kfetch__brokerReport=str(path))
+
+    def backlog() -> list[float | None]:
+        driver._watch.take_changed()  # as its threads do while Spark runs the micro-batch
+        told = json.loads(path.read_text())["backlog"]
+        assert (told["behind"] > 0) == (told["behind_since"] is not None)
+        return [told[name] for name in ("planned", "behind", "end")]
+
+    start = driver.initial_offsets()
+    end = driver.next_end(start, 2)
+    assert end is not None
+    driver.splits(start, end)
+    assert [2, 2, 2] == backlog()
+    kafka.log(T0).append(b"d", b"e")
+    assert [2, 4, 2] == backlog()
+
+    all_of_it = driver.next_end(end, None)
+    assert all_of_it is not None
+    assert [4, 0, 6] == backlog()
+    assert driver.next_end(all_of_it, None) is None
+    assert [0, 0, 6] == backlog()
 
 
 def test_no_broker_at_the_start(tmp_path: Path, kafka: LittleKafka) -> None:

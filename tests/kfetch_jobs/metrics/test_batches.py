@@ -28,7 +28,7 @@ BATCH = Batch(
 
 def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each later micro-batch counts once, through full files, unfinished lines and damage."""
-    monkeypatch.setattr(progress, "_BYTES_MAX", 1500)
+    monkeypatch.setattr(progress, "_BYTES_MAX", 1800)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()
     progress.append_batch(path, BATCH)

@@ -21,7 +21,7 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run.unreachable import broker_report_path
+from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.cli.test_text import QUERY, STATUS

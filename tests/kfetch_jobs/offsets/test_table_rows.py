@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
 from kfetch_jobs.offsets.table_rows import appended_tables, place_columns
 from kfetch_jobs.offsets.target import Earliest, Shifted
-from kfetch_jobs.progress.batch import parse_line, undone_from
+from kfetch_jobs.progress.batch import Batch, parse_line, undone_from
+from kfetch_jobs.progress.progress_file import append_batch
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
@@ -152,6 +154,19 @@ def another_job(topic: str = "orders") -> None:
         BOTH.replace("clicks", "orders").replace("subscribe: orders", f"subscribe: {topic}"),
         "orders",
     )
+
+
+def test_a_replay_forgets_the_dead_letters_that_it_deleted(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """The progress file names the first micro-batch whose rows come again, for the page."""
+    done = Batch(batch=6, started="", finished=1.0, rows=8, seconds=1.0, end=8, latest=10)
+    progress = Path("data/clicks/progress.jsonl")
+    for batch in (done, replace(done, batch=7, rows=2, end=10)):
+        append_batch(progress, batch)
+    asked("replay", "--shift-by=-2", "--topic", "clicks:0", "--execute")
+
+    assert 7 == undone_from(progress.read_text().splitlines(keepends=True)[-1])
 
 
 def test_a_batch_without_its_commit_is_undone_after_a_run(

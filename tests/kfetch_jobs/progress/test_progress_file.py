@@ -10,8 +10,13 @@ import pytest
 
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.looks import job as looks
-from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import append_batch, last_batch, read_batches
+from kfetch_jobs.progress.batch import Batch, undone_from
+from kfetch_jobs.progress.progress_file import (
+    append_batch,
+    append_replayed,
+    last_batch,
+    read_batches,
+)
 
 DONE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=15, lag_s=2.5)
 IDLE = Batch(batch=3, started="", finished=100.0, rows=1, seconds=1.0, end=10, latest=10)
@@ -48,6 +53,23 @@ def test_the_last_line_of_progress(tmp_path: Path) -> None:
     assert DONE == last_batch(path)
     path.rename(tmp_path / "progress.1.jsonl")
     assert DONE == last_batch(path)
+
+
+def test_a_replay_forgets_what_it_deleted(tmp_path: Path) -> None:
+    """A replay takes the micro-batches that ended beyond its offsets, also those of a former
+    replay. Without such a micro-batch it says nothing."""
+    path = tmp_path / "progress.jsonl"
+
+    def replayed(end: int) -> int | None:
+        append_replayed(path, end)
+        return undone_from(path.read_text().splitlines(keepends=True)[-1])
+
+    for number in range(10):
+        append_batch(path, replace(IDLE, batch=number, end=100 * (number + 1)))
+    assert (None, 5) == (replayed(1000), replayed(500))
+    for number in (11, 12):  # batch 10 is the replay
+        append_batch(path, replace(IDLE, batch=number, end=100 * (number - 5)))
+    assert (12, 3) == (replayed(600), replayed(350))
 
 
 def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:

@@ -16,12 +16,20 @@ def test_the_last_word(tmp_path: Path) -> None:
     path = tmp_path / "word"
     assert ExitKind.KILLED is exit_report.read_exit_report(path).kind
 
-    told = ExitReport(kind=ExitKind.FAILED, sentence="broken", batches=2, rows=7, lag=1)
+    told = ExitReport(kind=ExitKind.FAILED, sentence="broken")
     exit_report.write_exit_report(path, told)
     assert told == exit_report.read_exit_report(path)
 
     path.write_text(path.read_text()[:20])
     assert ExitKind.KILLED is exit_report.read_exit_report(path).kind
+
+
+def test_the_report_of_an_older_kfetch(tmp_path: Path) -> None:
+    """A supervisor adopts a run that an older kfetch started. Its report has more keys."""
+    path = tmp_path / "word"
+    path.write_text('{"kind": "failed", "sentence": "broken", "batches": 2, "rows": 7, "lag": 1}')
+    told = ExitReport(kind=ExitKind.FAILED, sentence="broken")
+    assert told == exit_report.read_exit_report(path)
 
 
 @pytest.mark.parametrize("kind", ExitKind)

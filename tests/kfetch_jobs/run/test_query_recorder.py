@@ -9,6 +9,7 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.progress_file import progress_path, read_batches
 from kfetch_jobs.run import partition_lags, query_recorder
 from kfetch_jobs.run.pulse import pulse_path, read_pulse
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
@@ -45,6 +46,19 @@ def test_a_query_that_has_started(project: Path) -> None:
 
     assert pulse
     assert ("7", None, None) == (pulse.query, pulse.batch, pulse.lag)
+
+
+def test_lines_have_the_totals_of_their_run(project: Path) -> None:
+    """Each line has the number of micro-batches of the run up to it, and of their rows."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    for _ in range(2):  # two runs
+        recorder = query_recorder.QueryRecorder(job, lambda batch: None)
+        for batch in range(2):
+            recorder.record_progress(TOLD | {"runId": "1", "id": "2", "batchId": batch})
+
+    written = read_batches(progress_path(job.directory))
+    assert [(1, 40), (2, 80)] * 2 == [(batch.run_batches, batch.run_rows) for batch in written]
 
 
 def test_a_source_that_spark_reads_twice(project: Path) -> None:

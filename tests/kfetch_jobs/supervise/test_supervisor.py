@@ -30,6 +30,7 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a")
+        stage.commit("a", batches=2, rows=7)
         stage.ask("a", Order.STOP)
         stage.until_phase(supervisor, "a", Phase.STOPPED)
         supervisor.tick(stage.now + 10_000)
@@ -39,6 +40,25 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     ]
     assert [] == stage.processes()
     assert [] == list(stage.project.storage.glob("a/ending-*"))
+
+
+def test_a_killed_run_shows_what_it_committed(stage: Stage) -> None:
+    """Somebody kills a run after nine micro-batches. The history has them with their rows, and the
+    next run, which commits nothing, has none."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        for run in range(2):
+            stage.until_runs(supervisor, "a")
+            if not run:
+                stage.commit("a", batches=9, rows=200_000)
+            (stage.place / "a.on").unlink()
+            os.kill(stage.runs("a")[-1].pid or 0, signal.SIGKILL)
+            stage.until_phase(supervisor, "a", Phase.BACKOFF)
+            stage.ask("a", Order.START)
+
+    assert [(ExitKind.KILLED, 9, 200_000), (ExitKind.KILLED, 0, 0)] == [
+        (run.kind, run.batches, run.rows) for run in stage.runs("a")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -282,6 +302,7 @@ def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "a")
+    stage.commit("a", batches=2, rows=7)
     with stage.store() as store:
         # The database names this test's process as the supervisor: as if it were gone.
         store._db.execute("UPDATE supervisor SET process_started_s = 0")

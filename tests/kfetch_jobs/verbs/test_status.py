@@ -13,14 +13,15 @@ import pytest
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
+from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.run.pulse import Pulse, pulse_path
-from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import write_json
+from kfetch_jobs.verbs import status as status_verb
 from kfetch_jobs.verbs.status import _about
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
@@ -52,14 +53,14 @@ def test_a_job_that_nobody_supervises(
 
 
 def _status_of(
-    kfetch: Command, shop: Path, pulse: Pulse | None
+    kfetch: Command, shop: Path, pulse: Pulse | None, finished: float = 1.0
 ) -> tuple[list[str], dict[str, Any]]:
     """The row of a running job, and its JSON."""
     directory = shop / ".kfetch" / "storage" / "clicks"
     directory.mkdir(parents=True, exist_ok=True)
     append_batch(
         progress_path(directory),
-        Batch(batch=41, started="", finished=1.0, rows=1, seconds=1.0, end=1, latest=1),
+        Batch(batch=41, started="", finished=finished, rows=1, seconds=1.0, end=1, latest=1),
     )
     if pulse is not None:
         write_json(pulse_path(directory), asdict(pulse))
@@ -123,6 +124,56 @@ def test_a_broker_that_is_away(kfetch: Command, shop: Path) -> None:
         "unreachable"
     ]
     assert 0 == job["lag"]
+
+
+BACKLOG = {"behind": 3000, "behind_since": 90.0, "planned": 2000, "planned_at": 80.0, "end": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "lag", "lag_s", "cell"),
+    [
+        ({}, 100.0, 5000, 20.0, "5,000"),
+        ({"end": 1}, 100.0, 3000, 10.0, "3,000"),
+        ({"end": 1, "behind": 0, "behind_since": None}, 100.0, 0, 0.0, "0"),
+        ({}, 80.0, 5000, 20.0, "at least 5,000, 20 s ago"),
+        ({"end": 1, "behind": 0, "behind_since": None}, 80.0, 0, 0.0, "?"),
+    ],
+    ids=["it runs", "it is committed", "nothing waits", "old", "old, and nothing waited"],
+)
+def test_the_lag_while_a_micro_batch_runs(
+    kfetch: Command,
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    at: float,
+    lag: int,
+    lag_s: float,
+    cell: str,
+) -> None:
+    """The lag comes from the log ends that the driver sees, and counts the running micro-batch.
+
+    A number whose log ends are old is a lower bound, and says how old it is.
+    """
+    monkeypatch.setattr(status_verb.time, "time", lambda: 100.0)
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"at": at, "unreachable": [], "backlog": BACKLOG | changes}))
+    cells, job = _status_of(kfetch, shop, Pulse(at=98.0, batch=41, lag=0), finished=60.0)
+
+    assert (cell, lag, lag_s) == (cells[4], job["lag"], job["lag_s"])
+    assert (at, at < 90) == (job["lag_seen_at"], job["lag_at_least"])
+
+
+def test_lag_limits_hold_while_a_micro_batch_runs(kfetch: Command, shop: Path) -> None:
+    """``health.lagRecords`` counts what came since the last micro-batch."""
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text().replace("lagSeconds: 300", "lagRecords: 4000"))
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"at": 99.0, "unreachable": [], "backlog": BACKLOG}))
+    _, job = _status_of(kfetch, shop, Pulse(at=98.0, batch=41, lag=0))
+
+    assert "5,000 records behind, more than 4,000" in job["unhealthy"]
 
 
 def test_a_broker_with_a_wrong_certificate(kfetch: Command, shop: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.unreachable import broker_report_path
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.web.units import UNKNOWN
 from tests.kfetch_jobs.pages import Html, browser, supervised
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.web.clicks import batch, stands
@@ -84,7 +85,10 @@ def test_dead_letters_are_seen(shop: Project) -> None:
 
 
 def test_a_broker_that_is_away(shop: Project) -> None:
-    """Both pages name it and its time. They do not say that nothing is left to read."""
+    """Both pages name it and its time. They do not say that nothing is left to read.
+
+    The job is degraded since the outage, and not since its start.
+    """
     pulse = {"at": time.time(), "batch": 1, "lag": 0, "lag_s": 0.0, "query": "q"}
     (shop.storage / "clicks" / "pulse.json").write_text(json.dumps(pulse))
     report = broker_report_path(shop.storage / "clicks", "source")
@@ -95,7 +99,8 @@ def test_a_broker_that_is_away(shop: Project) -> None:
         for page in ("/", "/jobs/clicks"):
             shown = Html(client.get(page).text).text
             assert "broker 1 (h:9092) unreachable since 2" in shown
-            assert "unknown: a broker does not answer" in shown
+            assert f"{UNKNOWN} unknown: a broker does not answer" in " ".join(shown.split())
+            assert "degraded for 20" in " ".join(shown.split())
             assert "nothing left to read" not in shown
 
 
