@@ -78,7 +78,7 @@ def test_no_room_for_a_descriptor(channels: tuple[Channel, Channel]) -> None:
     agent.send(StatusRequest(), [0, 1, 2])
     resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
     try:
-        with pytest.raises(AgentError, match="no free descriptor.*kfetch.agent=inline"):
+        with pytest.raises(AgentError, match=r"no free descriptor.*kfetch.agent=inline"):
             worker.receive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
