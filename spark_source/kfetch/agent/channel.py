@@ -23,6 +23,8 @@ MESSAGE_BYTES_MAX = 64 << 20
 """A split of 100,000 ranges is about 20 MB, and two files of Protobuf types are 16 MiB."""
 _DESCRIPTORS_MAX = 4
 _CREDENTIALS = struct.Struct("3i")
+NO_ROOM_ACTION = "raise the executor's limits of open files and memory, or set kfetch.agent=inline"
+"""What the user can do for a worker that lacks descriptors or memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,8 @@ class Channel:
     def receive(self) -> tuple[object, list[int]]:
         """Wait for a message. Returns it with the descriptors that came with it.
 
-        Raises ChannelClosed, ChannelTimeout, and AgentError for a message that is too large.
+        Raises ChannelClosed, ChannelTimeout, and AgentError for a message that is too large or
+        whose descriptors find no room.
         """
         prefix, descriptors = self._receive_exactly(_LENGTH.size)
         size = _LENGTH.unpack(prefix)[0]
@@ -172,10 +175,12 @@ class Channel:
         data, descriptors = bytearray(), []
         try:
             while len(data) < size:
-                part, received, _, _ = socket.recv_fds(
+                part, received, flags, _ = socket.recv_fds(
                     self._stream, size - len(data), _DESCRIPTORS_MAX
                 )
                 descriptors += received
+                if flags & socket.MSG_CTRUNC:  # the kernel has dropped some (unix(7))
+                    raise AgentError("the worker has no free descriptor", action=NO_ROOM_ACTION)
                 if not part:
                     raise ChannelClosed("the other side has closed the agent's socket")
                 data += part

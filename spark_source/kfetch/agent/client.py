@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from kfetch.agent.channel import (
+    NO_ROOM_ACTION,
     Batch,
     Channel,
     ChannelClosed,
@@ -52,6 +53,10 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
                 lost_agents = 0
                 yield batch
             return
+        except OSError as cause:
+            raise AgentError(
+                f"the worker has no room to use its agent ({cause})", action=NO_ROOM_ACTION
+            ) from None
         except (ChannelClosed, ChannelTimeout) as cause:
             lost_agents += 1
             log.warning("the agent is lost (%s); the worker starts another one", cause.message)

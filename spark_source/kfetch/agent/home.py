@@ -63,14 +63,19 @@ class AgentFiles:
 
 
 def find_owner() -> ProcessIdentity:
-    """Returns the nearest ancestor that is a JVM; outside Spark, the parent process."""
-    pid = os.getppid()
-    while pid > 1:
-        parent, started, name = _stat(pid)
+    """Returns the nearest ancestor that is a JVM; outside Spark, the parent process.
+
+    Raises AgentError if the executor has ended: then pid 1 is the parent, and it never ends.
+    """
+    parent = pid = os.getppid()
+    while pid > 0:  # in a container, pid 1 may be the executor
+        above, started, name = _stat(pid)
         if name == "java":
             return ProcessIdentity(pid=pid, started=started)
-        pid = parent
-    return ProcessIdentity.of(os.getppid())
+        pid = above
+    if parent <= 1:
+        raise AgentError("the executor of this worker has ended, so the worker gets no agent")
+    return ProcessIdentity.of(parent)
 
 
 def files_of(owner: ProcessIdentity, session: str = "") -> AgentFiles:
@@ -155,10 +160,13 @@ def _name(owner: ProcessIdentity, session: str) -> str:
 
 
 def _stat(pid: int) -> tuple[int, int, str]:
-    """Returns a process's parent pid, start time and name; zeros if it has ended (proc(5))."""
+    """Returns a process's parent pid, start time and name; zeros if it has ended (proc(5)).
+
+    Raises OSError if its file can't be read.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0, 0, ""
     # The name stands in parentheses, and may contain spaces and parentheses.
     name = text[text.index("(") + 1 : text.rindex(")")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import struct
 import threading
@@ -65,6 +66,30 @@ def test_the_peer_is_known() -> None:
 
     with left, right:
         assert os.getuid() == peer_uid(left)
+
+
+def test_no_room_for_a_descriptor(channels: tuple[Channel, Channel]) -> None:
+    """The kernel drops a descriptor that the receiver has no room for. That is an AgentError.
+
+    None of several descriptors stays open."""
+    worker, agent = channels
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = lowest_free_descriptor()
+    agent.send(StatusRequest(), [0, 1, 2])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    try:
+        with pytest.raises(AgentError, match=r"no free descriptor.*kfetch.agent=inline"):
+            worker.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert free == lowest_free_descriptor()
+
+
+def lowest_free_descriptor() -> int:
+    """The number that the next descriptor of this process gets."""
+    os.close(free := os.dup(0))
+    return free
 
 
 @pytest.mark.parametrize(

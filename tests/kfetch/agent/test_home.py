@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,35 @@ def test_the_owner_outside_spark_is_the_parent() -> None:
     )
 
     assert os.getpid() == int(printed)
+
+
+def test_the_worker_of_a_killed_executor_has_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pid 1 gets the orphans. An agent would never end with it."""
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(home, "_stat", {1: (0, 10, "systemd")}.__getitem__)
+
+    with pytest.raises(AgentError, match="the executor of this worker has ended"):
+        home.find_owner()
+
+
+def test_an_executor_may_have_pid_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container without an init process runs the executor as pid 1."""
+    processes = {7: (1, 70, "python"), 1: (0, 10, "java")}
+    monkeypatch.setattr(os, "getppid", lambda: 7)
+    monkeypatch.setattr(home, "_stat", processes.__getitem__)
+
+    assert ProcessIdentity(pid=1, started=10) == home.find_owner()
+
+
+def test_a_worker_without_descriptors_has_an_executor() -> None:
+    """A file that can't be opened is an error. It does not mean that the executor has ended."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            home.find_owner()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_process_whose_pid_was_reused_is_not_alive() -> None:
