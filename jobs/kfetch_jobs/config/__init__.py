@@ -19,6 +19,7 @@ keeps it running.
     ddl.py             checks fields in Spark's DDL
     functions.py       checks that ``module:function`` exists, without running it
     source_options.py  checks a job's options with the source's own parser
+    merge_order.py     the columns that order the rows of a merge
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors

@@ -1,1 +1,4 @@
-"""Programs of the JVM: where Java is, jars from Maven, and a Spark session with Delta."""
+"""Programs of the JVM: where Java is, jars from Maven, and a Spark session with Delta.
+
+``temporary`` removes the files of killed sessions.
+"""

@@ -7,6 +7,7 @@
     undo.py            plans and carries out the undoing of a move
     checkpoint_log.py  the micro-batch in the checkpoint that moves a job
     retention.py       looks whether Kafka still has what is read again
+    topic_ids.py       refuses moves over a topic that was deleted and created again
     table_rows.py      deletes and restores rows of Delta tables
     shared_tables.py   other jobs that write the same tables
 

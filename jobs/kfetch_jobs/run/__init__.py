@@ -2,6 +2,9 @@
 
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
+check_origin.py    compares the run with the note beside its checkpoint
+check_replay.py    whether Kafka still has what a replay must read again
+check_new_query.py  whether Spark finds traces of earlier runs of a new query
 dataframes.py      from a job's description to a DataFrame: sources, decoding, transform
 dead_letter_frames.py  dead letters apart from good records, and beside rows
 letters_table.py   writes dead letters, and replaces those of a half-written micro-batch
@@ -10,6 +13,7 @@ sink_columns.py    compares the result's columns with the sink's and the table's
 used_columns.py    the columns of the source that a job's SQL uses
 plan_nodes.py      walks over logical plans of Spark
 stateless.py       finds an operator that needs more than one micro-batch
+merging.py         merges rows, so that a key's row never becomes older
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports in files

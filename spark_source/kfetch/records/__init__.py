@@ -1,8 +1,8 @@
 """Record batches, as Kafka writes them, in pure Python: no file, clock, socket or machine code.
 
 ``format`` has the numbers of the formats. ``batch`` reads headers, ``sections`` checks and
-decompresses, and ``reference`` is the slow and obvious decoder. ``kfetch.compiled`` has the fast
-decoder, and ``kfetch.decoding`` chooses between them.
+decompresses, and ``reference`` is the slow and obvious decoder. ``java_text`` decodes text that may
+not be UTF-8. ``kfetch.compiled`` has the fast decoder, and ``kfetch.decoding`` chooses between them.
 Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 """
 
