@@ -304,8 +304,8 @@ class Supervisor:
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
         report_file = self._report_file(supervised)
-        report_file.unlink(missing_ok=True)
         try:
+            report_file.unlink(missing_ok=True)
             write_snapshot(job, run)
             supervised.process = launch(
                 self._command(job.name, report_file),
