@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,6 +27,14 @@ from kfetch_jobs.run import delta_sink, merging
 from kfetch_jobs.run.spark_errors import job_error
 
 pytestmark = pytest.mark.integration
+
+_CLICKS = {
+    "id": "BIGINT",
+    "page": "STRING",
+    "gone": "BOOLEAN",
+    "partition": "INT",
+    "offset": "BIGINT",
+}
 
 
 def test_a_merge_is_done_once(
@@ -127,6 +136,24 @@ def test_a_table_without_the_columns_of_latest_by(
         spark, job(tmp_path, kafka, text.replace("sink:", "sink:\n  options: {mergeSchema: true}"))
     )
     assert {1: "/new", 2: "old"} == {row.id: row.page for row in rows(spark, tmp_path / "table")}
+
+
+def test_columns_of_others_beside_delete_when(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """With ``deleteWhen``, a merge writes the transform's columns alone. The table may have more:
+    somebody's notes, and a generated column."""
+    name, table = topic(1), f"{tmp_path}/table"
+    creation = DeltaTable.create(spark).location(table).addColumn("note", "STRING")
+    for column, kind in _CLICKS.items():
+        creation = creation.addColumn(column, kind)
+    creation.addColumn("twice", "BIGINT", generatedAlwaysAs="id * 2").execute()
+    spark.sql(f"INSERT INTO delta.`{table}` (id, note) VALUES (1, 'kept')")
+    produce(kafka, name, b'{"id": 1, "page": "/new"}', b'{"id": 2, "page": "/two"}')
+    drain(spark, job(tmp_path, kafka, MERGE.format(topic=name)))
+
+    found = {(row.id, row.page, row.note, row.twice) for row in rows(spark, tmp_path / "table")}
+    assert {(1, "/new", "kept", 2), (2, "/two", None, 4)} == found
 
 
 @pytest.mark.long

@@ -36,6 +36,8 @@ from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
 
+AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
+
 
 def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
     """The same as a run of its own, which notes its progress; what it told."""
@@ -276,3 +278,34 @@ def test_a_changed_select(
             drain(
                 spark, job(tmp_path, kafka, text.format(**more | {"columns": "offset"}, sink=sink))
             )
+
+
+@pytest.mark.parametrize("way", ["option", "setting"])
+def test_other_ways_to_let_delta_add_columns(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    """Spark takes options in any case, and Delta has a setting for the session. Both add columns,
+    so the job starts."""
+    name, text = (
+        topic(1),
+        (
+            "source: {{cluster: main, subscribe: {topic}, options: {{startingOffsets: earliest}}}}\n"
+            "transform:\n  sql: SELECT {columns} FROM source\n"
+            "sink: {{path: table, options: {{{options}}}}}\ntrigger: availableNow\n"
+        ),
+    )
+    produce(kafka, name, b"a")
+    drain(spark, job(tmp_path, kafka, text.format(topic=name, columns="offset", options="")))
+    produce(kafka, name, b"b")
+    options = "mergeschema: true" if way == "option" else ""
+    made = job(
+        tmp_path, kafka, text.format(topic=name, columns="offset, partition", options=options)
+    )
+    spark.conf.set(AUTO_MERGE, str(way == "setting"))
+    try:
+        drain(spark, made)
+    finally:
+        spark.conf.unset(AUTO_MERGE)
+
+    found = sorted((row.offset, row.partition) for row in rows(spark, tmp_path / "table"))
+    assert [(0, None), (1, 0)] == found

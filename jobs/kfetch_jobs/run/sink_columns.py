@@ -40,11 +40,12 @@ def check_named_columns(job: Job, result: StructType) -> None:
 def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
     """Raise ConfigError if the table lacks columns of the result, or a merge lacks the table's.
 
-    With ``mergeSchema``, Delta adds the columns.
+    With ``mergeSchema``, Delta adds the columns. With ``deleteWhen``, a merge names the columns
+    that it writes.
     """
     sink = job.file.sink
     table = existing_table(spark, job.target)
-    if table is None or {"mergeSchema", "overwriteSchema"} & {*sink.options}:
+    if table is None or _delta_adds_columns(spark, job):
         return
     line, there = job.document.file_line(("transform",)), table.toDF().schema
     if extra := sorted(added_columns(result, there)):
@@ -52,12 +53,20 @@ def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> No
             f"{line}: {job.target} has no column {' and '.join(extra)}, which the transform gives: "
             "set sink.options.mergeSchema: true to add it to the table, or leave it out"
         )
-    if sink.mode == "merge" and (missing := sorted(added_columns(there, result))):
+    writes_all = sink.mode == "merge" and sink.deleteWhen is None
+    if writes_all and (missing := sorted(added_columns(there, result))):
         raise ConfigError(
             f"{line}: the transform does not give {' and '.join(missing)}, a column of "
             f"{job.target}, and a merge writes all of them: select it, as NULL if need be, or set "
             "sink.options.mergeSchema: true, which leaves it as it is"
         )
+
+
+def _delta_adds_columns(spark: SparkSession, job: Job) -> bool:
+    """Whether an option, in any case, or Delta's setting for the session lets it add columns."""
+    options = {name.lower() for name in job.file.sink.options}
+    setting = spark.conf.get("spark.databricks.delta.schema.autoMerge.enabled", None)
+    return bool({"mergeschema", "overwriteschema"} & options) or (setting or "").lower() == "true"
 
 
 def added_columns(these: StructType, those: StructType) -> Iterator[str]:

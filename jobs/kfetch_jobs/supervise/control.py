@@ -172,8 +172,9 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while any(process.alive for process in processes) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    for run, process in zip(runs, processes, strict=True):
-        if not process.kill(GONE_WITHIN_S):
+    gone = [process.kill(GONE_WITHIN_S) for process in processes]  # a full disk takes no record
+    for run, is_gone in zip(runs, gone, strict=True):
+        if not is_gone:
             undead.append(run.job)
             continue
         remove_settings(project.storage, run.job)

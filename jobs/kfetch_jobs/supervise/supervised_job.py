@@ -17,7 +17,14 @@ from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
 
-__all__ = ["HELD", "SupervisedJob", "history_entry", "second_writer", "single_writers"]
+__all__ = [
+    "HELD",
+    "SupervisedJob",
+    "history_entry",
+    "second_writer",
+    "single_writers",
+    "waiting_jobs",
+]
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
@@ -127,3 +134,12 @@ def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKi
     if supervised.killed:
         return ExitKind.KILLED, "it did not end in time after the signal to stop"
     return ExitKind.STOPPED, "the signal to stop came before its query had started"
+
+
+def waiting_jobs(states: Mapping[str, JobState]) -> set[str]:
+    """Return the jobs that a supervisor would run. Without one, nobody may take them for such."""
+    return {
+        name
+        for name, state in states.items()
+        if state.phase in (Phase.WAITING, Phase.BACKOFF) or state.phase.has_process
+    }

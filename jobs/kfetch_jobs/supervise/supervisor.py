@@ -14,7 +14,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,6 +48,7 @@ from kfetch_jobs.supervise.supervised_job import (
     history_entry,
     second_writer,
     single_writers,
+    waiting_jobs,
 )
 from kfetch_jobs.supervise.wall_clock import WallClock
 from kfetch_jobs.util.plural import counted
@@ -118,7 +119,7 @@ class Supervisor:
             elif run.job not in mistaken:
                 self._killer.add_unwanted(run)
         self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
-        self._store.forget(_waiting(states) - self._jobs.keys() - mistaken)
+        self._store.forget(waiting_jobs(states) - self._jobs.keys() - mistaken)
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
         self._record_start(now)
@@ -304,8 +305,8 @@ class Supervisor:
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
         report_file = self._report_file(supervised)
-        report_file.unlink(missing_ok=True)
         try:
+            report_file.unlink(missing_ok=True)
             write_snapshot(job, run)
             supervised.process = launch(
                 self._command(job.name, report_file),
@@ -362,29 +363,31 @@ class Supervisor:
             log.info("job %s: %s: %s", name, kind, state.phase)
 
     def _end_all(self, hurry: Callable[[], bool]) -> None:
-        """End every job after its micro-batch. The next supervisor starts them again."""
+        """End every job after its micro-batch. Once no job runs, raise the database's error."""
         self._shutting_down = True
         now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
-        while running := [one for one in self._jobs.values() if one.process is not None]:
-            now = self._now()
-            for supervised in running:
-                if hurry() and supervised.process is not None:
-                    supervised.killed = True
-                    supervised.process.kill()
-                self._check(supervised, now)
-            self._save()
-            self._round_ended(now)
+        while running := [one.process for one in self._jobs.values() if one.process is not None]:
+            try:
+                self._end_round(hurry)
+            except (SupervisorError, OSError) as error:
+                if not any(process.alive for process in running):
+                    raise  # the next supervisor records the ends
+                log.error("%s; trying again", error)
+                time.sleep(_AGAIN_S)
             time.sleep(TICK_S / 4)
         self._store.record_end(time.time())
         log.info("ended; no job runs")
 
-
-def _waiting(states: Mapping[str, JobState]) -> set[str]:
-    """The jobs that a supervisor would run. Without one, nobody may take them for supervised."""
-    return {
-        name
-        for name, state in states.items()
-        if state.phase in (Phase.WAITING, Phase.BACKOFF) or state.phase.has_process
-    }
+    def _end_round(self, hurry: Callable[[], bool]) -> None:
+        """Look at each job once. The living come first: a full disk takes no record of an end."""
+        now = self._now()
+        running = [one for one in self._jobs.values() if one.process is not None]
+        for supervised in sorted(running, key=lambda one: not (one.process and one.process.alive)):
+            if hurry() and supervised.process is not None:
+                supervised.killed = True
+                supervised.process.kill()
+            self._check(supervised, now)
+        self._save()
+        self._round_ended(now)

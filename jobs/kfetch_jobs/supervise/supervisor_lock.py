@@ -32,7 +32,7 @@ def hold_supervisor_lock(storage: Path) -> Iterator[None]:
             ) from cause
         if not locked:
             raise SupervisorError(
-                f"{storage} has a supervisor (process {lock.read_text()}): "
+                f"{storage} has a supervisor (process {lock.read_text() or '?'}): "
                 "end that one first, with kfetch down"
             )
         yield

@@ -41,7 +41,8 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 def try_lock(path: Path) -> Iterator[bool]:
     """Hold the lock file ``path`` for the block if it is free. Yields whether it was.
 
-    The file's text is the holder's pid, for the message of the second process.
+    The file's text is the holder's pid, for the message of the second process. On a full disk it
+    may be empty.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -50,9 +51,9 @@ def try_lock(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         yield True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,20 @@ def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
         assert str(os.getpid()) == path.read_text()
     with try_lock(path) as again:
         assert again
+
+
+def test_a_lock_on_a_full_disk(tmp_path: Path) -> None:
+    """It is held without its holder's pid. So what frees the disk can go on."""
+    path = tmp_path / "lock"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with try_lock(path) as first, try_lock(path) as second:
+            held = first, second
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (True, False) == held
+    assert "" == path.read_text()
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EINVAL])

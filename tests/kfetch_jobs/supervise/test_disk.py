@@ -1,0 +1,67 @@
+"""Disks that are full or closed to the supervisor: no job is lost, and none runs on alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.store import Store
+from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
+
+DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
+
+
+def close(store: Store) -> None:
+    """From now on the database takes no change, as on a full disk."""
+    store._db.execute("PRAGMA query_only = ON")
+
+
+def test_a_directory_that_the_supervisor_cannot_use(stage: Stage) -> None:
+    """A run without a place for its files has failed, and is tried again. It is not running."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor:
+        (stage.storage / "a").touch()
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+        assert ExitKind.FAILED is stage.runs("a")[0].kind
+        assert stage.runs("a")[0].sentence.startswith("no start: ")
+        (stage.storage / "a").unlink()
+        stage.ahead_s = 1000
+        stage.until_runs(supervisor, "a")
+
+
+def test_the_end_of_a_supervisor_on_a_full_disk(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot record the end of a job, and ends the others nevertheless, also one that hears no
+    signal. The next supervisor records the ends, and runs the jobs again."""
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    stage.job("c", CONTINUOUS, DEAF)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a", "b", "c")
+        close(supervisor._store)
+        with pytest.raises(SupervisorError, match="readonly"):
+            supervisor.run(lambda: True, lambda: "trying again" in caplog.text)
+        assert [] == stage.processes()
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "c", Phase.BACKOFF)
+        assert ExitKind.STOPPED is stage.runs("a")[0].kind
+        stage.ahead_s = 1000
+        stage.until(supervisor, lambda: 2 == len(stage.runs("a")) == len(stage.runs("c")))
+
+
+def test_down_on_a_full_disk(stage: Stage) -> None:
+    """Without a supervisor, ``kfetch down`` kills all jobs before it records the first end."""
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, DEAF)
+    with stage.take() as first:
+        stage.until_runs(first, "a", "b")
+    with stage.store() as store:
+        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        close(store)
+        with pytest.raises(SupervisorError, match="readonly"):
+            control.shut_down(stage.project, store, timeout_s=PATIENCE_S, now=True)
+    assert [] == stage.processes()
