@@ -51,12 +51,12 @@ def repeat_letters(
     assert job.dead_letters is not None
     spark = places.sparkSession
     table = existing_table(spark, job.dead_letters)
-    if has_batch(spark, existing_table(spark, job.target), query, number):
+    if has_batch(existing_table(spark, job.target), query, number):
         if stateful:
             _check_same(job, table, places, number)
         log.info("micro-batch %d is in %s already, so its letters stay", number, job.target)
         return _counted(job, bad(places), number)
-    if table is None or not has_batch(spark, table, query, number):
+    if table is None or not has_batch(table, query, number):
         return write_letters(job, places, query, number)
     _replace(table, places)
     return _counted(job, bad(places), number)

@@ -18,7 +18,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.merge_order import order_columns, reads_one_topic
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.spark_errors import UNORDERED
-from kfetch_jobs.run.tables import existing_table
+from kfetch_jobs.run.tables import existing_table, may_evolve
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -40,7 +40,7 @@ def check_table(spark: SparkSession, job: Job) -> None:
 
     With ``mergeSchema`` the first merge adds them.
     """
-    table = None if _evolves(job) else existing_table(spark, job.target)
+    table = None if may_evolve(spark, job) else existing_table(spark, job.target)
     if table is not None and (missing := _missing(job, table)):
         raise ConfigError(
             f"{job.document.file_line(('sink', 'latestBy'))}: {job.target} has no column "
@@ -56,7 +56,7 @@ def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
     places = _place_columns(job, rows, table)
     same = reduce(lambda left, right: left & right, map(_same, job.file.sink.keys))
     merging = table.alias("t").merge(_latest(job, rows, places).alias("s"), same)
-    if _evolves(job):
+    if may_evolve(spark, job):
         merging = merging.withSchemaEvolution()
     newer = _newer(order_columns(job), places)
     if job.file.sink.deleteWhen is None:
@@ -168,10 +168,6 @@ def _missing(job: Job, table: DeltaTable) -> list[str]:
     return [name for name in order_columns(job) if name.lower() not in _names(table)]
 
 
-def _evolves(job: Job) -> bool:
-    return job.file.sink.options.get("mergeSchema") == "true"
-
-
 def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     """The table. Creates it with the rows' columns if it does not exist."""
     from delta.tables import DeltaTable
@@ -185,7 +181,7 @@ def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     if job.file.sink.partitionBy:
         builder = builder.partitionedBy(*job.file.sink.partitionBy)
     table = builder.execute()
-    if not (_evolves(job) and _missing(job, table)):
+    if not (may_evolve(spark, job) and _missing(job, table)):
         return table
     _add_columns(spark, job, rows)
     return existing_table(spark, job.target) or table
