@@ -24,7 +24,8 @@ __all__ = ["check_new_query"]
 def check_new_query(spark: SparkSession, job: Job) -> None:
     """Raise ConfigError if the job would start anew although it has run before.
 
-    Also if Hadoop's own configuration puts paths on a file system that the job's files do not name.
+    It also raises ConfigError if Hadoop's own configuration puts paths on a file system that the
+    job's files do not name.
     """
     _check_file_system(spark, job)
     if _has_offsets(spark, job):
