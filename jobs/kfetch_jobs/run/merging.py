@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.merge_order import order_columns, reads_one_topic
-from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.spark_errors import UNORDERED
 from kfetch_jobs.run.tables import existing_table, may_evolve
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["check_table", "merge", "order_columns"]
+__all__ = ["merge"]
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -33,20 +32,6 @@ _RANK = "_kfetch_rank"
 _GONE = "_kfetch_gone"
 _PLACES = ("_kfetch_first_place", "_kfetch_last_place")
 _SCRATCH = (_RANK, *_PLACES)
-
-
-def check_table(spark: SparkSession, job: Job) -> None:
-    """Raise ConfigError if the table exists without the columns of ``latestBy``.
-
-    With ``mergeSchema`` the first merge adds them.
-    """
-    table = None if may_evolve(spark, job) else existing_table(spark, job.target)
-    if table is not None and (missing := _missing(job, table)):
-        raise ConfigError(
-            f"{job.document.file_line(('sink', 'latestBy'))}: {job.target} has no column "
-            f"{missing[0]}, by which sink.latestBy orders its rows: add it with ALTER TABLE … ADD "
-            "COLUMNS, or set sink.options.mergeSchema; rows without a value count as the oldest"
-        )
 
 
 def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
