@@ -15,7 +15,7 @@ from typing import Any
 
 from kfetch.admin.values import parse_options
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
-from kfetch_jobs.checkpoints.location import has_offsets
+from kfetch_jobs.checkpoints.location import has_offsets, query_id
 from kfetch_jobs.checkpoints.table_log import has_log, queries_of
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import local_path
@@ -101,10 +101,7 @@ def _tables_of(job: Job, directory: Path, note: Mapping[str, Any]) -> set[str]:
     """
     if isinstance(noted := note.get("tables"), list):
         return set(map(str, noted))
-    try:
-        query = str(json.loads((directory / "checkpoint" / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+    query = query_id(directory / "checkpoint")
     places = {str(table): local_path(table.path, job.spark) for table in job.tables if table.path}
     return {name for name, place in places.items() if place and query in queries_of(place)}
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from kfetch_jobs.checkpoints.former_job import find_former_job
-from kfetch_jobs.checkpoints.location import has_run, local_directory
+from kfetch_jobs.checkpoints.location import has_run, local_directory, query_id
 from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.checkpoints.table_log import queries_of
 from kfetch_jobs.config import Job
@@ -75,12 +75,11 @@ def _queries_of_others(job: Job) -> Iterator[str]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
-            yield from _text(directory / "checkpoint" / "metadata", "id")
-            yield from _text(directory / "pulse.json", "query")
+            yield from filter(None, (query_id(directory / "checkpoint"), _pulse_query(directory)))
 
 
-def _text(file: Path, key: str) -> Iterator[str]:
+def _pulse_query(directory: Path) -> str | None:
     try:
-        yield str(json.loads(file.read_text())[key])
+        return str(json.loads((directory / "pulse.json").read_text())["query"])
     except (OSError, ValueError, KeyError, TypeError):
-        return
+        return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 
-__all__ = ["has_offsets", "has_run", "local_directory", "note_path"]
+__all__ = ["has_offsets", "has_run", "local_directory", "note_path", "query_id"]
 
 
 def local_directory(job: Job) -> Path | None:
@@ -34,3 +35,11 @@ def has_offsets(checkpoint: Path) -> bool:
         return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
     except OSError:
         return False
+
+
+def query_id(checkpoint: Path) -> str | None:
+    """Return the id of the query to which a local checkpoint belongs; None without one."""
+    try:
+        return str(json.loads((checkpoint / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,8 +1,8 @@
 """The origin of a checkpoint: the environment and the Kafka clusters of the runs that wrote it.
 
-Each run notes them beside the checkpoint, in ``<checkpoint>.origin.json``. Later runs and commands
-compare. An offset means nothing in another cluster, and a command without ``--env`` may see one. A
-checkpoint without a note gets it from its next run.
+Each run notes them beside the checkpoint, in ``<checkpoint>.origin.json``, with the ids of topics.
+Later runs and commands compare. An offset means nothing in another cluster, and a command without
+``--env`` may see one. A checkpoint without a note gets it from its next run.
 """
 
 from __future__ import annotations

@@ -229,6 +229,8 @@ class Sink(Target):
                 raise ValueError(f"{name} belongs to mode: merge")
         if self.mode == "merge" and (others := sorted(set(self.options) - {"mergeSchema"})):
             raise ValueError(f"options: {others[0]} has no effect on a merge: only mergeSchema has")
+        if self.options.get("mergeSchema", "true").lower() not in ("true", "false"):
+            raise ValueError("options: mergeSchema must be true or false")
         for name in ("keys", "latestBy", "partitionBy"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name} names a column twice")

@@ -78,11 +78,11 @@ def _seconds(value: Any) -> float:
 
 
 def _truth(value: Any) -> Any:
-    return True if value == "true" else value
+    return True if str(value).lower() in ("true", "yes", "on") else value
 
 
 Chosen = Annotated[Literal[True], BeforeValidator(_truth)]
-"""``true`` alone."""
+"""``true``, or another of YAML's words for it."""
 SparkDuration = Annotated[str, BeforeValidator(_spark_duration), _DURATION_SCHEMA]
 """As Spark writes it: ``10 seconds``."""
 Duration = Annotated[float, BeforeValidator(_seconds), _DURATION_SCHEMA]

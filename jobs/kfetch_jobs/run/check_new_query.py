@@ -6,14 +6,14 @@ machine, ``checkpoints.fresh_start`` has looked already, and Spark now reads a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
 from kfetch_jobs.checkpoints.origin import note_run
-from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.tables import existing_table, last_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,8 @@ __all__ = ["check_new_query"]
 def check_new_query(spark: SparkSession, job: Job) -> None:
     """Raise ConfigError if the job would start anew although it has run before.
 
-    Also if Hadoop's own configuration puts paths on a file system that the job's files do not name.
+    It also raises ConfigError if Hadoop's own configuration puts paths on a file system that the
+    job's files do not name.
     """
     _check_file_system(spark, job)
     if _has_offsets(spark, job):
@@ -34,7 +35,7 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
         return
     sentence = lost_offsets(job)
     for table in job.tables:
-        sentence = sentence or check_queries(job, table, set(_queries(spark, table)))
+        sentence = sentence or check_queries(job, table, last_batches(existing_table(spark, table)))
     if sentence:
         raise ConfigError(sentence)
 
@@ -57,20 +58,3 @@ def _has_offsets(spark: SparkSession, job: Job) -> bool:
     if not system.exists(path):
         return False
     return any(str(file.getPath().getName()).isdigit() for file in system.listStatus(path))
-
-
-def _queries(spark: SparkSession, location: TableLocation) -> Iterator[str]:
-    """The ids of the queries that have written to a table."""
-    from delta.tables import DeltaTable
-
-    if location.table:
-        if not spark.catalog.tableExists(location.table):
-            return
-        table = DeltaTable.forName(spark, location.table)
-    elif DeltaTable.isDeltaTable(spark, str(location.path)):
-        table = DeltaTable.forPath(spark, str(location.path))
-    else:
-        return
-    transactions = table._jdt.deltaLog().unsafeVolatileSnapshot().setTransactions()
-    for number in range(transactions.size()):
-        yield str(transactions.apply(number).appId())

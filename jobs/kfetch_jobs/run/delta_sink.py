@@ -38,8 +38,8 @@ from kfetch_jobs.run.dead_letter_frames import (
 )
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.letters_table import repeat_letters, write_letters
-from kfetch_jobs.run.merging import check_table, merge
-from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns
+from kfetch_jobs.run.merging import merge
+from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
 from kfetch_jobs.run.tables import append
 from kfetch_jobs.run.used_columns import used_columns
@@ -66,8 +66,6 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     frames, result = _frames(spark, job)
     check_named_columns(job, result.schema)
     check_table_columns(spark, job, result.schema)
-    if job.file.sink.mode == "merge":
-        check_table(spark, job)
     if job.file.sink.deleteWhen is not None:
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
@@ -231,4 +229,5 @@ def _write_rows(job: Job, rows: DataFrame, query: str, number: int) -> None:
     if sink.mode == "merge":
         merge(job, rows, query, number)
     else:
-        append(job.target, rows, query, number, sink.options, sink.partitionBy)
+        with refused_types(job, rows):
+            append(job.target, rows, query, number, sink.options, sink.partitionBy)

@@ -15,6 +15,7 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.dead_letter_frames import bad
 from kfetch_jobs.run.dead_letters import Letters
 from kfetch_jobs.run.tables import append, existing_table, has_batch
+from kfetch_jobs.util.plural import counted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -34,7 +35,7 @@ def write_letters(job: Job, places: DataFrame, query: str, number: int) -> Lette
     """Append the dead letters of a micro-batch to their table, and return their number."""
     assert job.dead_letters is not None
     letters = bad(places)
-    found = _counted(job, letters, number)
+    found = _report(job, letters, number)
     if found.records:
         append(job.dead_letters, letters, query, number)
     return found
@@ -51,26 +52,26 @@ def repeat_letters(
     assert job.dead_letters is not None
     spark = places.sparkSession
     table = existing_table(spark, job.dead_letters)
-    if has_batch(spark, existing_table(spark, job.target), query, number):
+    if has_batch(existing_table(spark, job.target), query, number):
         if stateful:
             _check_same(job, table, places, number)
         log.info("micro-batch %d is in %s already, so its letters stay", number, job.target)
-        return _counted(job, bad(places), number)
-    if table is None or not has_batch(spark, table, query, number):
+        return _report(job, bad(places), number)
+    if table is None or not has_batch(table, query, number):
         return write_letters(job, places, query, number)
     _replace(table, places)
-    return _counted(job, bad(places), number)
+    return _report(job, bad(places), number)
 
 
-def _counted(job: Job, letters: DataFrame, number: int) -> Letters:
+def _report(job: Job, letters: DataFrame, number: int) -> Letters:
     records = int(letters.count())
     if not records:
         return Letters()
     (first,) = letters.select("topic", "partition", "offset", "error").take(1)
     example = f"{first.topic}-{first.partition}, offset {first.offset}: {first.error}"
     example = job.redacted(example[:_EXAMPLE_MAX])
-    message = "batch %d: %d records that cannot be decoded are in the dead letters, %s; one is %s"
-    log.warning(message, number, records, job.dead_letters, example)
+    message = "batch %d: %s in the dead letters, %s, cannot be decoded; one is %s"
+    log.warning(message, number, counted(records, "record"), job.dead_letters, example)
     return Letters(records, example)
 
 

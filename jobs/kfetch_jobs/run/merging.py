@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.merge_order import order_columns, reads_one_topic
-from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.spark_errors import UNORDERED
-from kfetch_jobs.run.tables import existing_table
+from kfetch_jobs.run.tables import existing_table, may_evolve
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["check_table", "merge", "order_columns"]
+__all__ = ["merge"]
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -35,20 +34,6 @@ _PLACES = ("_kfetch_first_place", "_kfetch_last_place")
 _SCRATCH = (_RANK, *_PLACES)
 
 
-def check_table(spark: SparkSession, job: Job) -> None:
-    """Raise ConfigError if the table exists without the columns of ``latestBy``.
-
-    With ``mergeSchema`` the first merge adds them.
-    """
-    table = None if _evolves(job) else existing_table(spark, job.target)
-    if table is not None and (missing := _missing(job, table)):
-        raise ConfigError(
-            f"{job.document.file_line(('sink', 'latestBy'))}: {job.target} has no column "
-            f"{missing[0]}, by which sink.latestBy orders its rows: add it with ALTER TABLE … ADD "
-            "COLUMNS, or set sink.options.mergeSchema; rows without a value count as the oldest"
-        )
-
-
 def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
     """Merge a micro-batch by the job's keys. Delta skips a batch that the table has already."""
     spark = rows.sparkSession
@@ -56,7 +41,7 @@ def merge(job: Job, rows: DataFrame, query: str, number: int) -> None:
     places = _place_columns(job, rows, table)
     same = reduce(lambda left, right: left & right, map(_same, job.file.sink.keys))
     merging = table.alias("t").merge(_latest(job, rows, places).alias("s"), same)
-    if _evolves(job):
+    if may_evolve(spark, job):
         merging = merging.withSchemaEvolution()
     newer = _newer(order_columns(job), places)
     if job.file.sink.deleteWhen is None:
@@ -168,10 +153,6 @@ def _missing(job: Job, table: DeltaTable) -> list[str]:
     return [name for name in order_columns(job) if name.lower() not in _names(table)]
 
 
-def _evolves(job: Job) -> bool:
-    return job.file.sink.options.get("mergeSchema") == "true"
-
-
 def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     """The table. Creates it with the rows' columns if it does not exist."""
     from delta.tables import DeltaTable
@@ -185,7 +166,7 @@ def _table(spark: SparkSession, job: Job, rows: DataFrame) -> DeltaTable:
     if job.file.sink.partitionBy:
         builder = builder.partitionedBy(*job.file.sink.partitionBy)
     table = builder.execute()
-    if not (_evolves(job) and _missing(job, table)):
+    if not (may_evolve(spark, job) and _missing(job, table)):
         return table
     _add_columns(spark, job, rows)
     return existing_table(spark, job.target) or table

@@ -6,19 +6,26 @@ Delta compares them too, with the first micro-batch. Its sentence names no colum
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.merge_order import order_columns
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.run.tables import existing_table
+from kfetch_jobs.run.tables import existing_table, may_evolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
-__all__ = ["added_columns", "check_named_columns", "check_table_columns"]
+__all__ = [
+    "added_columns",
+    "changed_types",
+    "check_named_columns",
+    "check_table_columns",
+    "refused_types",
+]
 
 
 def check_named_columns(job: Job, result: StructType) -> None:
@@ -40,12 +47,12 @@ def check_named_columns(job: Job, result: StructType) -> None:
 def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
     """Raise ConfigError if the table lacks columns of the result, or a merge lacks the table's.
 
-    With ``mergeSchema``, Delta adds the columns. With ``deleteWhen``, a merge names the columns
-    that it writes.
+    With ``mergeSchema: true``, Delta adds the columns. With ``deleteWhen``, a merge names the
+    columns that it writes.
     """
     sink = job.file.sink
     table = existing_table(spark, job.target)
-    if table is None or _delta_adds_columns(spark, job):
+    if table is None or may_evolve(spark, job):
         return
     line, there = job.document.file_line(("transform",)), table.toDF().schema
     if extra := sorted(added_columns(result, there)):
@@ -62,11 +69,39 @@ def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> No
         )
 
 
-def _delta_adds_columns(spark: SparkSession, job: Job) -> bool:
-    """Whether an option, in any case, or Delta's setting for the session lets it add columns."""
-    options = {name.lower() for name in job.file.sink.options}
-    setting = spark.conf.get("spark.databricks.delta.schema.autoMerge.enabled", None)
-    return bool({"mergeschema", "overwriteschema"} & options) or (setting or "").lower() == "true"
+@contextmanager
+def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
+    """Raise ConfigError with the columns if Delta refuses their types. Its sentence has no types.
+
+    Delta alone knows which types fit, so this explains a refusal, and refuses nothing itself.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as cause:
+        table = existing_table(rows.sparkSession, job.target)
+        if cause.getCondition() != "DELTA_FAILED_TO_MERGE_FIELDS" or table is None:
+            raise
+        changed = sorted(changed_types(rows.schema, table.toDF().schema))
+        raise ConfigError(
+            f"{job.document.file_line(('transform',))}: {job.target} has other types than the "
+            f"transform gives: {', '.join(changed)}: cast the column to the table's type, or give "
+            "it another name and set sink.options.mergeSchema: true"
+        ) from cause
+
+
+def changed_types(these: StructType, those: StructType) -> Iterator[str]:
+    """Yield the columns that have another type in the second schema, with both types."""
+    known = {field.name.lower(): field.dataType for field in those.fields}
+    for field in these.fields:
+        ours, theirs = field.dataType, known.get(field.name.lower(), field.dataType)
+        if ours.simpleString().lower() != theirs.simpleString().lower():
+            yield f"{field.name} is {_type_text(theirs)} there, and {_type_text(ours)} here"
+
+
+def _type_text(kind: DataType) -> str:
+    return kind.simpleString().upper()
 
 
 def added_columns(these: StructType, those: StructType) -> Iterator[str]:

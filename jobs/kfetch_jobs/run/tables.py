@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kfetch_jobs.config import TableLocation
+from kfetch_jobs.config import Job, TableLocation
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["append", "existing_table", "has_batch"]
+__all__ = ["append", "existing_table", "has_batch", "last_batches", "may_evolve"]
+
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:
@@ -25,19 +27,29 @@ def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable |
     return DeltaTable.forPath(spark, path) if DeltaTable.isDeltaTable(spark, path) else None
 
 
-def has_batch(spark: SparkSession, table: DeltaTable | None, query: str, number: int) -> bool:
-    """Return whether a table's log records a micro-batch of a query, or a later one.
+def may_evolve(spark: SparkSession, job: Job) -> bool:
+    """Return whether Delta may add columns to the job's table. Options count in any case."""
+    options = {name.lower(): value for name, value in job.file.sink.options.items()}
+    option = options.get("mergeschema") or options.get("overwriteschema")
+    return (option or spark.conf.get(_AUTO_MERGE, None) or "").lower() == "true"
+
+
+def has_batch(table: DeltaTable | None, query: str, number: int) -> bool:
+    """Return whether a table's log records a micro-batch of a query, or a later one."""
+    return last_batches(table).get(query, -1) >= number
+
+
+def last_batches(table: DeltaTable | None) -> Mapping[str, int]:
+    """Return the queries that have written to a table, and the last micro-batch of each.
 
     Delta has no public function for it. Its log's snapshot has the last ``txnVersion`` of each
     ``txnAppId``, as its protocol says (SetTransaction).
     """
     if table is None:
-        return False
-    (detail,) = table.detail().select("location").take(1)
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, detail.location)
-    last = log.unsafeVolatileSnapshot().transactions().get(query)
-    return bool(last.isDefined() and int(last.get()) >= number)
+        return {}
+    written: Any = table._jdt.deltaLog().unsafeVolatileSnapshot().setTransactions()
+    each = map(written.apply, range(written.size()))
+    return {str(one.appId()): int(one.version()) for one in each}
 
 
 def append(

@@ -172,7 +172,7 @@ def _unknown_lag(job: JobStatus) -> str:
     """Returns why nobody knows the lag; empty if it is known."""
     if job.lag_is_known or job.pulse_s is None:
         return ""
-    return "how far it is behind is known after its first micro-batch"
+    return "how far it is behind is known after this run's first micro-batch"
 
 
 def _next(job: JobStatus, now: float) -> str:

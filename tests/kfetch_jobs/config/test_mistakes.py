@@ -47,6 +47,7 @@ IN_JOB = [
     ("  path:", "  mode: upsert\n  path:", "11: sink.mode is 'upsert': known here: append, merge"),
     ("  path:", "  mode: merge\n  path:", "9: sink: mode merge needs keys: the columns that name"),
     ("  path:", "  keys: id\n  path:", "9: sink: keys belongs to mode: merge"),
+    ("  path:", "  options: {mergeSchema: yes}\n  path:", "9: sink: options: mergeSchema must be"),
     ("  path:", "  latestBy: ts\n  path:", "9: sink: latestBy belongs to mode: merge"),
     ("  path:", "  deleteWhen: gone\n  path:", "9: sink: deleteWhen belongs to mode: merge"),
     (

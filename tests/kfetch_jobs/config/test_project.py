@@ -89,6 +89,7 @@ def test_a_job_has_the_last_word_on_spark(project: Path) -> None:
     [
         ("availableNow", {"availableNow": True}),
         ("{availableNow: true}", {"availableNow": True}),
+        ("{availableNow: True}", {"availableNow": True}),
         ("{processingTime: 500ms}", {"processingTime": "500 milliseconds"}),
         ("{processingTime: 10 seconds}", {"processingTime": "10 seconds"}),
         ("{processingTime: 2m}", {"processingTime": "2 minutes"}),

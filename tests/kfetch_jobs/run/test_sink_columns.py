@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DecimalType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from kfetch_jobs.run.sink_columns import added_columns
+from kfetch_jobs.run.sink_columns import added_columns, changed_types
 
 
 def _schema(**columns: StructType | None) -> StructType:
@@ -27,3 +34,14 @@ def _schema(**columns: StructType | None) -> StructType:
 def test_names(result: StructType, table: StructType, added: list[str]) -> None:
     """Fields of structs count by their path. Upper case and types make no difference."""
     assert added == list(added_columns(result, table))
+
+
+def test_types() -> None:
+    """A column of another type has both types. Others, and columns that the table lacks, have no
+    place here."""
+    result = (
+        StructType().add("Amount", DecimalType(10, 2)).add("id", LongType()).add("x", LongType())
+    )
+    table = StructType().add("amount", LongType()).add("id", LongType())
+
+    assert ["Amount is BIGINT there, and DECIMAL(10,2) here"] == [*changed_types(result, table)]

@@ -98,7 +98,8 @@ def test_an_unknown_lag_is_explained() -> None:
     """A healthy job with ``?`` says when its lag is known. A known lag needs no words."""
     waits = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=60.0)
 
-    assert "how far it is behind is known after its first micro-batch" == _about(waits, 61.0, 7)
+    told = "how far it is behind is known after this run's first micro-batch"
+    assert told == _about(waits, 61.0, 7)
     assert "" == _about(replace(waits, lag=3), 61.0, 7)
 
 
