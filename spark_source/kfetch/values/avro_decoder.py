@@ -20,7 +20,7 @@ from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 from kfetch.values import avro_layout as ops
 from kfetch.values.avro_aliases import renamed
-from kfetch.values.avro_program import Program, compile_program
+from kfetch.values.avro_program import ALLOWS_MORE, Program, compile_program
 from kfetch.values.avro_schema import AvroType, parse_avro
 from kfetch.values.avro_types import column_type
 from kfetch.values.columns import Plan, StructColumn, positions_of, too_large
@@ -33,15 +33,13 @@ Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_records``."""
 
-_OTHER_SCHEMA = "the writer's schema allows more than the reader's"
-"""Such a record is good. A reader's schema that knows the writer's can read it."""
 _REASONS = {
     ops.ENDS_EARLY: "the value ends inside it",
     ops.BAD_NUMBER: "its number is too long",
     ops.NEGATIVE: "its length is negative",
     ops.BAD_BRANCH: "its union has no such branch",
     ops.BAD_SYMBOL: "its enum has no such symbol",
-    ops.LOST_SYMBOL: f"{_OTHER_SCHEMA}: that one's enum lacks the symbol, and has no default",
+    ops.LOST_SYMBOL: f"{ALLOWS_MORE}: that one's enum lacks the symbol, and has no default",
     ops.BAD_DECIMAL: "its decimal has no digits or too many",
     ops.BAD_TIME: "its time is too far from 1970",
     ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
@@ -91,7 +89,7 @@ class Programs:
         program = self._programs[number]
         path = program.paths[row - self.starts[number]]
         if reason == ops.UNRESOLVED:
-            what = f"{_OTHER_SCHEMA}: {program.failures[int(self.rows[row, ops.A])]}"
+            what = program.failures[int(self.rows[row, ops.A])]
         else:
             what = _REASONS[reason]
         where = f"field {path}: " if path else ""

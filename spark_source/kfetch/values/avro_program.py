@@ -23,12 +23,15 @@ from kfetch.values.avro_types import branches, is_wide_union
 from kfetch.values.columns import Plan
 from kfetch.values.types import Kind
 
-__all__ = ["Program", "compile_program", "failing_program"]
+__all__ = ["ALLOWS_MORE", "Program", "compile_program", "failing_program"]
 
 Array = np.ndarray[Any, Any]
 _ROWS_MAX = 200_000
 _LEAST = {"null": 0, "float": 4, "double": 8}
 _SOURCES = {"int": ops.INT_FROM, "long": ops.LONG_FROM, "float": ops.FLOAT_FROM}
+
+ALLOWS_MORE = "the writer's schema allows more than the reader's"
+"""Such a record is good. A reader's schema that knows the writer's can read it."""
 
 
 class Program(NamedTuple):
@@ -127,7 +130,7 @@ class _Compiler:
         advice: str = "correct one of the schemas",
     ) -> None:
         why = more or f"{reader} can't be read from {writer}"
-        self._failures.append(why)
+        self._failures.append(f"{ALLOWS_MORE}: {why}")
         row = self.add(ops.FAIL, a=len(self._failures) - 1)
         if not self._optional and not self._unconditional:
             path = self._paths[row]
