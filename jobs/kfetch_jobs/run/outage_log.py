@@ -26,6 +26,8 @@ class OutageLog:
             if name not in self._logged and now - one.since_at >= ELECTION_S:
                 log.warning("%s", one)
                 self._logged[name] = one
+        if any(one.is_whole_cluster for one in unreachable.values()):
+            return  # single brokers are not listed, and still away
         for name in self._logged.keys() - unreachable.keys():
             lasted_s = now - self._logged.pop(name).since_at
             log.warning("%s can be reached again, after %.0f s", name, lasted_s)

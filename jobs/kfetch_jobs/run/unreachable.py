@@ -20,6 +20,11 @@ class Unreachable:
     """Seconds since 1970."""
     cause: str
 
+    @property
+    def is_whole_cluster(self) -> bool:
+        """Whether no broker answers. Then the report has no other entry."""
+        return self.name.startswith("every broker")
+
     def __str__(self) -> str:
         since = f"{datetime.fromtimestamp(self.since_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return f"{self.name} unreachable since {since}: {self.cause}"
