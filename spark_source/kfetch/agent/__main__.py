@@ -1,7 +1,7 @@
 """``python -m kfetch.agent``: one executor's agent. A worker's first read starts it.
 
-The agent exits when its owner exits (a pidfd shows that), when it has been idle for a minute, and
-on SIGTERM. It closes its sessions each time. The first read loads the decoder, not the start, so
+The agent exits when its owner exits (a pidfd shows that), when it has been idle for a minute, on
+SIGTERM, and when its socket was removed, because no worker can reach it. It closes its sessions each time. The first read loads the decoder, not the start, so
 that the worker finds an agent at once.
 """
 
@@ -18,6 +18,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kfetch.agent.budget import Budget
@@ -54,7 +56,8 @@ def main() -> int:
         signal.alarm(0)
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
-            reason = _serve(listener, Server(queries), queries, arguments.owner, stop)
+            is_bound = partial(_is_bound, arguments.socket, bound)
+            reason = _serve(listener, Server(queries), is_bound, arguments.owner, stop)
         finally:
             _unlink(arguments.socket, bound)
             queries.close()
@@ -81,7 +84,7 @@ def _configure_logging() -> None:
 def _serve(
     listener: socket.socket,
     server: Server,
-    queries: OpenQueries,
+    is_bound: Callable[[], bool],
     owner: ProcessIdentity,
     stop: threading.Event,
 ) -> str:
@@ -99,6 +102,8 @@ def _serve(
             return "the executor has ended"
         if listener.fileno() in ready:
             server.accept(listener)
+        if not is_bound():
+            return "its socket was removed"
         if server.busy:
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _IDLE_S_MAX:
@@ -134,11 +139,17 @@ def _listening(path: Path) -> socket.socket:
     return listener
 
 
+def _is_bound(path: Path, inode: int) -> bool:
+    """Whether the socket that this agent has bound is still at its path."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_ino == inode
+    return False
+
+
 def _unlink(path: Path, inode: int) -> None:
     """Remove the socket that this agent has bound, but not another one at its path."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+    if _is_bound(path, inode):
+        path.unlink(missing_ok=True)
 
 
 def _check_address_space(memory: int) -> None:

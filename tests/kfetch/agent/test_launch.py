@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from kfetch.agent import launch
-from kfetch.agent.channel import ChannelTimeout
+from kfetch.agent.channel import ChannelTimeout, Status, StatusRequest
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
 from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect, status
@@ -94,6 +95,24 @@ def test_a_killed_worker_leaves_one_agent(files: AgentFiles, owner: ProcessIdent
 
     assert -signal.SIGKILL == killed.returncode
     assert [pid] == [agent.pid for agent in agents_of(owner)]
+
+
+def test_an_agent_without_its_socket_leaves(
+    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If somebody removes the socket of an agent, as by cleaning /tmp, workers get another agent.
+
+    The first one holds the lock, so it must end before."""
+    monkeypatch.setattr(launch, "_CONNECT_TIMEOUT_S", 10.0)
+    with closing(connect(files, owner)) as busy:
+        busy.send(StatusRequest())
+        answer, _ = busy.receive()
+        files.socket.unlink()
+        second = status(connect(files, owner)).pid
+
+    assert isinstance(answer, Status)
+    assert answer.pid != second
+    assert [second] == [agent.pid for agent in agents_of(owner)]
 
 
 def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: ProcessIdentity) -> None:
@@ -256,6 +275,36 @@ def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
             process.kill()
 
         assert killed == listens
+
+
+def test_a_worker_with_many_files_kills_a_hung_agent(files: AgentFiles) -> None:
+    """select(2) takes no descriptor above 1,023. kfetch does without it."""
+    script = (
+        "import socket, sys\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1])\n"
+        "listener.listen()\n"
+        "print('listens', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", script, str(files.socket)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        socket.socket(socket.AF_UNIX) as stream,
+        ExitStack() as at_end,
+    ):
+        assert process.stdout
+        process.stdout.readline()
+        at_end.callback(process.kill)
+        at_end.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[1], 4096), limits[1]))
+        stream.connect(str(files.socket))
+        for _ in range(1024):
+            at_end.callback(os.close, os.dup(0))
+        launch._kill_peer(stream)
+
+        assert -signal.SIGKILL == process.wait(5)
 
 
 def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
