@@ -6,7 +6,6 @@ Each test has its own owner, a sleeping process in place of the executor's JVM.
 from __future__ import annotations
 
 import os
-import re
 import resource
 import signal
 import socket
@@ -332,48 +331,6 @@ def test_the_wait_for_the_lock_ends(
 
     with launch._locked(files.lock), pytest.raises(AgentError, match="no agent has answered for 0"):
         connect(files, owner)
-
-
-@pytest.mark.parametrize(
-    ("level", "shown"), [("debug", {10, 30}), ("Info ", {30}), ("loud", {30}), ("", {30})]
-)
-def test_the_level_of_an_agents_log(level: str, shown: set[int]) -> None:
-    """KFETCH_LOG sets the level of kfetch's own lines, whatever its case. An unknown one is no
-    obstacle.
-
-    Other libraries log warnings alone: botocore's debug lines have secrets.
-    """
-    script = (
-        "import logging\n"
-        "from kfetch.agent.__main__ import _configure_logging\n"
-        "_configure_logging()\n"
-        "for name in ('kfetch.fetch.events', 'botocore.parsers'):\n"
-        "    for level in (10, 20, 30):\n"
-        "        logging.getLogger(name).log(level, '%s %s', name, level)\n"
-    )
-    worker = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"KFETCH_LOG": level},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    logged = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", worker.stderr, re.M)
-
-    assert 0 == worker.returncode
-    assert {"30"} == {number for name, number in logged if name == "botocore.parsers"}
-    assert shown | {20} == {int(n) for name, n in logged if name == "kfetch.fetch.events"}
-    assert ("KFETCH_LOG" in worker.stderr) == (level == "loud")
-
-
-def test_a_level_in_lower_case_starts_an_agent(
-    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With KFETCH_LOG=debug an agent starts, and logs at that level."""
-    monkeypatch.setenv("KFETCH_LOG", "debug")
-    connect(files, owner).close()
-
-    assert wait_until(lambda: "DEBUG [" in files.log.read_text())
 
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])
