@@ -12,6 +12,7 @@ import pytest
 
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from tests.kfetch.agent.agent_process import connect
+from tests.kfetch.agent.helpers import wait_until
 
 
 @pytest.mark.parametrize(
