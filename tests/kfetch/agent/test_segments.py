@@ -59,9 +59,10 @@ def test_a_failed_write_leaves_no_descriptor() -> None:
     """A segment can be closed although the error of its last write still refers to its memory."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     segment = Segment.create(1, 100)
-    with pytest.raises(OSError, match="Write out of bounds"):
+    with pytest.raises(OSError, match="Write out of bounds") as failure:
         segment.write(pa.record_batch({"s": pa.array(["x" * (3 << 20)])}))
     segment.close()
+    del failure, segment
 
     assert before == len(list(Path("/proc/self/fd").iterdir()))
 
