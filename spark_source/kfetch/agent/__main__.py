@@ -1,8 +1,9 @@
 """``python -m kfetch.agent``: one executor's agent. A worker's first read starts it.
 
-The agent exits when its owner exits (a pidfd shows that), when it has been idle for a minute, and
-on SIGTERM. It closes its sessions each time. The first read loads the decoder, not the start, so
-that the worker finds an agent at once.
+The agent exits when its owner exits (a pidfd shows that), when it has been idle for a minute, on
+SIGTERM, and when its socket was removed, because no worker can reach it. It closes its sessions
+each time. The first read loads the decoder, not the start, so that the worker finds an agent at
+once.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import resource
 import select
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.home import ProcessIdentity
@@ -36,6 +41,7 @@ log = logging.getLogger("kfetch.agent")
 
 _IDLE_S_MAX = 60.0  # without worker or session; a new agent starts within 0.5 s
 _CHECK_INTERVAL_S = 1.0
+_LOG_BYTES_MAX = 64 << 20  # about 500,000 lines
 _CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stacks, measured
 
 
@@ -54,12 +60,29 @@ def main() -> int:
         signal.alarm(0)
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
-            reason = _serve(listener, Server(queries), queries, arguments.owner, stop)
+            is_bound = partial(_is_bound, arguments.socket, bound)
+            reason = _serve(listener, Server(queries), is_bound, arguments.owner, stop)
         finally:
             _unlink(arguments.socket, bound)
             queries.close()
     log.info("leaving: %s", reason)
     return 0
+
+
+class _LimitedLog(logging.StreamHandler[TextIO]):
+    """Writes to the log, and empties its file when it is full: an agent may live for months."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        super().emit(record)
+        with contextlib.suppress(OSError):
+            log = self.stream.fileno()
+            status = os.fstat(log)
+            if stat.S_ISREG(status.st_mode) and status.st_size > _LOG_BYTES_MAX:
+                os.ftruncate(log, 0)
+                os.lseek(log, 0, os.SEEK_SET)
+                self.stream.write("The log was full. Its earlier lines are gone.\n")
+                self.flush()
 
 
 def _configure_logging() -> None:
@@ -69,7 +92,7 @@ def _configure_logging() -> None:
     """
     logging.basicConfig(
         format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
-        stream=sys.stderr,
+        handlers=[_LimitedLog(sys.stderr)],
     )
     level = (os.environ.get("KFETCH_LOG") or "INFO").strip().upper()
     known = logging.getLevelNamesMapping().get(level)
@@ -81,7 +104,7 @@ def _configure_logging() -> None:
 def _serve(
     listener: socket.socket,
     server: Server,
-    queries: OpenQueries,
+    is_bound: Callable[[], bool],
     owner: ProcessIdentity,
     stop: threading.Event,
 ) -> str:
@@ -99,6 +122,8 @@ def _serve(
             return "the executor has ended"
         if listener.fileno() in ready:
             server.accept(listener)
+        if not is_bound():
+            return "its socket was removed"
         if server.busy:
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _IDLE_S_MAX:
@@ -134,11 +159,17 @@ def _listening(path: Path) -> socket.socket:
     return listener
 
 
+def _is_bound(path: Path, inode: int) -> bool:
+    """Whether the socket that this agent has bound is still at its path."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_ino == inode
+    return False
+
+
 def _unlink(path: Path, inode: int) -> None:
     """Remove the socket that this agent has bound, but not another one at its path."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+    if _is_bound(path, inode):
+        path.unlink(missing_ok=True)
 
 
 def _check_address_space(memory: int) -> None:

@@ -135,8 +135,12 @@ class Channel:
         self._stream.settimeout(timeout_s)
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """Send a message and open file descriptors. Raises ChannelClosed, ChannelTimeout."""
+        """Send a message and open file descriptors.
+
+        Raises ChannelClosed, ChannelTimeout, and AgentError for a message that is too large.
+        """
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        _check_size(len(body))
         frame = memoryview(_LENGTH.pack(len(body)) + body)
         try:
             sent = socket.send_fds(self._stream, [frame], list(descriptors)) if descriptors else 0
@@ -154,8 +158,7 @@ class Channel:
         """
         prefix, descriptors = self._receive_exactly(_LENGTH.size)
         size = _LENGTH.unpack(prefix)[0]
-        if size > MESSAGE_BYTES_MAX:
-            raise AgentError(f"a message of {size} bytes is larger than {MESSAGE_BYTES_MAX}")
+        _check_size(size)
         body, _ = self._receive_exactly(size)
         return _unpickled(body), descriptors
 
@@ -193,6 +196,11 @@ class Channel:
                 for descriptor in descriptors:
                     os.close(descriptor)
         return data, descriptors
+
+
+def _check_size(size: int) -> None:
+    if size > MESSAGE_BYTES_MAX:
+        raise AgentError(f"a message of {size} bytes is larger than {MESSAGE_BYTES_MAX}")
 
 
 def _unpickled(body: bytearray) -> object:

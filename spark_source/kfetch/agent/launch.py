@@ -120,15 +120,20 @@ def _kill_peer(stream: socket.socket) -> None:
         try:
             if not _has_hung_up(stream):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                select.select([descriptor], [], [], _KILL_TIMEOUT_S)
+                _poll(descriptor, select.POLLIN, _KILL_TIMEOUT_S)
         finally:
             os.close(descriptor)
 
 
 def _has_hung_up(stream: socket.socket) -> bool:
+    return _poll(stream.fileno(), select.POLLRDHUP, 0)
+
+
+def _poll(descriptor: int, events: int, timeout_s: float) -> bool:
+    """Wait for events with poll(2). Returns whether one came in time."""
     poll = select.poll()
-    poll.register(stream, select.POLLRDHUP)
-    return bool(poll.poll(0))
+    poll.register(descriptor, events)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _open_connection(stream: socket.socket, path: Path) -> None:

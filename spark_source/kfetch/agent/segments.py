@@ -64,8 +64,9 @@ class Segment:
 
     def close(self) -> None:
         """Close this side. The system frees the memory when the worker has no mapping either."""
-        self.memory.close()
         os.close(self.descriptor)
+        with contextlib.suppress(BufferError):  # the error of a write still refers to it
+            self.memory.close()
 
 
 def stream_size(batch: pa.RecordBatch) -> int:

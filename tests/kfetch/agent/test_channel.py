@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from kfetch.agent import channel
 from kfetch.agent.channel import (
     Channel,
     ChannelClosed,
@@ -58,6 +59,19 @@ def test_a_message_has_a_limit() -> None:
     with theirs, pytest.raises(AgentError, match="larger than"):
         Channel(ours, 5).receive()
     ours.close()
+
+
+def test_a_message_that_is_too_large_is_not_sent(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sender gets the error. Otherwise it would take the other side for dead, and try again."""
+    monkeypatch.setattr(channel, "MESSAGE_BYTES_MAX", 1000)
+    worker, agent = channels
+    with pytest.raises(AgentError, match="larger than 1000"):
+        worker.send(Greeting(version="x" * 2000, pid=1))
+    worker.send(StatusRequest())
+
+    assert (StatusRequest(), []) == agent.receive()
 
 
 def test_the_peer_is_known() -> None:

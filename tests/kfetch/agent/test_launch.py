@@ -6,20 +6,20 @@ Each test has its own owner, a sleeping process in place of the executor's JVM.
 from __future__ import annotations
 
 import os
-import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from kfetch.agent import launch
-from kfetch.agent.channel import ChannelTimeout
+from kfetch.agent.channel import ChannelTimeout, Status, StatusRequest
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.errors import AgentError
 from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect, status
@@ -94,6 +94,24 @@ def test_a_killed_worker_leaves_one_agent(files: AgentFiles, owner: ProcessIdent
 
     assert -signal.SIGKILL == killed.returncode
     assert [pid] == [agent.pid for agent in agents_of(owner)]
+
+
+def test_an_agent_without_its_socket_leaves(
+    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If somebody removes the socket of an agent, as by cleaning /tmp, workers get another agent.
+
+    The first one holds the lock, so it must end before."""
+    monkeypatch.setattr(launch, "_CONNECT_TIMEOUT_S", 10.0)
+    with closing(connect(files, owner)) as busy:
+        busy.send(StatusRequest())
+        answer, _ = busy.receive()
+        files.socket.unlink()
+        second = status(connect(files, owner)).pid
+
+    assert isinstance(answer, Status)
+    assert answer.pid != second
+    assert [second] == [agent.pid for agent in agents_of(owner)]
 
 
 def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: ProcessIdentity) -> None:
@@ -258,6 +276,36 @@ def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
         assert killed == listens
 
 
+def test_a_worker_with_many_files_kills_a_hung_agent(files: AgentFiles) -> None:
+    """select(2) takes no descriptor above 1,023. kfetch does without it."""
+    script = (
+        "import socket, sys\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1])\n"
+        "listener.listen()\n"
+        "print('listens', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", script, str(files.socket)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        socket.socket(socket.AF_UNIX) as stream,
+        ExitStack() as at_end,
+    ):
+        assert process.stdout
+        process.stdout.readline()
+        at_end.callback(process.kill)
+        at_end.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[1], 4096), limits[1]))
+        stream.connect(str(files.socket))
+        for _ in range(1024):
+            at_end.callback(os.close, os.dup(0))
+        launch._kill_peer(stream)
+
+        assert -signal.SIGKILL == process.wait(5)
+
+
 def test_a_full_backlog_is_a_hung_agent(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that accepts no connection counts as a hung agent, not as a dead socket."""
     monkeypatch.setattr(launch, "_GREETING_TIMEOUT_S", 0.2)
@@ -283,48 +331,6 @@ def test_the_wait_for_the_lock_ends(
 
     with launch._locked(files.lock), pytest.raises(AgentError, match="no agent has answered for 0"):
         connect(files, owner)
-
-
-@pytest.mark.parametrize(
-    ("level", "shown"), [("debug", {10, 30}), ("Info ", {30}), ("loud", {30}), ("", {30})]
-)
-def test_the_level_of_an_agents_log(level: str, shown: set[int]) -> None:
-    """KFETCH_LOG sets the level of kfetch's own lines, whatever its case. An unknown one is no
-    obstacle.
-
-    Other libraries log warnings alone: botocore's debug lines have secrets.
-    """
-    script = (
-        "import logging\n"
-        "from kfetch.agent.__main__ import _configure_logging\n"
-        "_configure_logging()\n"
-        "for name in ('kfetch.fetch.events', 'botocore.parsers'):\n"
-        "    for level in (10, 20, 30):\n"
-        "        logging.getLogger(name).log(level, '%s %s', name, level)\n"
-    )
-    worker = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"KFETCH_LOG": level},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    logged = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", worker.stderr, re.M)
-
-    assert 0 == worker.returncode
-    assert {"30"} == {number for name, number in logged if name == "botocore.parsers"}
-    assert shown | {20} == {int(n) for name, n in logged if name == "kfetch.fetch.events"}
-    assert ("KFETCH_LOG" in worker.stderr) == (level == "loud")
-
-
-def test_a_level_in_lower_case_starts_an_agent(
-    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With KFETCH_LOG=debug an agent starts, and logs at that level."""
-    monkeypatch.setenv("KFETCH_LOG", "debug")
-    connect(files, owner).close()
-
-    assert wait_until(lambda: "DEBUG [" in files.log.read_text())
 
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(64, None), (255, None), (256, "100")])

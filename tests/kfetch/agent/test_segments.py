@@ -55,6 +55,18 @@ def test_descriptors_do_not_pile_up() -> None:
     assert before == len(list(Path("/proc/self/fd").iterdir()))
 
 
+def test_a_failed_write_leaves_no_descriptor() -> None:
+    """A segment can be closed although the error of its last write still refers to its memory."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    segment = Segment.create(1, 100)
+    with pytest.raises(OSError, match="Write out of bounds") as failure:
+        segment.write(pa.record_batch({"s": pa.array(["x" * (3 << 20)])}))
+    segment.close()
+    del failure, segment
+
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_a_segment_that_fails_leaves_no_descriptor() -> None:
     """Without address space, neither side of a segment keeps its descriptor."""
     segment = Segment.create(1, 64 << 20)
