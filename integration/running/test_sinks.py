@@ -286,13 +286,11 @@ def test_other_ways_to_let_delta_add_columns(
 ) -> None:
     """Spark takes options in any case, and Delta has a setting for the session. Both add columns,
     so the job starts."""
-    name, text = (
-        topic(1),
-        (
-            "source: {{cluster: main, subscribe: {topic}, options: {{startingOffsets: earliest}}}}\n"
-            "transform:\n  sql: SELECT {columns} FROM source\n"
-            "sink: {{path: table, options: {{{options}}}}}\ntrigger: availableNow\n"
-        ),
+    name = topic(1)
+    text = (
+        "source: {{cluster: main, subscribe: {topic}, options: {{startingOffsets: earliest}}}}\n"
+        "transform:\n  sql: SELECT {columns} FROM source\n"
+        "sink: {{path: table, options: {{{options}}}}}\ntrigger: availableNow\n"
     )
     produce(kafka, name, b"a")
     drain(spark, job(tmp_path, kafka, text.format(topic=name, columns="offset", options="")))
