@@ -118,7 +118,8 @@ def test_another_file_system(tmp_path: Path, kafka: Cluster, name: str) -> None:
 
 
 def test_hadoops_own_configuration(tmp_path: Path, kafka: Cluster, name: str) -> None:
-    """It moves paths to another file system. The run says so before it reads a record."""
+    """It moves paths to another file system. The run says so before it reads a record. Paths with
+    ``file:`` stay here."""
     properties = {"fs.defaultFS": "viewfs://kfetch", MOUNT: f"file://{tmp_path}"}
     entries = "".join(
         f"<property><name>{key}</name><value>{value}</value></property>"
@@ -134,3 +135,8 @@ def test_hadoops_own_configuration(tmp_path: Path, kafka: Cluster, name: str) ->
     assert "puts paths without a scheme on viewfs://kfetch" in done.stderr
     assert "set spark.hadoop.fs.defaultFS under spark" in done.stderr
     assert [] == [*tmp_path.rglob("_delta_log")]
+
+    text = JOB.format(topic=name, table=f"file:{tmp_path}/lake/table")
+    write(tmp_path, kafka, one=f"{text}checkpoint: file:{tmp_path}/ck\n")
+    project.kfetch("run", "one")
+    assert [*range(20)] == offsets(tmp_path / "lake" / "table")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
 from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.config.locations import has_scheme, local_path
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.tables import existing_table, last_batches
 
@@ -43,7 +43,8 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
 def _check_file_system(spark: SparkSession, job: Job) -> None:
     default = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS"))
     known_local = local_path("/", job.spark) is not None
-    if known_local and not default.startswith("file:"):
+    paths = [job.checkpoint, *(table.path for table in job.tables if table.path)]
+    if known_local and not (default.startswith("file:") or all(map(has_scheme, paths))):
         raise ConfigError(
             f"job {job.name}: Hadoop's configuration puts paths without a scheme on {default}, and "
             "the job's files do not: set spark.hadoop.fs.defaultFS under spark, or write file:/ in "
