@@ -117,12 +117,12 @@ def _tail(path: Path) -> str:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return file.read().decode(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(errors="replace").splitlines(keepends=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

@@ -65,14 +65,8 @@ class SupervisedJob:
         return pulse if pulse is not None and pulse.at >= began_s else None
 
     def committed(self) -> tuple[int, int]:
-        """Return the number of micro-batches that the present run committed, and of their rows.
-
-        Zeros if the job's directory can't be read.
-        """
-        try:
-            return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
-        except OSError:
-            return 0, 0
+        """Return the number of micro-batches that the present run committed, and of their rows."""
+        return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
         """Return for how long the supervisor has seen no new sign of life of a run, in seconds."""
