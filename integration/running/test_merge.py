@@ -128,7 +128,7 @@ def test_a_table_without_the_columns_of_latest_by(
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/table` (id BIGINT, page STRING) USING delta")
     spark.sql(f"INSERT INTO delta.`{tmp_path}/table` VALUES (1, 'old'), (2, 'old')")
     text = MERGE.format(topic=name)
-    with pytest.raises(ConfigError, match=r"one\.yml:13: .*table has no column gone and offset"):
+    with pytest.raises(ConfigError, match=r"one\.yml:7: .*table has no column gone and offset"):
         delta_sink.start(spark, job(tmp_path, kafka, text))
 
     produce(kafka, name, b'{"id": 1, "page": "/new"}')
