@@ -14,6 +14,7 @@ from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import has_scheme, local_path
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.dataframes import user_mistakes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +34,9 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
     if job.file.sink.repeatRows:
         return
     sentence = lost_offsets(job)
-    for table in job.tables:
-        sentence = sentence or check_queries(job, table, set(_queries(spark, table)))
+    with user_mistakes(job, "sink"):
+        for table in job.tables:
+            sentence = sentence or check_queries(job, table, set(_queries(spark, table)))
     if sentence:
         raise ConfigError(sentence)
 
