@@ -32,6 +32,7 @@ from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
 from tests.kfetch_jobs.config.test_ddl import RIGHT
 
@@ -336,3 +337,23 @@ def test_a_changed_type(
         (row.offset, row.amount, row.amount_exact) for row in rows(spark, tmp_path / "table")
     )
     assert [(0, 12, None), (1, None, Decimal("12.50"))] == found
+
+
+def test_a_name_of_another_kind_of_table(
+    kafka: Cluster,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is a mistake in the file, with its line. Another try would not help."""
+    monkeypatch.setattr(delta_sink, "_check_catalog", lambda spark, job: None)
+    text = DEAD.format(topic=topic(1), code=written(tmp_path, CODE))
+    made = job(tmp_path, kafka, text.replace("path: table", "table: plain"))
+    spark.sql(f"CREATE TABLE plain (id BIGINT) USING parquet LOCATION '{tmp_path}/plain'")
+    try:
+        for look in (check_new_query, delta_sink.start):
+            with pytest.raises(ConfigError, match=r"one\.yml:8: .*plain.* is not a Delta table"):
+                look(spark, made)
+    finally:
+        spark.sql("DROP TABLE plain")

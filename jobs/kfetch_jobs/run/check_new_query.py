@@ -13,6 +13,7 @@ from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import has_scheme, local_path
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.dataframes import user_mistakes
 from kfetch_jobs.run.tables import existing_table, last_batches
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
     if job.file.sink.repeatRows:
         return
     sentence = lost_offsets(job)
-    for table in job.tables:
-        sentence = sentence or check_queries(job, table, last_batches(existing_table(spark, table)))
+    with user_mistakes(job, "sink"):
+        for table in job.tables:
+            queries = last_batches(existing_table(spark, table))
+            sentence = sentence or check_queries(job, table, queries)
     if sentence:
         raise ConfigError(sentence)
 

@@ -65,7 +65,8 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     _check_catalog(spark, job)
     frames, result = _frames(spark, job)
     check_named_columns(job, result.schema)
-    check_table_columns(spark, job, result.schema)
+    with user_mistakes(job, "sink"):
+        check_table_columns(spark, job, result.schema)
     if job.file.sink.deleteWhen is not None:
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
