@@ -48,6 +48,7 @@ _CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stac
 def main() -> int:
     """Serve until the owner exits. Returns the exit code."""
     arguments = _arguments()
+    os.set_inheritable(arguments.lock, False)  # a program that the agent starts may outlive it
     _configure_logging()
     _check_address_space(arguments.memory)
     _raise_descriptor_limit()
@@ -137,7 +138,10 @@ def _close_idle(queries: OpenQueries, stop: threading.Event) -> None:
     Otherwise workers would get their greeting too late and treat the agent as hung.
     """
     while not stop.wait(_CHECK_INTERVAL_S):
-        queries.close_idle()
+        try:
+            queries.close_idle()
+        except Exception:  # the next round tries again
+            log.exception("closing idle queries")
 
 
 def _open_pidfd(owner: ProcessIdentity) -> int | None:
@@ -196,6 +200,7 @@ def _raise_descriptor_limit() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kfetch.agent", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True, help="path of the socket")
+    parser.add_argument("--lock", type=int, required=True, help="descriptor of the lock")
     parser.add_argument(
         "--owner", type=ProcessIdentity.parse, required=True, help="PID:START of the executor"
     )

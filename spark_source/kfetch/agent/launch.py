@@ -195,6 +195,7 @@ def _spawn(
                 # -P: Python would look for modules in the directory first.
                 *(os.path.abspath(sys.executable), "-P", "-m", "kfetch.agent"),
                 *("--socket", str(files.socket)),
+                *("--lock", str(lock)),
                 *("--owner", str(owner)),
                 *("--memory", str(memory)),
             ],

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def write(directory: Path, query: str, document: Mapping[str, object]) -> None:
         draft.replace(target)
     except OSError as cause:
         log.warning("fetch statistics can't be written to %s: %s", target, cause)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def read_stats(directory: Path) -> FetchStats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,3 +57,15 @@ def test_statistics_written_at_once(tmp_path: Path, caplog: pytest.LogCaptureFix
 
     assert [] == caplog.messages
     assert 1 == len(list(tmp_path.iterdir()))
+
+
+def test_a_full_disk_keeps_no_drafts(tmp_path: Path) -> None:
+    """A file of statistics that can't be written whole leaves nothing behind."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)  # Python ignores SIGXFSZ
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        write_stats(str(tmp_path), "q", FetchStats())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert [] == [*tmp_path.iterdir()]
