@@ -1,4 +1,4 @@
-"""The first page of a project with many jobs: which rows it shows, in which order; pure."""
+"""The first page of a project with many jobs: which rows it shows, in which order."""
 
 from __future__ import annotations
 
