@@ -10,6 +10,7 @@ import pytest
 
 from kfetch_jobs.run.pulse import pulse_path
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s, write_heartbeat
+from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from tests.kfetch_jobs.commands import Command
@@ -33,6 +34,20 @@ def test_a_query_that_does_not_start(stage: Stage) -> None:
 
         assert ("its query has not started for 61 s, more than 60",) == found.jobs[0].unhealthy
         assert read_status(stage.project, store, began + 61).healthy
+
+
+def test_a_wait_is_no_silence(stage: Stage) -> None:
+    """A job that waited for longer than ``noProgress`` is not killed when its next run starts."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", "kill -9 $$")
+    with stage.take() as supervisor:
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+        supervisor.tick(stage.now)
+        stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
+        stage.ahead_s += 400
+        stage.until_runs(supervisor, "a")
+        for _ in range(3):
+            supervisor.tick(stage.now)
+        assert Phase.RUNNING is stage.phase("a")
 
 
 def test_a_loop_that_does_not_go_on(

@@ -42,25 +42,6 @@ def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     assert [] == list(stage.project.storage.glob("a/ending-*"))
 
 
-def test_a_killed_run_shows_what_it_committed(stage: Stage) -> None:
-    """Somebody kills a run after nine micro-batches. The history has them with their rows, and the
-    next run, which commits nothing, has none."""
-    stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
-        for run in range(2):
-            stage.until_runs(supervisor, "a")
-            if not run:
-                stage.commit("a", batches=9, rows=200_000)
-            (stage.place / "a.on").unlink()
-            os.kill(stage.runs("a")[-1].pid or 0, signal.SIGKILL)
-            stage.until_phase(supervisor, "a", Phase.BACKOFF)
-            stage.ask("a", Order.START)
-
-    assert [(ExitKind.KILLED, 9, 200_000), (ExitKind.KILLED, 0, 0)] == [
-        (run.kind, run.batches, run.rows) for run in stage.runs("a")
-    ]
-
-
 @pytest.mark.parametrize(
     ("names", "line"),
     [("", "supervising 0 jobs"), ("a", "supervising 1 job: a"), ("ab", "supervising 2 jobs: a, b")],

@@ -104,6 +104,21 @@ def test_a_broker_that_is_away(shop: Project) -> None:
             assert "nothing left to read" not in shown
 
 
+def test_an_idle_job(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reads, agents end. The page does not suspect other machines then. A state that goes
+    on has its duration."""
+    monkeypatch.setattr("kfetch.admin.agents.find", lambda *_: [])
+    with browser(shop) as client:
+        busy = Html(client.get("/jobs/clicks").text).text
+    monkeypatch.setattr("kfetch_jobs.web.snapshot.Observer.rate", lambda *_: 0.0)
+    with browser(shop) as client:
+        idle = Html(client.get("/jobs/clicks").text).text
+    assert "Do its executors run on other machines" in busy
+    assert "Do its executors run on other machines" not in idle
+    assert "An idle agent ends after a minute" in idle
+    assert "running for 1" in " ".join(idle.split())
+
+
 def test_the_space_for_its_checkpoint(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job's page shows the free space, and calls for attention before the disk is full."""
     space = DiskSpace(free_bytes=1 << 30, size_bytes=100 << 30)
