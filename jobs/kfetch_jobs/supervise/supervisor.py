@@ -304,7 +304,6 @@ class Supervisor:
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
-        supervised.heard_s = None  # it was silent while it waited
         report_file = self._report_file(supervised)
         try:
             report_file.unlink(missing_ok=True)

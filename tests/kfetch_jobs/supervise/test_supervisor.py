@@ -373,22 +373,6 @@ def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
 
 
-def test_a_pause_before_a_run_is_no_silence(stage: Stage) -> None:
-    """A job waits longer for its restart than a run may be silent. The run then goes on."""
-    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
-    with stage.take() as supervisor:
-        stage.until_runs(supervisor, "a")
-        (stage.place / "a.on").unlink()
-        stage.ahead_s += 100
-        stage.until_phase(supervisor, "a", Phase.BACKOFF)
-        supervisor.tick(stage.now)
-        stage.ahead_s += 400
-        stage.until_runs(supervisor, "a")
-        supervisor.tick(stage.now)
-
-        assert Phase.RUNNING is stage.phase("a")
-
-
 def test_what_is_shown(stage: Stage) -> None:
     """The overview tells phases and why jobs are unhealthy; with a job given up all is not well."""
     stage.job("a", CONTINUOUS + "health: {lagRecords: 10, lagSeconds: 60}\n", UNTIL_TERM)
