@@ -220,8 +220,8 @@ def test_a_new_query_fails_within_a_minute(
     with pytest.raises(ConnectionLost, match="no connection to"), caplog.at_level("WARNING"):
         Driver(parse(chosen)).initial_offsets()
 
-    assert seconds_left == pytest.approx(promised(caplog, ""), abs=1)
-    assert clock.slept_s == pytest.approx(seconds_left[0], abs=2.5)
+    assert seconds_left == pytest.approx(promised(caplog, ""), abs=3)
+    assert clock.slept_s == pytest.approx(seconds_left[0], abs=4)
 
 
 def test_a_query_with_a_checkpoint_waits_longer(
@@ -234,8 +234,8 @@ def test_a_query_with_a_checkpoint_waits_longer(
         driver.next_end(start, None)
 
     seconds_left = promised(caplog, ", because the query has a checkpoint")
-    assert [123, 92, 61, 30] == pytest.approx(seconds_left, abs=1)
-    assert clock.slept_s == pytest.approx(123, abs=4)
+    assert [123, 92, 61, 30] == pytest.approx(seconds_left, abs=3)
+    assert clock.slept_s == pytest.approx(123, abs=6)
 
 
 def test_the_first_planning_of_a_new_query(
