@@ -50,7 +50,7 @@ ALL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampTy
         (RAW, "", "SELECT key, (SELECT max(id) FROM range(3)) AS m FROM source", ALL),
         (RAW, "", "SELECT DISTINCT key FROM source", ["key"]),
         (TYPED, "", "SELECT offset FROM source", ["value", "offset"]),
-        (TYPED, DEAD, "SELECT value.id FROM source", ["value", *PLACE]),
+        (TYPED, DEAD, "SELECT value.id FROM source", ["key", "value", *PLACE]),
         (DECODED, "", "SELECT event.id, offset FROM source", ["value", "topic", *ALL[3:5]]),
         (DECODED, DEAD, "SELECT event.id FROM source", ["key", "value", *PLACE]),
         (CHOSEN, "", "SELECT value FROM source", ["value", "offset"]),
