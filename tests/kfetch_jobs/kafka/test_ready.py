@@ -39,7 +39,10 @@ def test_a_port_of_a_kafka_of_another_directory(listener: int, tmp_path: Path) -
     there = tmp_path / "there"
     mark = f"-Dkfetch.logs={there / 'node-1' / 'logs'}"
     told = f"node 1 needs port {listener}, and kfetch's broker of {there} uses it: use that one"
-    with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as other:
+    command = [sys.executable, "-c", "print(flush=True); input()", mark]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()  # until then, its command line may be that of this process
         there.mkdir()
         began = psutil.Process(other.pid).create_time()
         node = NodeState(node_id=1, port=listener, controller_port=1, pid=other.pid, started=began)
