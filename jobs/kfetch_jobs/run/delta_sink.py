@@ -175,11 +175,11 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
 
 def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
     """Return the writer of the source's micro-batches: the transform has no state."""
-    write_letters = _letters_writer(job, counts, stateful=False)
+    put_letters = _letters_writer(job, counts, stateful=False)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
-            write_letters(places_of([batch]), query, number)
+            put_letters(places_of([batch]), query, number)
             rows = apply_transform(job, good_records({"source": batch}))
             _write_rows(job, rows, query, number)
 
@@ -188,12 +188,12 @@ def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
 
 def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
     """Return the writer of the micro-batches of ``beside``."""
-    write_letters = _letters_writer(job, counts, stateful=True)
+    put_letters = _letters_writer(job, counts, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
             rows, places = split(batch)
-            write_letters(places, query, number)
+            put_letters(places, query, number)
             _write_rows(job, rows, query, number)
 
     return write

@@ -58,6 +58,8 @@ class RunResult:
 def run(job: Job, report: ReportBatch) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
+    Raises the source's error if the brokers refuse the job before Spark starts.
+
     Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster, or if the
     job has no offsets although it, or a renamed job, has run before.
 

@@ -7,6 +7,7 @@ job_files.py        the job of an order, and of an adopted run
 job_rules.py        the rules from a job's file
 store.py            states, runs and orders, in SQLite
 database.py         opens the database: tables, journal
+job_lag.py          how far a running job is behind
 wall_clock.py       by how much somebody has set the clock
 processes.py        the processes of a run
 run_process.py      the process of a recorded run, and its exit report

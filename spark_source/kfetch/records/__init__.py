@@ -2,7 +2,7 @@
 
 ``format`` has the numbers of the formats. ``batch`` reads headers, ``sections`` checks and
 decompresses, and ``reference`` is the slow and obvious decoder. ``java_text`` decodes text that may
-not be UTF-8. ``kfetch.compiled`` has the fast decoder. ``kfetch.decoding`` chooses between the two.
+not be UTF-8. ``kfetch.compiled`` has the fast decoder, and ``kfetch.decoding`` chooses a decoder.
 Formats: v2, and v0 and v1 of segments older than Kafka 0.11.
 """
 

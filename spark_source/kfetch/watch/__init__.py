@@ -4,6 +4,7 @@
 session, and ``poll_pause`` limits what the polls cost. ``watch`` owns the threads and the lock.
 ``metadata_refresh`` keeps the watch in step with the cluster's metadata. ``lookups`` asks the
 brokers for everything that a session does not tell. ``position_check`` finds data loss.
-``initial_positions`` and ``available_now`` tell where queries start and end. ``statistics`` writes
-the driver's statistics. ``driver`` turns all of it into offsets and splits.
+``initial_positions`` and ``available_now`` tell where queries start and end. ``broker_report``
+lists brokers that do not answer, and ``backlog`` counts the records that wait. ``statistics``
+writes the driver's statistics. ``driver`` turns all of it into offsets and splits.
 """
