@@ -21,7 +21,7 @@ from kfetch.options import EARLIEST, LATEST, SourceOptions
 from kfetch.watch.broker_report import EVERY_BROKER, BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import RetryPauses, may_retry
+from kfetch.wire.retry import RetryPauses, longest_pause_s, may_retry
 from kfetch.wire.timestamp_types import append_time_topics
 
 __all__ = ["OffsetLookup", "no_leader_error"]
@@ -299,9 +299,14 @@ class OffsetLookup:
         return {tp: Position(at.offset, at.leader_epoch) for tp, at in offsets.items()}
 
     def _with_retries(self, question: Callable[[float], T]) -> T:
-        """Call ``question`` with a deadline, and repeat it as often as the options allow."""
+        """Call ``question`` with a deadline, and repeat it as often as the options allow.
+
+        A question ends up to one pause before its deadline. What is left then is no time for
+        another one.
+        """
         options, retries = self._options, self._options.lookup_retries
         pause_s, try_s = options.lookup_retry_s, options.network.request_timeout_s
+        needed_s = pause_s + longest_pause_s(options.network)
         limit = math.inf if self.has_checkpoint else time.monotonic() + options.api_timeout_s
         self._cluster.patience_reason = "the query has a checkpoint" if self.has_checkpoint else ""
         while True:
@@ -310,7 +315,7 @@ class OffsetLookup:
             try:
                 return question(deadline)
             except (ConnectionLost, BrokerError) as cause:
-                is_over = retries == 0 or time.monotonic() + pause_s >= limit
+                is_over = retries == 0 or time.monotonic() + needed_s >= limit
                 if is_over or not may_retry(cause):
                     raise
                 retries -= 1

@@ -30,6 +30,14 @@ T = TypeVar("T")
 LASTING = (WrongListener, TlsFailed)
 """Errors that name a mistake in options, certificates or listeners. A retry alone can't help."""
 
+JITTER = 0.2
+"""The part by which a pause is shorter or longer, at random (KIP-580)."""
+
+
+def longest_pause_s(options: NetworkOptions) -> float:
+    """Returns the longest pause in seconds, jitter included."""
+    return options.retry_backoff_max_s * (1 + JITTER)
+
 
 class RetryPauses:
     """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, +-20 % (KIP-580).
@@ -53,7 +61,7 @@ class RetryPauses:
 
     def next_pause_s(self) -> float:
         """Returns the next pause in seconds, for callers that wait on their own."""
-        pause_s = self._backoff.pause * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, no secret
+        pause_s = self._backoff.pause * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - jitter, no secret
         self.tries += 1
         self._backoff = self._backoff.doubled()
         return pause_s

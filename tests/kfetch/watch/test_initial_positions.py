@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -222,6 +223,19 @@ def test_a_new_query_fails_within_a_minute(
 
     assert seconds_left == pytest.approx(promised(caplog, ""), abs=3)
     assert clock.slept_s == pytest.approx(seconds_left[0], abs=4)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_attempt_without_time(
+    nobody: str, clock: SkippingClock, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """Whatever the pauses are, no warning promises another attempt for the rest of a second."""
+    random.seed(seed)
+    chosen = {"kafka.bootstrap.servers": nobody, "subscribe": "t"}
+    with pytest.raises(ConnectionLost), caplog.at_level("WARNING"):
+        Driver(parse(chosen)).initial_offsets()
+
+    assert promised(caplog, "") == pytest.approx([60, 29], abs=3)
 
 
 def test_a_query_with_a_checkpoint_waits_longer(
