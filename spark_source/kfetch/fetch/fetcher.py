@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 _REPLY_GRACE_S = 5.0
 # How long close() waits for the broker. Later the broker drops the session by itself.
 _CLOSE_TIMEOUT_S = 1.0
-
-
 _SESSION_GOES_ON = (SessionEvent.CONTINUED, SessionEvent.SESSIONLESS)
 
 
@@ -282,10 +280,7 @@ class Fetcher:
 
     def _publish_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
         """Publish the outcome of a request, unless the session goes on as before."""
-        if self._session is None or outcome.event in (
-            SessionEvent.CONTINUED,
-            SessionEvent.SESSIONLESS,
-        ):
+        if self._session is None or outcome.event in _SESSION_GOES_ON:
             return
         event = events.SessionChanged(
             broker=self.broker,
