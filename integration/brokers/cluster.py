@@ -42,9 +42,9 @@ from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
-from kfetch_jobs.kafka import process as processes
 from kfetch_jobs.kafka import ready
 from kfetch_jobs.kafka.settings import HOST, LOG4J2, jvm_flags
+from kfetch_jobs.util import process as processes
 
 _START_S = 90.0
 _HEAPS = {BROKER: "320m", COMBINED: "384m", CONTROLLER: "160m", ZOOKEEPER: "64m"}

@@ -12,7 +12,6 @@ the machine can read all data. ``secure=`` adds listeners with TLS and log-ins.
     secure.py     secured listeners: properties of brokers and of clients          (pure)
     credentials.py their certificates, passwords and users  certificates.py a CA of its own
     state.py      the state file of a directory: nodes, ports, processes
-    process.py    starts a JVM and signals it, and never another process
     ready.py      whether a node answers, and which ports are free
     port_owner.py which directory's Kafka uses a port
     node.py       one node           cluster.py    all nodes

@@ -15,8 +15,9 @@ import psutil
 
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, NotRunning
 from kfetch_jobs.jvm.java import find_java
-from kfetch_jobs.kafka import process, ready, settings, state
+from kfetch_jobs.kafka import ready, settings, state
 from kfetch_jobs.kafka.credentials import Credentials
+from kfetch_jobs.util import process
 from kfetch_jobs.util.files import write_private
 
 __all__ = ["ClusterContext", "Node", "cause_line"]

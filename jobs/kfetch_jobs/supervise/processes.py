@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from kfetch_jobs.kafka.process import find, start_of
 from kfetch_jobs.util.files import owner_only
+from kfetch_jobs.util.process import find, start_of
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
 __all__ = ["GONE_WITHIN_S", "MARK", "RunProcess", "adopt", "find_by_mark", "launch"]

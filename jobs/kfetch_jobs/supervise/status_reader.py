@@ -18,7 +18,6 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.kafka.process import find
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
@@ -32,6 +31,7 @@ from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.process import find
 
 __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
 

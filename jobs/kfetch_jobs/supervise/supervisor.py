@@ -22,7 +22,6 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.snapshot import write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.kafka.process import start_of
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
 from kfetch_jobs.supervise import state_machine
@@ -52,6 +51,7 @@ from kfetch_jobs.supervise.supervised_job import (
 )
 from kfetch_jobs.supervise.wall_clock import WallClock
 from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.process import start_of
 
 __all__ = ["Command", "Supervisor"]
 

@@ -1,6 +1,7 @@
-"""Helpers of several folders: files and file systems, redacted output, cached values, plurals.
+"""Helpers of several folders: files, processes, redacted output, cached values, plurals.
 
 files.py         locks, private files, and files that appear whole
+process.py       starts a process and signals it, and never another one
 redact.py        output of processes without secrets
 mounts.py        the kind of file system of a path
 times.py         times for people

@@ -7,6 +7,7 @@ import pytest
 from kfetch import errors
 from kfetch.admin import explanations
 from kfetch.errors import KfetchError, OptionError
+from kfetch_jobs.errors import RecordsLost
 from tests.kfetch.cli.conftest import Kfetch
 
 
@@ -22,7 +23,7 @@ def test_a_code_as_an_error_prints_it(kfetch: Kfetch, text: str) -> None:
 
 def test_a_code_with_two_parts_has_two_pages(kfetch: Kfetch) -> None:
     """A run's error has its own code and that of the source. Both are explained."""
-    code, out, _ = kfetch("explain", "[RECORDS_LOST.LOG_TRUNCATED]")
+    code, out, _ = kfetch("explain", f"[{RecordsLost.condition}.LOG_TRUNCATED]")
 
     assert 0 == code
     assert out.index("# RECORDS_LOST\n") < out.index("# LOG_TRUNCATED\n")

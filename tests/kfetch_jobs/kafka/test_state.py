@@ -15,8 +15,9 @@ from kfetch_jobs.errors import (
     NotRunning,
     StateDamaged,
 )
-from kfetch_jobs.kafka import Cluster, cluster, process
+from kfetch_jobs.kafka import Cluster, cluster
 from kfetch_jobs.kafka.state import STATE_FILE, NodeState, State, claim, load, save, update_node
+from kfetch_jobs.util import process
 
 STATE = State(
     cluster_id="abc",

@@ -1,18 +1,18 @@
-"""Starts a JVM and signals it, and never another process.
+"""Starts a process and signals it, and never another one.
 
 The pid *and* the start identify a process: the system uses pids again, and a signal to the wrong
-process is the worst thing this package could do. The start is the id of the boot and the clock
+process is the worst thing that kfetch could do. The start is the id of the boot and the clock
 ticks since then (Linux, proc(5)). Nobody can set these, while a start in seconds since 1970 moves
 with the wall clock.
 
 There are two ways to start:
 
-- tethered: a shell is the parent of the JVM. It waits for the end of its standard input, a pipe
-  whose other end this process holds. Then it kills the JVM. The pipe ends with this process, even
+- tethered: a shell is the child's parent. It waits for the end of its standard input, a pipe
+  whose other end this process holds. Then it kills the child. The pipe ends with this process, even
   by SIGKILL. (Linux' PR_SET_PDEATHSIG is shorter, but follows the *thread* that started the child.)
-- detached: the shell puts the JVM in the background and ends. The JVM outlives this process.
+- detached: the shell puts the child in the background and ends. The child outlives this process.
 
-Either way the JVM has a session of its own, so Ctrl-C in a terminal does not reach it.
+Either way the child has a session of its own, so Ctrl-C in a terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import psutil
 
 __all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch", "start_of"]
 
-# The shell is the JVM's parent and has not waited for it, so when the JVM is dead already, its pid
+# The shell is the child's parent and has not waited for it. When the child is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
 _TETHERED = """
 exec 3<&0
@@ -47,13 +47,13 @@ echo $!
 
 
 class Tether:
-    """The pipe that ties the JVM to this process. Its end kills the JVM."""
+    """The pipe that ties the child to this process. Its end kills the child."""
 
     def __init__(self, shell: subprocess.Popen[str]) -> None:
         self._shell = shell
 
     def cut(self) -> None:
-        """Kill the JVM if it lives, and wait for its parent shell."""
+        """Kill the child if it lives, and wait for its parent shell."""
         # It sends a line too, because a fork of this process may hold the pipe open.
         with suppress(BrokenPipeError, ValueError):
             self._shell.communicate("\n")

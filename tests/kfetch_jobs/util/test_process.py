@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kfetch_jobs.kafka import process, ready
+from kfetch_jobs.kafka import ready
+from kfetch_jobs.util import process
 
 
 def wait_dead(begun: process.LaunchedProcess) -> bool:
