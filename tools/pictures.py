@@ -1,7 +1,7 @@
 """Draws pictures of docs/explanation/ as SVG: ``python -m tools.pictures``.
 
 ``record.svg`` and ``agent.svg`` show processes, as the lists below say. ``sessions.svg`` shows the
-states of a fetch session. Its arrows are those of ``kfetch.session.transitions``. A test compares
+states of a fetch session. Its arrows are those of ``session_moves``. A test compares
 the files with what this module draws.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from math import hypot
 from pathlib import Path
 
-from kfetch.session import transitions
 from kfetch.session.transitions import SessionState
+from tools import session_moves
 
 __all__ = ["FOLDER", "drawn"]
 
@@ -157,7 +157,7 @@ def _processes(
 def _states() -> Iterator[str]:
     for box in STATE_BOXES.values():
         yield from _box(*box)
-    for number, (before, after) in enumerate(transitions.arrows(), 1):
+    for number, (before, after) in enumerate(session_moves.arrows(), 1):
         yield from _numbered(number, STATE_BOXES[before], STATE_BOXES[after])
 
 

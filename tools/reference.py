@@ -15,16 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from integration.brokers import versions
-from kfetch import reactions
 from kfetch.admin import explanations, values
 from kfetch.listener import LagListener
 from kfetch.options.catalogue import markdown_table
-from kfetch.session import transitions
-from kfetch_jobs.config import reference as keys
-from kfetch_jobs.metrics import table as metrics
-from kfetch_jobs.verbs import error_table
-from kfetch_jobs.verbs import reference as commands
-from tools import session_bytes
+from kfetch_jobs.metrics.table import METRICS
+from tools import broker_reactions, commands, error_table, job_keys, session_bytes, session_moves
 
 __all__ = ["DOCS", "PARTS", "error_pages", "filled", "written"]
 
@@ -67,8 +62,14 @@ def _exit_codes() -> str:
     return "\n".join(["| Exit code | Errors |", "|---|---|", *rows]) + "\n"
 
 
-def _transitions() -> str:
-    return transitions.table() + "\n"
+def _metrics() -> str:
+    """Return a row for each metric."""
+    rows = [
+        f"| `{entry.name}` | {entry.kind} | {', '.join(f'`{name}`' for name in entry.labels)} "
+        f"| {entry.meaning} |\n"
+        for entry in METRICS.values()
+    ]
+    return "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def _api() -> str:
@@ -115,17 +116,17 @@ def _text(described: Any) -> str:
 
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/options.md", "options", _options),
-    ("reference/job-keys.md", "keys", keys.tables),
+    ("reference/job-keys.md", "keys", job_keys.tables),
     ("reference/commands.md", "commands", _commands),
-    ("reference/metrics.md", "metrics", metrics.table),
+    ("reference/metrics.md", "metrics", _metrics),
     ("reference/errors.md", "errors", error_table.table),
     ("reference/exit-codes.md", "codes", _exit_codes),
     ("reference/python-api.md", "api", _api),
-    ("reference/broker-errors.md", "reactions", reactions.table),
+    ("reference/broker-errors.md", "reactions", broker_reactions.table),
     ("reference/broker-versions.md", "versions", versions.table),
     ("explanation/fetch-sessions.md", "bytes", session_bytes.table),
     ("explanation/fetch-sessions.md", "dump", session_bytes.dump),
-    ("explanation/fetch-sessions.md", "transitions", _transitions),
+    ("explanation/fetch-sessions.md", "transitions", session_moves.table),
 )
 """The page, the name and the content of each part."""
 

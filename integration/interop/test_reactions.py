@@ -10,8 +10,9 @@ import pytest
 from integration.interop.java import HERE, java
 from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions
-from kfetch.reactions import NAMES, Api, kafkas_reaction
+from kfetch.reactions import NAMES, Api
 from kfetch.wire.cluster import Cluster
+from tools.broker_reactions import kafkas_reaction
 
 pytestmark = pytest.mark.integration
 

@@ -1,27 +1,16 @@
-"""The table of broker errors: for each request and error code, kfetch's reaction and Kafka's.
+"""The table of broker errors: for each request and error code, kfetch's reaction.
 
 ``codes`` decides by this table, and tests compare both it and the table with the behaviour.
-``python -m kfetch.reactions`` prints the table of docs/reference/broker-errors.md.
-
-Kafka's reactions are those of kafka-clients 4.3.1. An integration test reads them from its classes:
-
-- Fetch: ``FetchCollector.handleInitializeErrors``.
-- ListOffsets, OffsetsForLeaderEpoch, Metadata: ``Errors``. A code whose exception is a
-  RetriableException is retried. Kafka's admin client decides so, and Spark's connector uses it. The
-  consumer retries any code of the first two requests, except TOPIC_AUTHORIZATION_FAILED.
-- ApiVersions: ``NetworkClient.handleApiVersionsResponse``.
-- SaslHandshake, SaslAuthenticate: ``SaslClientAuthenticator``. ``Selector`` closes the connection
-  after an exception that is no AuthenticationException.
+docs/reference/broker-errors.md shows the table beside the reactions of Kafka's client.
 
 Kafka's client takes a code that it does not know for UNKNOWN_SERVER_ERROR, and so does kfetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
-__all__ = ["NAMES", "UNKNOWN_SERVER_ERROR", "Api", "Reaction", "kafkas_reaction", "reaction"]
+__all__ = ["NAMES", "RETRIABLE", "UNKNOWN_SERVER_ERROR", "Api", "Reaction", "reaction"]
 
 UNKNOWN_SERVER_ERROR = -1
 
@@ -57,7 +46,7 @@ class Reaction(Enum):
     """Close the connection, and treat the broker as one that cannot be reached."""
 
 
-_RETRIABLE = frozenset(
+RETRIABLE = frozenset(
     {
         2,
         3,
@@ -98,7 +87,6 @@ _RETRIABLE = frozenset(
 _SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 _LOGIN_REFUSED = frozenset({33, 34, 58})
 """Codes whose exception is an AuthenticationException."""
-_FETCH_RETRIED_BY_KAFKA = frozenset({-1, 3, 6, 9, 56, 74, 75, 78, 100, 103})
 _SPECIAL = {
     (Api.FETCH, 1): Reaction.REPOSITION,
     # A damaged batch on the broker's disk stays damaged.
@@ -124,58 +112,8 @@ def reaction(api: Api | None, code: int) -> Reaction:
         return Reaction.FAIL if code in _LOGIN_REFUSED else Reaction.DISCONNECT
     # A broker answers with UNKNOWN_SERVER_ERROR after an exception that it did not expect. Most of
     # these pass, such as a timeout of its disk or of its remote storage.
-    retried = code in _RETRIABLE or code not in NAMES or code == UNKNOWN_SERVER_ERROR
+    retried = code in RETRIABLE or code not in NAMES or code == UNKNOWN_SERVER_ERROR
     return Reaction.RETRY if retried else Reaction.FAIL
-
-
-def kafkas_reaction(api: Api, code: int) -> Reaction:
-    """Returns the reaction of Kafka's Java client, in the same words."""
-    code = code if code in NAMES else UNKNOWN_SERVER_ERROR
-    if api in (Api.API_VERSIONS, Api.SASL_AUTHENTICATE):
-        return reaction(api, code)
-    if api is Api.SASL_HANDSHAKE:
-        return Reaction.FAIL
-    if api is Api.FETCH and code == 1:
-        return Reaction.REPOSITION
-    if (api, code) in ((Api.METADATA, 3), (Api.METADATA, 129)):
-        return reaction(api, code)
-    retried = _FETCH_RETRIED_BY_KAFKA if api is Api.FETCH else _RETRIABLE
-    return Reaction.RETRY if code in retried else Reaction.FAIL
-
-
-def table() -> str:
-    """Returns the table of docs/reference/broker-errors.md.
-
-    It has the codes that not every request fails with.
-    """
-    head = ["error code", *(api.value for api in Api)]
-    lines = [_row(head), _row(["---"] * len(head))]
-    lines += [_row([f"{NAMES[code]} ({code})", *_cells(code)]) for code in _listed()]
-    lines.append(_row(["any other code of Kafka 4.3", *_cells(_UNLISTED)]))
-    lines.append(_row(["a code that kfetch does not know", *_cells(_UNKNOWN)]))
-    return "\n".join(lines) + "\n"
-
-
-_UNLISTED = 42  # INVALID_REQUEST: every request fails with it, except ApiVersions
-_UNKNOWN = 32_767
-
-
-def _listed() -> Iterator[int]:
-    for code in NAMES:
-        if code and _cells(code) != _cells(_UNLISTED):
-            yield code
-
-
-def _cells(code: int) -> list[str]:
-    return [_cell(reaction(api, code), kafkas_reaction(api, code)) for api in Api]
-
-
-def _cell(ours: Reaction, kafkas: Reaction) -> str:
-    return ours.value if ours is kafkas else f"{ours.value} (Kafka: {kafkas.value})"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 NAMES = {
@@ -322,7 +260,3 @@ NAMES = {
     )
 }
 """Every error code of Kafka 4.3.1 by number (``org.apache.kafka.common.protocol.Errors``)."""
-
-
-if __name__ == "__main__":
-    print(table(), end="")

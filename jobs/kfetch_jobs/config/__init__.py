@@ -23,7 +23,6 @@ keeps it running.
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors
-    reference.py       the tables of docs/reference/job-keys.md
     starter.py         writes a new project
 """
 

@@ -1,7 +1,7 @@
 """All metrics, and the samples of one collection.
 
-``python -m kfetch_jobs.metrics.table`` prints the table of docs/reference/metrics.md. Names and
-units follow Prometheus: base units, ``_total`` for counters, times in seconds since 1970.
+Names and units follow Prometheus: base units, ``_total`` for counters, times in seconds since 1970.
+docs/reference/metrics.md shows the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-__all__ = ["METRICS", "Entry", "SampleSet", "table"]
+__all__ = ["METRICS", "Entry", "SampleSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +249,3 @@ def _values(name: str, labels: Mapping[str, str]) -> list[str]:
 def _encodable(text: str) -> str:
     """A file name may have bytes that are not UTF-8. One such label would break every scrape."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def table() -> str:
-    """Returns the table of docs/reference/metrics.md."""
-    rows = [
-        f"| `{entry.name}` | {entry.kind} | {', '.join(f'`{name}`' for name in entry.labels)} "
-        f"| {entry.meaning} |\n"
-        for entry in METRICS.values()
-    ]
-    return "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n" + "".join(rows)
-
-
-if __name__ == "__main__":
-    print(table(), end="")

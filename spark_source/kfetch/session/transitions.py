@@ -2,7 +2,6 @@
 
 ``next_request`` chooses the request of a state. ``reply_event`` names what a reply means. ``MOVES``
 says how each event moves (session id, epoch). ``session`` moves in no other way.
-``python -m kfetch.session.transitions`` prints the table of docs/explanation/fetch-sessions.md.
 
 The moves are those of Kafka's FetchSessionHandler, with three differences. After a refusal,
 kfetch goes on without a session and asks again after a back-off; Kafka asks with every request. A
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from itertools import product
 
 from kfetch.session.metadata import INITIAL, INITIAL_EPOCH, LEGACY, FetchMetadata
 
@@ -223,61 +221,3 @@ MOVES: Mapping[RequestKind, Mapping[SessionEvent, Move]] = {
     },
     RequestKind.CLOSE: {**_DOUBTFUL, SessionEvent.CLOSED: _reset},
 }
-
-_EXAMPLES: Mapping[SessionState, FetchMetadata] = {
-    SessionState.NONE: INITIAL,
-    SessionState.SESSION: FetchMetadata(session_id=7, epoch=3),
-    SessionState.DOUBT: FetchMetadata(session_id=7),
-    SessionState.SESSIONLESS: LEGACY,
-}
-
-Edge = tuple[SessionState, SessionState, RequestKind]
-"""The state before, the state after, and the request that leads from one to the other."""
-
-Arrows = dict[tuple[SessionState, SessionState], dict[RequestKind, tuple[SessionEvent, ...]]]
-"""For each move from one state to another: the requests, and the events that happen along it."""
-
-
-def requests_of(state: SessionState) -> list[RequestKind]:
-    """Returns every request that ``state`` can send."""
-    flags = product((False, True), repeat=3)
-    sent = {next_request(state, empty=e, keys_changed=k, may_ask=a) for e, k, a in flags}
-    if can_close(state):
-        sent.add(RequestKind.CLOSE)
-    return [request for request in RequestKind if request in sent]
-
-
-def edges() -> dict[Edge, tuple[SessionEvent, ...]]:
-    """Returns every edge of the moves, with the events that happen along it."""
-    events_by_edge: dict[Edge, tuple[SessionEvent, ...]] = {}
-    for before, metadata in _EXAMPLES.items():
-        for request in requests_of(before):
-            for event, move in MOVES[request].items():
-                edge = before, state_of(move(metadata, 9)), request
-                events_by_edge[edge] = (*events_by_edge.get(edge, ()), event)
-    return events_by_edge
-
-
-def arrows() -> Arrows:
-    """Returns the edges that lead to another state."""
-    moves: Arrows = {}
-    for (before, after, request), events in edges().items():
-        if before is not after:
-            moves.setdefault((before, after), {})[request] = events
-    return moves
-
-
-def table() -> str:
-    """Returns a row of Markdown for each arrow: its number, states, requests and replies."""
-    rows = ["| arrow | from | to | request: replies |", "|---|---|---|---|"]
-    for number, ((before, after), requests) in enumerate(arrows().items(), 1):
-        replies = (
-            f"{request.name}: {', '.join(event.name for event in events)}"
-            for request, events in requests.items()
-        )
-        rows.append(f"| {number} | {before.name} | {after.name} | {'<br>'.join(replies)} |")
-    return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    print(table())

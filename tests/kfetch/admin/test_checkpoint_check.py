@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch import losses
+from kfetch.admin import sources
 from kfetch.admin.checkpoint import read_checkpoint
 from kfetch.admin.checkpoint_check import SourceCheck, verify
 from kfetch.errors import ConnectionLost, OptionError
@@ -205,8 +206,9 @@ def test_sources_are_checked_one_by_one(kafka: LittleKafka, tmp_path: Path) -> N
         checked(kafka, tmp_path, only="0")
 
 
-def test_brokers_that_do_not_answer(tmp_path: Path) -> None:
-    """The error is that of the connection, as in ``kfetch check``."""
+def test_brokers_that_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of the connection, as in ``kfetch check``, at the end of a look-up."""
+    monkeypatch.setattr(sources, "LOOKUP_TIMEOUT_S", 0.5)
     plan(tmp_path, 0, theirs(3, topic="t"))
 
     with pytest.raises(ConnectionLost):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import product
 
@@ -18,15 +16,12 @@ from kfetch.session.transitions import (
     RequestKind,
     SessionEvent,
     SessionState,
-    arrows,
     can_close,
-    edges,
     reply_event,
-    requests_of,
-    table,
 )
 from kfetch.session.values import FetchPlan, SessionReply
 from tests.kfetch.session.helpers import A0, ID_A, at, exchange, good, opened, pair, where
+from tools.session_moves import arrows, edges, requests_of, table
 
 SessionAndPlan = tuple[FetchSession, FetchPlan]
 
@@ -261,11 +256,3 @@ def test_table_shows_every_move_to_another_state() -> None:
     assert len(arrows()) + 2 == len(table().splitlines())
     assert "| SESSION | NONE | OPEN: LOST" in table()
     assert "<br>CONTINUE: LOST, CLOSED_BY_BROKER<br>CLOSE: CLOSED |" in table()
-
-
-def test_module_prints_the_table() -> None:
-    """``python -m kfetch.session.transitions`` prints the table and nothing else."""
-    command = [sys.executable, "-X", "utf8", "-m", "kfetch.session.transitions"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
-
-    assert (table() + "\n", "") == (done.stdout, done.stderr)

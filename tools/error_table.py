@@ -19,7 +19,3 @@ def table() -> str:
         code = f"[`{kind.condition}`](../how-to/errors/{kind.condition}.md)"
         rows.append(f"| {code}<br>`{kind.__name__}` | {kind.exit_code} | {meaning} | {action} |")
     return "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    print(table(), end="")

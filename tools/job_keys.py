@@ -85,7 +85,3 @@ def _default(field: dict[str, Any]) -> str:
 def _meaning(field: dict[str, Any]) -> str:
     text = " ".join(field.get("description", "").split()).replace("``", "`")
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kfetch.cli import command
+
 __all__ = ["text"]
 
 _WIDTH = 86
@@ -13,8 +15,6 @@ _WIDTH = 86
 
 def text() -> str:
     """Each verb's ``--help``, one after the other."""
-    from kfetch.cli import command
-
     return "\n\n".join(_helps(command(), "kfetch", None)) + "\n"
 
 
@@ -26,7 +26,3 @@ def _helps(command: Any, name: str, parent: Any) -> Iterator[str]:
     yield "\n".join([f"$ {context.command_path} --help", *lines])
     for verb in command.list_commands(context) if hasattr(command, "commands") else ():
         yield from _helps(command.commands[verb], verb, context)
-
-
-if __name__ == "__main__":
-    print(text(), end="")
