@@ -14,12 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import kfetch_jobs.errors  # noqa: F401 - its classes are errors too
 from integration.brokers import versions
 from kfetch.admin import explanations, values
+from kfetch.cli import command
 from kfetch.listener import LagListener
 from kfetch.options.catalogue import markdown_table
 from kfetch_jobs.metrics.table import METRICS
-from tools import broker_reactions, commands, error_table, job_keys, session_bytes, session_moves
+from tools import broker_reactions, job_keys, session_bytes, session_moves
 
 __all__ = ["DOCS", "PARTS", "error_pages", "filled", "written"]
 
@@ -37,6 +39,8 @@ TOOLS = (
     "to_connector",
 )
 """The modules of ``kfetch.admin`` whose functions docs/reference/python-api.md lists."""
+_HELP_WIDTH = 86
+"""In characters. The site shows lines of this length whole."""
 
 
 def _options() -> str:
@@ -46,9 +50,31 @@ def _options() -> str:
 
 def _commands() -> str:
     """Return the help of each command below a heading of its own."""
-    helps = re.split(r"(?m)^\$ (kfetch.*?) --help\n", commands.text())[1:]
-    pairs = zip(helps[::2], helps[1::2], strict=True)
-    return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in pairs)
+    return "\n".join(_helps(command(), "kfetch", None))
+
+
+def _helps(verb: Any, name: str, parent: Any) -> Iterator[str]:
+    context = verb.context_class(
+        verb,
+        info_name=name,
+        parent=parent,
+        terminal_width=_HELP_WIDTH,
+        max_content_width=_HELP_WIDTH,
+    )
+    lines = "\n".join(line.rstrip() for line in verb.get_help(context).splitlines())
+    yield f"## {context.command_path}\n\n```text\n{lines.strip()}\n```\n"
+    for child in verb.list_commands(context) if hasattr(verb, "commands") else ():
+        yield from _helps(verb.commands[child], child, context)
+
+
+def _errors() -> str:
+    """Return a row for each class of errors: code and class, exit code, meaning, what to do."""
+    rows = ["| Code and class | Exit code | Meaning | What to do |", "|---|---|---|---|"]
+    for kind in explanations.classes():
+        meaning, action = explanations.meaning_and_action(kind)
+        code = f"[`{kind.condition}`](../how-to/errors/{kind.condition}.md)"
+        rows.append(f"| {code}<br>`{kind.__name__}` | {kind.exit_code} | {meaning} | {action} |")
+    return "\n".join(rows) + "\n"
 
 
 def _exit_codes() -> str:
@@ -119,7 +145,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/job-keys.md", "keys", job_keys.tables),
     ("reference/commands.md", "commands", _commands),
     ("reference/metrics.md", "metrics", _metrics),
-    ("reference/errors.md", "errors", error_table.table),
+    ("reference/errors.md", "errors", _errors),
     ("reference/exit-codes.md", "codes", _exit_codes),
     ("reference/python-api.md", "api", _api),
     ("reference/broker-errors.md", "reactions", broker_reactions.table),
