@@ -32,6 +32,7 @@ from integration.agent.processes import agents_of
 from integration.benchmarks import ceiling, stage
 from integration.benchmarks.decode import cpu
 from integration.benchmarks.fill import BATCH_BYTES, fill, fill_skewed
+from integration.secured import SecuredCluster
 from kfetch_jobs.kafka import Cluster
 
 TOPIC = "drain"
@@ -101,8 +102,7 @@ def compare(options: argparse.Namespace) -> list[Run]:
     """All counted runs, alternated."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        listeners = [_TLS] if options.tls else []
-        cluster = stack.enter_context(Cluster.start(directory / "kafka", secure=listeners))
+        cluster = stack.enter_context(_cluster(directory / "kafka", options.tls))
         _fill(cluster, options)
         spark = stage.session(options.cores)
         stack.callback(spark.stop)
@@ -116,6 +116,10 @@ def compare(options: argparse.Namespace) -> list[Run]:
                 runs.append(drain(spark, cluster, source, asked[source]))
                 print(f"run {number + 1}: {_told(runs[-1])}", file=sys.stderr, flush=True)
         return runs
+
+
+def _cluster(directory: Path, tls: bool) -> Cluster:
+    return SecuredCluster.start_secured(directory, [_TLS]) if tls else Cluster.start(directory)
 
 
 def _fill(cluster: Cluster, options: argparse.Namespace) -> None:
@@ -134,7 +138,7 @@ def _fill(cluster: Cluster, options: argparse.Namespace) -> None:
 def _asked(cluster: Cluster, options: argparse.Namespace) -> dict[str, dict[str, str]]:
     """Each source's options."""
     connection = {"bootstrap.servers": cluster.bootstrap_servers}
-    if options.tls:
+    if isinstance(cluster, SecuredCluster):
         connection = cluster.client(_TLS)
     topic = {f"kafka.{name}": value for name, value in connection.items()}
     topic |= {"subscribe": TOPIC, "startingOffsets": "earliest"}

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from integration.agent.reader import Reader
 from integration.interop.servers import Kfake, Place, built_kfake, produce, running_kfake
 from integration.interop.test_mock_cluster import read, sizes
+from integration.secured.certificates import Authority
 from integration.streams import drain, kfetch, running, wait_until
 from kfetch.errors import RecordsExpired, TopicRecreated
 from kfetch.fetch.stats_file import read_stats
-from kfetch_jobs.kafka.certificates import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

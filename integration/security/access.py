@@ -7,17 +7,17 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from integration.secured import SecuredCluster
 from kfetch import worker
 from kfetch.options import parse
 from kfetch.watch.driver import Driver
-from kfetch_jobs.kafka import Cluster
 
 VALUES = [f"value-{number}" for number in range(10)]
 REAUTHENTICATION_MS = 5000
 
 
 def options(
-    cluster: Cluster, listener: str, user: str = "reader", mechanism: str = "SCRAM-SHA-512"
+    cluster: SecuredCluster, listener: str, user: str = "reader", mechanism: str = "SCRAM-SHA-512"
 ) -> dict[str, str]:
     """Returns the options ``kafka.*`` of a user at a listener."""
     properties = cluster.client(listener, user, mechanism)

@@ -12,27 +12,25 @@ from collections.abc import Iterator
 import pytest
 
 from integration.records import write
+from integration.secured import SecuredCluster
+from integration.secured.listeners import LISTENERS
 from integration.security.access import REAUTHENTICATION_MS, VALUES
-from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.kafka.secure import LISTENERS
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     """One node with all listeners. Log-ins by SCRAM-SHA-256 without TLS last five seconds."""
     short = "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KFETCH_BROKER_REQUESTS", "DEBUG")  # each request, with its user
-        with Cluster.start(
-            tmp_path_factory.mktemp("secured"),
-            secure=tuple(LISTENERS),
-            properties={short: str(REAUTHENTICATION_MS)},
+        with SecuredCluster.start_secured(
+            tmp_path_factory.mktemp("secured"), LISTENERS, {short: str(REAUTHENTICATION_MS)}
         ) as cluster:
             yield cluster
 
 
 @pytest.fixture(scope="session")
-def secret_topic(secured: Cluster) -> str:
+def secret_topic(secured: SecuredCluster) -> str:
     """A topic of one partition with VALUES."""
     from kafka import KafkaAdminClient
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 
 from integration.running.commands import Project
+from integration.secured import SecuredCluster
 from integration.security.test_refusals import WRONG
-from kfetch_jobs.kafka import Cluster
 
 PROJECT = """\
 storage: storage
@@ -48,7 +48,7 @@ trigger: {trigger}
 """
 
 
-def secrets_of(cluster: Cluster) -> dict[str, str]:
+def secrets_of(cluster: SecuredCluster) -> dict[str, str]:
     """Returns what nobody may see, by name."""
     return {
         "password": cluster.credentials.passwords["reader"],
@@ -102,7 +102,7 @@ def readable_by_others(paths: Iterable[Path]) -> list[Path]:
 
 
 def write_project(
-    project: Project, cluster: Cluster, user: str = "reader", spark: str = ""
+    project: Project, cluster: SecuredCluster, user: str = "reader", spark: str = ""
 ) -> None:
     """Write a project whose cluster ``main`` is secured. The password has a file of its own.
 
@@ -116,7 +116,7 @@ def write_project(
     keep(directory / "password", cluster.credentials.passwords[user] + "\n")
 
 
-def add_cluster(project: Project, cluster: Cluster, name: str, user: str, file: str) -> None:
+def add_cluster(project: Project, cluster: SecuredCluster, name: str, user: str, file: str) -> None:
     """Add a secured cluster whose password is in a file. The clusters stand last in their file."""
     text = CLUSTER.format(
         name=name,

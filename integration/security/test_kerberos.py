@@ -18,9 +18,9 @@ from integration.conftest import TopicFactory
 from integration.interop import realm as kerberos
 from integration.interop.realm import Realm, open_realm, run
 from integration.records import write
+from integration.secured import SecuredCluster
 from integration.security.access import VALUES, read
 from kfetch.errors import AccessRefused, AuthenticationFailed, KfetchError
-from kfetch_jobs.kafka import Cluster
 
 pytest.importorskip("gssapi", reason=kerberos.MISSING)
 pytestmark = [
@@ -40,7 +40,7 @@ WITHIN_S = 10.0
 class Secured:
     """A broker whose users come from a realm."""
 
-    cluster: Cluster
+    cluster: SecuredCluster
     realm: Realm
 
     def options(self, user: str = "", keys_of: str = "") -> dict[str, str]:
@@ -77,10 +77,8 @@ def secured_by_tickets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
         java = f"-Djava.security.krb5.conf={realm.directory}/krb5.conf"
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {java}")
-            cluster = Cluster.start(
-                tmp_path_factory.mktemp("broker"),
-                secure=("SASL_PLAINTEXT",),
-                properties=properties,
+            cluster = SecuredCluster.start_secured(
+                tmp_path_factory.mktemp("broker"), ["SASL_PLAINTEXT"], properties
             )
         with cluster:
             yield Secured(cluster, realm)

@@ -14,34 +14,36 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pyspark.sql import SparkSession
 
+from integration.secured import SecuredCluster
+from integration.secured.listeners import MECHANISMS
 from integration.security.access import VALUES, options, pem_values, read
 from integration.streams import drain
-from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.kafka.secure import MECHANISMS
 
 pytestmark = pytest.mark.integration
 PASSWORD = "not-the-brokers"
 
 
 @pytest.mark.parametrize("listener", ["SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_each_listener(secured: Cluster, secret_topic: str, listener: str) -> None:
+def test_each_listener(secured: SecuredCluster, secret_topic: str, listener: str) -> None:
     """A client with the properties that the broker's directory has reads every record."""
     assert VALUES == read(options(secured, listener), secret_topic)
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_each_mechanism(secured: Cluster, secret_topic: str, listener: str, mechanism: str) -> None:
+def test_each_mechanism(
+    secured: SecuredCluster, secret_topic: str, listener: str, mechanism: str
+) -> None:
     """PLAIN, both kinds of SCRAM and OAUTHBEARER log in, with TLS and without."""
     assert VALUES == read(options(secured, listener, mechanism=mechanism), secret_topic)
 
 
-def test_pem_as_text(secured: Cluster, secret_topic: str) -> None:
+def test_pem_as_text(secured: SecuredCluster, secret_topic: str) -> None:
     """Certificates and key may stand in the options themselves (KIP-651)."""
     assert VALUES == read(pem_values(options(secured, "MTLS")), secret_topic)
 
 
-def test_pkcs12(secured: Cluster, secret_topic: str, tmp_path: Path) -> None:
+def test_pkcs12(secured: SecuredCluster, secret_topic: str, tmp_path: Path) -> None:
     """A keystore and a truststore of PKCS12, each with its password."""
     kafka = options(secured, "MTLS") | {
         "kafka.ssl.keystore.location": str(keystore(secured, tmp_path)),
@@ -55,7 +57,7 @@ def test_pkcs12(secured: Cluster, secret_topic: str, tmp_path: Path) -> None:
     assert VALUES == read(kafka, secret_topic)
 
 
-def keystore(cluster: Cluster, directory: Path) -> Path:
+def keystore(cluster: SecuredCluster, directory: Path) -> Path:
     """Returns a file with the certificate and the key of ``reader``."""
     pem = cluster.credentials.path("reader.pem").read_bytes()
     key = load_pem_private_key(pem[pem.index(b"-----BEGIN PRIVATE") :], None)
@@ -69,7 +71,7 @@ def keystore(cluster: Cluster, directory: Path) -> Path:
     return path
 
 
-def truststore(cluster: Cluster, directory: Path) -> Path:
+def truststore(cluster: SecuredCluster, directory: Path) -> Path:
     """Returns a file with the authority's certificate, as Java's keytool writes it."""
     path = directory / "ca.p12"
     command = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-storetype", "PKCS12"]
@@ -90,7 +92,7 @@ def truststore(cluster: Cluster, directory: Path) -> Path:
 )
 def test_through_spark(
     spark: SparkSession,
-    secured: Cluster,
+    secured: SecuredCluster,
     secret_topic: str,
     tmp_path: Path,
     listener: str,

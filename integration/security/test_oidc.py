@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from integration.conftest import TopicFactory
 from integration.records import write
+from integration.secured import SecuredCluster
+from integration.secured.listeners import jaas
 from integration.security.access import VALUES, options, read
 from kfetch.errors import KfetchError
-from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.kafka.secure import jaas
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 CLIENT, SECRET = "clicks", "client-s3cret"
@@ -114,7 +114,9 @@ def provider() -> Provider:
 
 
 @pytest.fixture(scope="module")
-def checked(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def checked(
+    provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredCluster]:
     """A broker that takes only tokens of the provider."""
     jwks = tmp_path_factory.mktemp("jwks") / "jwks.json"
     jwks.write_text(provider.jwks())
@@ -130,11 +132,11 @@ def checked(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", java.strip())
         directory = tmp_path_factory.mktemp("oidc")
-        with Cluster.start(directory, secure=("SASL_SSL",), properties=properties) as cluster:
+        with SecuredCluster.start_secured(directory, ["SASL_SSL"], properties) as cluster:
             yield cluster
 
 
-def login(cluster: Cluster, url: str, secret: str) -> dict[str, str]:
+def login(cluster: SecuredCluster, url: str, secret: str) -> dict[str, str]:
     """The options of a client with client credentials."""
     kafka = options(cluster, "SASL_SSL", mechanism="OAUTHBEARER")
     # As in Java, the endpoint's authority is an option of the log-in module.
@@ -152,7 +154,9 @@ def login(cluster: Cluster, url: str, secret: str) -> dict[str, str]:
     }
 
 
-def test_client_credentials(checked: Cluster, provider: Provider, topic: TopicFactory) -> None:
+def test_client_credentials(
+    checked: SecuredCluster, provider: Provider, topic: TopicFactory
+) -> None:
     """A query reads with tokens of the endpoint, and asks once for all of its connections."""
     name = topic(cluster=checked)
     write(checked, name, VALUES)
@@ -162,7 +166,9 @@ def test_client_credentials(checked: Cluster, provider: Provider, topic: TopicFa
         assert 1 == provider.asked - before
 
 
-def test_a_wrong_client_secret(checked: Cluster, provider: Provider, topic: TopicFactory) -> None:
+def test_a_wrong_client_secret(
+    checked: SecuredCluster, provider: Provider, topic: TopicFactory
+) -> None:
     """The endpoint's refusal is the error, in time, and without the secret."""
     name, began = topic(cluster=checked), time.monotonic()
     with (
@@ -178,7 +184,10 @@ def test_a_wrong_client_secret(checked: Cluster, provider: Provider, topic: Topi
 
 
 def test_a_token_for_another_audience(
-    checked: Cluster, provider: Provider, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
+    checked: SecuredCluster,
+    provider: Provider,
+    topic: TopicFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker's refusal of a token is the error."""
     name = topic(cluster=checked)

@@ -10,9 +10,9 @@ import pytest
 from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import write
+from integration.secured import SecuredCluster
 from integration.security.access import REAUTHENTICATION_MS, VALUES, options
 from kfetch.fetch.stats_file import read_stats
-from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 _LOGINS = 2
@@ -21,7 +21,7 @@ _LOGINS = 2
 
 @pytest.mark.long
 def test_log_ins_end_while_a_query_reads(
-    secured: Cluster, topic: TopicFactory, tmp_path: Path
+    secured: SecuredCluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
     """Nothing is lost or comes twice, and the agent keeps its connection and its session."""
     kafka = options(secured, "SASL_PLAINTEXT", mechanism="SCRAM-SHA-256")

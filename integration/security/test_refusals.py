@@ -14,12 +14,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from integration.secured import SecuredCluster
+from integration.secured.certificates import Authority
 from integration.security.access import options, read
 from integration.streams import drain
 from kfetch.admin import brokers
 from kfetch.errors import AccessRefused, KfetchError
-from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.kafka.certificates import Authority
 
 pytestmark = pytest.mark.integration
 WITHIN_S = 10.0
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[str, str, Change, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_refusal_has_its_sentence(secured: Cluster, tmp_path: Path, case: str) -> None:
+def test_each_refusal_has_its_sentence(secured: SecuredCluster, tmp_path: Path, case: str) -> None:
     """The sentence says what the broker refuses and what to do, and has no password."""
     listener, mechanism, change, sentence = CASES[case]
     kafka = change(options(secured, listener, mechanism=mechanism or "PLAIN"), tmp_path)
@@ -138,7 +138,7 @@ def test_each_refusal_has_its_sentence(secured: Cluster, tmp_path: Path, case: s
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.long
 def test_the_source_says_the_same(
-    secured: Cluster, secret_topic: str, tmp_path: Path, case: str
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path, case: str
 ) -> None:
     """A query's driver fails with the same sentence as the check, in the same time."""
     listener, mechanism, change, sentence = CASES[case]
@@ -154,7 +154,9 @@ def test_the_source_says_the_same(
 @pytest.mark.parametrize(
     ("listener", "principal"), [("SASL_PLAINTEXT", "User:denied"), ("MTLS", "this user")]
 )
-def test_a_denied_topic(secured: Cluster, secret_topic: str, listener: str, principal: str) -> None:
+def test_a_denied_topic(
+    secured: SecuredCluster, secret_topic: str, listener: str, principal: str
+) -> None:
     """A user who may only describe: a read and a check name the user, operation and topic."""
     kafka = options(secured, listener, "denied")
     began = time.monotonic()
@@ -172,13 +174,13 @@ def test_a_denied_topic(secured: Cluster, secret_topic: str, listener: str, prin
     assert time.monotonic() - began < WITHIN_S
 
 
-def test_a_reader_has_no_problem(secured: Cluster, secret_topic: str) -> None:
+def test_a_reader_has_no_problem(secured: SecuredCluster, secret_topic: str) -> None:
     """``kfetch check`` finds nothing for the user who may read."""
     assert () == brokers.check(options(secured, "SASL_SSL"), [secret_topic]).problems
 
 
 def test_a_wrong_password_through_spark(
-    spark: SparkSession, secured: Cluster, secret_topic: str, tmp_path: Path
+    spark: SparkSession, secured: SecuredCluster, secret_topic: str, tmp_path: Path
 ) -> None:
     """The query fails at once. Spark shows the sentence and no password."""
     kafka = wrong_password(options(secured, "SASL_SSL"), tmp_path)

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from integration.running.commands import Project
+from integration.secured import SecuredCluster
 from integration.security.search import add_job, write_project
 from integration.security.test_refusals import WITHIN_S, WRONG
-from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("verb", ["run", "plan"])
 def test_a_wrong_password_costs_one_log_in(
-    secured: Cluster, secret_topic: str, tmp_path: Path, verb: str
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path, verb: str
 ) -> None:
     """The command ends within seconds, with the cause's code. Spark does not start."""
     project = Project(tmp_path, secured)

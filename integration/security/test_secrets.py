@@ -19,19 +19,18 @@ import pytest
 
 from integration.agent.processes import agents_of, all_ended
 from integration.running.commands import Project
+from integration.secured import SecuredCluster
 from integration.security.access import VALUES, options, pem_values
 from integration.security.search import (
     add_job,
     exposed,
     holders,
     named_in,
-    readable_by_others,
     secrets_of,
     write_project,
 )
 from integration.security.test_refusals import WRONG, wrong_password
 from integration.streams import wait_until
-from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 SCRIPT = Path(__file__).parent / "query.py"
@@ -64,7 +63,9 @@ def running(directory: Path, file: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def queries(cluster: Cluster, topic: str, directory: Path, way: str) -> dict[str, dict[str, str]]:
+def queries(
+    cluster: SecuredCluster, topic: str, directory: Path, way: str
+) -> dict[str, dict[str, str]]:
     """Returns the options of two queries: one that reads, and one whose broker refuses it."""
     sasl = options(cluster, "SASL_SSL", mechanism="SCRAM-SHA-512")
     if way == "password":
@@ -87,7 +88,7 @@ def queries(cluster: Cluster, topic: str, directory: Path, way: str) -> dict[str
 
 @pytest.mark.parametrize("way", ["JAAS", "password", "PEM"])
 def test_a_spark_program_shows_no_secret(
-    secured: Cluster, secret_topic: str, tmp_path: Path, way: str
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path, way: str
 ) -> None:
     """Not in plans, progress, event log, checkpoint, statistics, the agent's log, or processes."""
     directory = tmp_path / "program"
@@ -121,7 +122,9 @@ def test_a_spark_program_shows_no_secret(
     assert {} == holders(directory, secrets)
 
 
-def test_a_project_shows_no_secret(secured: Cluster, secret_topic: str, tmp_path: Path) -> None:
+def test_a_project_shows_no_secret(
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path
+) -> None:
     """Not in what the verbs print, and in no file below the project but the one of the password."""
     secrets = secrets_of(secured)
     project = Project(tmp_path, secured)
@@ -153,7 +156,7 @@ def test_a_project_shows_no_secret(secured: Cluster, secret_topic: str, tmp_path
 
 
 def test_a_project_names_the_missing_operation(
-    secured: Cluster, secret_topic: str, tmp_path: Path
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path
 ) -> None:
     """``plan``, ``lag`` and ``doctor`` name user, topic and operation before any job runs."""
     project = Project(tmp_path, secured)
@@ -165,30 +168,3 @@ def test_a_project_names_the_missing_operation(
         failed = project.run(*words)
         assert 1 == failed.returncode
         assert lacks in " ".join(failed.stdout.split())
-
-
-def test_the_broker_verb_prints_no_secret(secured: Cluster, tmp_path: Path) -> None:
-    """``kfetch broker start --secure`` prints what ``kfetch check`` needs, and no password."""
-    project = Project(tmp_path, secured)
-    directory = tmp_path / ".kfetch/broker"
-    try:
-        said = project.kfetch("broker", "start", "--secure")
-        text = (directory / "secure/passwords.properties").read_text()
-        passwords = dict(line.split("=", 1) for line in text.splitlines())
-        (line,) = [line for line in said.splitlines() if line.startswith("check it with: kfetch ")]
-        words = line.removeprefix("check it with: kfetch ").split()
-        checked = project.kfetch(*words)
-        again = project.run("broker", "start", "--secure", "--json")
-        (broker,) = Cluster.attach(directory).nodes
-        assert [] == exposed([psutil.Process(broker.pid)], passwords)
-    finally:
-        project.kfetch("broker", "stop")
-
-    assert "listener SASL_SSL, whose properties are in " in said
-    assert "kafka.ssl.truststore.location=" in said
-    assert "reachable" in checked
-    assert again.returncode  # it runs already
-    assert [] == named_in("".join([said, checked, again.stdout, again.stderr]).encode(), passwords)
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    public = readable_by_others(files)
-    assert [] == [path for path in public if named_in(path.read_bytes(), passwords)]

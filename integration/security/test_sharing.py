@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from integration.secured import SecuredCluster
 from integration.security.access import VALUES, options
 from kfetch import worker
 from kfetch.agent import launch
@@ -20,7 +21,6 @@ from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions, parse
 from kfetch.watch.driver import Driver
-from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_one_user_may_read_and_the_other_not(
-    secured: Cluster, secret_topic: str, place: str
+    secured: SecuredCluster, secret_topic: str, place: str
 ) -> None:
     """The denied user's query fails while the reader's goes on. No connection has two users."""
     allowed, denied = (
@@ -57,7 +57,9 @@ def test_one_user_may_read_and_the_other_not(
     assert {1} == {len(users) for session, users in sessions(seen).items() if session}
 
 
-def test_a_querys_sessions_have_one_user(secured: Cluster, secret_topic: str, place: str) -> None:
+def test_a_querys_sessions_have_one_user(
+    secured: SecuredCluster, secret_topic: str, place: str
+) -> None:
     """A task that names a running query, and has other credentials, gets nothing of it."""
     allowed = parsed(secured, secret_topic, place, "reader", "known")
     denied = parsed(secured, secret_topic, place, "denied", "known")
@@ -68,7 +70,9 @@ def test_a_querys_sessions_have_one_user(secured: Cluster, secret_topic: str, pl
         values(split, denied)
 
 
-def parsed(cluster: Cluster, topic: str, place: str, user: str, client: str) -> SourceOptions:
+def parsed(
+    cluster: SecuredCluster, topic: str, place: str, user: str, client: str
+) -> SourceOptions:
     """Returns the options of a query of a user."""
     asked = {"subscribe": topic, "startingOffsets": "earliest", "kfetch.agent": place}
     return parse({**options(cluster, "SASL_PLAINTEXT", user), **asked, "kafka.client.id": client})
@@ -90,7 +94,7 @@ def values(split: Split, query: SourceOptions) -> list[str]:
     return [value.decode() for batch in batches for value in batch["value"].to_pylist()]
 
 
-def requests(cluster: Cluster, place: str) -> list[dict[str, Any]]:
+def requests(cluster: SecuredCluster, place: str) -> list[dict[str, Any]]:
     """Returns the broker's log of the requests of a test's clients."""
     log: Path = cluster.node(1).log.parent / "requests.log"
     entries = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]

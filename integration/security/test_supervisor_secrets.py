@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from integration.running.commands import Project
+from integration.secured import SecuredCluster
 from integration.security.search import (
     add_cluster,
     add_job,
@@ -30,7 +31,6 @@ from integration.security.search import (
 )
 from integration.security.test_refusals import WRONG
 from integration.streams import wait_until
-from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
@@ -60,7 +60,7 @@ COMMANDS = (
 
 
 def test_a_supervised_project_shows_no_secret(
-    secured: Cluster, secret_topic: str, tmp_path: Path
+    secured: SecuredCluster, secret_topic: str, tmp_path: Path
 ) -> None:
     """A search while both jobs are supervised, and another one behind ``kfetch down``."""
     secrets = secrets_of(secured) | {"Spark's key": SPARK_KEY}
@@ -92,7 +92,9 @@ def test_a_supervised_project_shows_no_secret(
 
 
 @contextmanager
-def supervised(directory: Path, cluster: Cluster, topic: str) -> Iterator[tuple[Project, str]]:
+def supervised(
+    directory: Path, cluster: SecuredCluster, topic: str
+) -> Iterator[tuple[Project, str]]:
     """A supervisor whose job ``clicks`` has read the topic, and whose job ``wrong`` has failed.
 
     Yields the project, and the address of its page.

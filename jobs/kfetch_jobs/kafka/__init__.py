@@ -5,12 +5,10 @@
         cluster.node(2).kill()         SIGKILL, like a power failure
         cluster.node(2).start()        the same port, the same data
 
-All nodes listen on 127.0.0.1 only. The first listener has no TLS and no password: other users of
-the machine can read all data. ``secure=`` adds listeners with TLS and log-ins.
+All nodes listen on 127.0.0.1 only, without TLS and passwords: other users of the machine can read
+all data.
 
     settings.py   configuration of a node: server.properties, logging, JVM flags   (pure)
-    secure.py     secured listeners: properties of brokers and of clients          (pure)
-    credentials.py their certificates, passwords and users  certificates.py a CA of its own
     state.py      the state file of a directory: nodes, ports, processes
     ready.py      whether a node answers, and which ports are free
     port_owner.py which directory's Kafka uses a port

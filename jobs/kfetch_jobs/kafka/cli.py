@@ -12,9 +12,7 @@ import typer
 from kfetch_jobs.errors import ConfigError
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from collections.abc import Iterator
-
-    from kfetch_jobs.kafka.cluster import Cluster, Status
+    from kfetch_jobs.kafka.cluster import Status
 
 __all__ = ["app"]
 
@@ -61,12 +59,6 @@ def start(
             "--property", metavar="K=V", help="A line for server.properties. Repeat it for more."
         ),
     ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure", help="Add listeners with TLS and SASL, certificates, users and ACLs."
-        ),
-    ] = False,
     timeout: Annotated[
         float, typer.Option(help="How long to wait for all brokers, in seconds.")
     ] = 60,
@@ -77,22 +69,15 @@ def start(
     This needs Java 17 or later. The first start downloads Kafka to a cache. If the directory has
     the data of an earlier broker, the new broker uses that data at the same address.
 
-    With --secure, the broker also has listeners with TLS and with log-ins. The command prints the
-    options for each listener. The user reader may read all topics. The user denied may only
-    describe them. Passwords are in files that only you may read.
-
-    The first listener stays open: everybody on this machine may do everything there.
+    The broker has no TLS and no log-ins: everybody on this machine may do everything there.
 
     \b
     Example: start a broker at 127.0.0.1:9092
       kfetch broker start --port 9092
     Example: start three brokers that keep records for a minute
       kfetch broker start --nodes 3 --property log.retention.ms=60000
-    Example: start a broker with TLS and users
-      kfetch broker start --secure
     """
     from kfetch_jobs.kafka.cluster import Cluster
-    from kfetch_jobs.kafka.secure import DEFAULT_LISTENERS
 
     _announce_download()
     cluster = Cluster.start(
@@ -100,54 +85,17 @@ def start(
         nodes=nodes,
         port=port,
         properties=parse_properties(properties) if properties else None,
-        secure=DEFAULT_LISTENERS if secure else None,
         detached=True,
         timeout_s=timeout,
     )
     status = cluster.status()
     if as_json:
-        _print_json(status, reused=cluster.reused, secure=_secure_json(cluster))
+        _print_json(status, reused=cluster.reused)
         return
     typer.echo(f"Kafka is ready at {status.bootstrap_servers}")
     if cluster.reused:
         typer.echo(f"it has the data of an earlier start (remove {directory} for an empty broker)")
-    if cluster.secure_listeners:
-        typer.echo("\n".join(secure_lines(cluster)))
     typer.echo(f"stop it with: kfetch broker stop{_dir_option(directory)}")
-
-
-def secure_lines(cluster: Cluster) -> Iterator[str]:
-    """Yield the lines about secured listeners: options, users, files. No line has a password."""
-    from kfetch_jobs.kafka.secure import MECHANISMS, USERS
-
-    files = cluster.credentials
-    for name in cluster.secure_listeners:
-        yield f"listener {name}, whose properties are in {_properties(cluster, name)}:"
-        for key, value in cluster.client(name).items():
-            shown = "(as in that file)" if key in SECRET_PROPERTIES else value
-            yield f"  kafka.{key}={shown}"
-    rights = ", ".join(f"{user} may {access} all topics" for user, access in USERS.items())
-    yield f"users: {rights}"
-    yield f"  passwords: {files.path('passwords.properties')}"
-    yield f"  certificates: {', '.join(str(files.path(f'{user}.pem')) for user in USERS)}"
-    yield f"  mechanisms: {', '.join(MECHANISMS)}"
-    last = list(cluster.secure_listeners)[-1]
-    yield f"check it with: kfetch check --properties {_properties(cluster, last)}"
-
-
-SECRET_PROPERTIES = ("sasl.jaas.config",)
-"""Properties of clients that have a password."""
-
-
-def _properties(cluster: Cluster, listener: str) -> Path:
-    return cluster.credentials.path(f"{listener.lower()}.properties")
-
-
-def _secure_json(cluster: Cluster) -> dict[str, dict[str, str]]:
-    return {
-        name: {"servers": servers, "properties": str(_properties(cluster, name))}
-        for name, servers in cluster.secure_listeners.items()
-    }
 
 
 @app.command()

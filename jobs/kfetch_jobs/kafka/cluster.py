@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
-from kfetch_jobs.kafka.credentials import SAMPLE_MECHANISM, Credentials, add_users
 from kfetch_jobs.kafka.node import ClusterContext, Node
-from kfetch_jobs.kafka.settings import HOST
 from kfetch_jobs.util.files import wait_for_lock
 
 __all__ = ["Cluster", "NodeStatus", "Status"]
@@ -67,16 +66,14 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         heap: str | None = None,
-        secure: Sequence[str] | None = None,
         detached: bool = False,
         timeout_s: float = 60,
-    ) -> Cluster:
+    ) -> Self:
         """Start all nodes and wait until each answers and knows all others.
 
         If the directory has the data of an earlier cluster, that cluster starts again: with its
         cluster id and ports, and with its nodes, properties and heap unless the caller gives
         others. ``port`` is the first node's port; the other nodes take the ports that follow.
-        ``secure`` names secured listeners of ``secure.LISTENERS``, which each node has too.
         Raises BrokerToolError if a node does not answer within ``timeout_s`` seconds.
         """
         path = Path(directory).absolute()
@@ -87,10 +84,8 @@ class Cluster:
             if old is not None:
                 cluster._refuse_running()
             new = _reused_state(path, old, nodes, port) if old else _new_state(nodes or 1, port)
-            new = replace(new, nodes=_with_listeners(new.nodes, secure, port))
             for node in new.nodes:  # before it writes anything
-                ports = node.port, node.controller_port, *node.secure.values()
-                ready.check_free(node.node_id, *ports)
+                ready.check_free(node.node_id, node.port, node.controller_port)
             chosen = new.properties if properties is None else dict(properties)
             state.save(path, replace(new, heap=heap or new.heap, properties=chosen))
             try:
@@ -125,17 +120,12 @@ class Cluster:
 
     def _bring_up(self, deadline: float) -> None:
         _ = self._context.java  # one clear error, before threads
-        listeners = self.secure_listeners
-        if listeners:
-            self.credentials.provide(listeners)
         with self._dead_on_error(), ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
             list(pool.map(Node.prepare, self.nodes))
             for node in self.nodes:
                 node.launch()
             ids = {node.node_id for node in self.nodes}
             list(pool.map(lambda node: node.wait_ready(ids, deadline), self.nodes))
-            if listeners:
-                add_users([node.address for node in self.nodes], self.credentials, deadline)
 
     @contextmanager
     def _dead_on_error(self) -> Iterator[None]:
@@ -149,27 +139,6 @@ class Cluster:
     def directory(self) -> Path:
         """The directory of the cluster."""
         return self._context.directory
-
-    @property
-    def credentials(self) -> Credentials:
-        """The certificates and passwords of the secured listeners."""
-        return self._context.credentials
-
-    @property
-    def secure_listeners(self) -> dict[str, str]:
-        """The addresses of the secured listeners by name, in the form of ``bootstrap.servers``."""
-        nodes = self._context.state.nodes
-        return {
-            name: ",".join(f"{HOST}:{node.secure[name]}" for node in nodes)
-            for name in nodes[0].secure
-        }
-
-    def client(
-        self, listener: str, user: str = "reader", mechanism: str = SAMPLE_MECHANISM
-    ) -> dict[str, str]:
-        """Return the properties with which a client of Kafka uses a secured listener as a user."""
-        servers = self.secure_listeners[listener]
-        return self.credentials.client(listener, servers, user, mechanism)
 
     @property
     def nodes(self) -> list[Node]:
@@ -266,26 +235,6 @@ def _with_free_ports(node: state.NodeState, port: int | None) -> state.NodeState
         port=node.port if port is None else port + node.node_id - 1,
         controller_port=node.controller_port if still_free else ready.free_ports(1)[0],
     )
-
-
-def _with_listeners(
-    nodes: tuple[state.NodeState, ...], names: Sequence[str] | None, port: int | None
-) -> tuple[state.NodeState, ...]:
-    """Give each node a port for each name. ``names=None``: the names that it has already.
-
-    ``port`` is the first node's PLAINTEXT port. Without it, known ports stay, and others are free
-    ones. With it, the secured ports follow the PLAINTEXT ports of all nodes.
-    """
-    count = len(nodes)
-
-    def ports(index: int, node: state.NodeState) -> dict[str, int]:
-        chosen = tuple(node.secure) if names is None else tuple(names)
-        if port is not None:
-            return {name: port + count * turn + index for turn, name in enumerate(chosen, 1)}
-        free = ready.free_ports(len(chosen))
-        return {name: node.secure.get(name, free[turn]) for turn, name in enumerate(chosen)}
-
-    return tuple(replace(node, secure=ports(i, node)) for i, node in enumerate(nodes))
 
 
 def _new_cluster_id() -> str:

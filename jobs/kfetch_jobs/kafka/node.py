@@ -16,7 +16,6 @@ import psutil
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, NotRunning
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.kafka import ready, settings, state
-from kfetch_jobs.kafka.credentials import Credentials
 from kfetch_jobs.util import process
 from kfetch_jobs.util.files import write_private
 
@@ -30,8 +29,6 @@ class ClusterContext:
         self.directory = directory
         self.detached = detached
         self.tethers: dict[int, process.Tether] = {}
-        self.credentials = Credentials(directory / "secure")
-        """the certificates and passwords of secured listeners"""
         self.log_starts: dict[int, int] = {}
         """where the log of each node's present process starts, in bytes"""
 
@@ -142,7 +139,7 @@ class Node:
         if self.running:
             raise AlreadyRunning(f"node {self.node_id} is already running at {self.address}")
         now = self._state
-        ready.check_free(self.node_id, now.port, now.controller_port, *now.secure.values())
+        ready.check_free(self.node_id, now.port, now.controller_port)
         self._configure()
         if not (self._data / "meta.properties").exists():
             self._format()
@@ -153,14 +150,11 @@ class Node:
 
     def _configure(self) -> None:
         now = self._context.state
-        # Its log has passwords of SCRAM, salted.
+        # With log-ins, its log has passwords of SCRAM, salted.
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log.parent.mkdir(exist_ok=True)
-        secured = self._context.credentials.server_properties(now.node(self.node_id).secure)
-        text = settings.server_properties(
-            self.node_id, now.nodes, self._data, now.properties, secured
-        )
-        # Secured listeners name passwords.
+        text = settings.server_properties(self.node_id, now.nodes, self._data, now.properties)
+        # The properties of the caller may name passwords.
         write_private(self.directory / "server.properties", text)
         (self.directory / "log4j2.xml").write_text(settings.LOG4J2)
 

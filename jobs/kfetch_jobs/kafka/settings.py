@@ -7,11 +7,8 @@ Pure: text from values. The defaults suit a test cluster. With Kafka's own defau
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-
-from kfetch_jobs.kafka import secure
 
 __all__ = [
     "HOST",
@@ -46,8 +43,6 @@ class NodePorts:
     """for clients and the other brokers"""
     controller_port: int
     """for KRaft; unused by a node that is a broker only"""
-    secure: dict[str, int] = field(default_factory=dict)
-    """The ports of secured listeners, by their names in ``secure.LISTENERS``."""
 
 
 def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:
@@ -59,18 +54,10 @@ def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:
 
 
 def server_properties(
-    node_id: int,
-    nodes: Sequence[NodePorts],
-    data: Path,
-    extra: Mapping[str, str],
-    secured: Mapping[str, str] = MappingProxyType({}),
+    node_id: int, nodes: Sequence[NodePorts], data: Path, extra: Mapping[str, str]
 ) -> str:
-    """Returns the text of one node's server.properties.
-
-    ``secured`` are the properties of secured listeners. ``extra`` overrides all other values.
-    """
+    """Returns the text of one node's server.properties. ``extra`` overrides all other values."""
     values = _network(node_id, nodes) | _for_tests(len(nodes)) | {"log.dirs": str(data)}
-    values |= secured
     lines = [f"{key}={_escaped(value)}" for key, value in (values | dict(extra)).items()]
     return "\n".join(lines) + "\n"
 
@@ -82,18 +69,14 @@ def _escaped(value: str) -> str:
 def _network(node_id: int, nodes: Sequence[NodePorts]) -> dict[str, str]:
     me = next(node for node in nodes if node.node_id == node_id)
     voters = controllers(nodes)
-    secured = [f"{name}://{HOST}:{port}" for name, port in me.secure.items()]
-    broker = ",".join([f"BROKER://{HOST}:{me.port}", *secured])
-    protocols = [f"{name}:{secure.LISTENERS[name].protocol}" for name in me.secure]
+    broker = f"BROKER://{HOST}:{me.port}"
     votes = me in voters
     return {
         "node.id": str(node_id),
         "process.roles": "broker,controller" if votes else "broker",
         "listeners": f"{broker},CONTROLLER://{HOST}:{me.controller_port}" if votes else broker,
         "advertised.listeners": broker,
-        "listener.security.protocol.map": ",".join(
-            ["BROKER:PLAINTEXT", "CONTROLLER:PLAINTEXT", *protocols]
-        ),
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "BROKER",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(

@@ -121,10 +121,10 @@ _NODE_KEYS = frozenset(field.name for field in fields(NodeState))
 
 
 def _node(value: dict[str, Any]) -> NodeState:
-    """A later kfetch may write more keys."""
+    """Another kfetch may write more keys."""
     return NodeState(**{name: value[name] for name in _NODE_KEYS & value.keys()})
 
 
 def _has_ports(node: NodeState) -> bool:
-    numbers = (node.node_id, node.port, node.controller_port, *node.secure.values())
+    numbers = (node.node_id, node.port, node.controller_port)
     return all(isinstance(number, int) for number in numbers)

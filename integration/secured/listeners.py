@@ -1,7 +1,7 @@
-"""The secured listeners of a local Kafka: ports, users, server properties, properties of clients.
+"""The secured listeners of a local Kafka: users, server properties, properties of clients.
 
 Pure: values from values. A node keeps its PLAINTEXT listener. Its anonymous user is the super user:
-the brokers use that listener, and so do the tools that create topics and users.
+the broker uses that listener, and so do the tools that create topics and users.
 
     SSL              TLS; clients stay anonymous
     MTLS             TLS; each client shows a certificate, whose CN is the user
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kfetch_jobs.kafka.settings import HOST
+
 __all__ = [
-    "DEFAULT_LISTENERS",
     "LISTENERS",
     "MECHANISMS",
     "USERS",
@@ -29,6 +30,7 @@ __all__ = [
     "client_properties",
     "jaas",
     "listener_properties",
+    "network_properties",
     "shared_properties",
 ]
 
@@ -78,7 +80,6 @@ LISTENERS: Mapping[str, Listener] = {
     "EXPIRED": Listener(protocol="SSL", certificate="expired"),
     "ELSEWHERE": Listener(protocol="SSL", certificate="elsewhere"),
 }
-DEFAULT_LISTENERS = ("SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def shared_properties() -> dict[str, str]:
@@ -88,6 +89,23 @@ def shared_properties() -> dict[str, str]:
         "super.users": "User:ANONYMOUS",
         # CN=reader,O=… is User:reader.
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+    }
+
+
+def network_properties(port: int, controller_port: int, ports: Mapping[str, int]) -> dict[str, str]:
+    """Return the listeners of a node that is its own controller. ``ports`` are those of LISTENERS.
+
+    They replace what ``kfetch_jobs.kafka.settings`` writes for a node without secured listeners.
+    """
+    secured = [f"{name}://{HOST}:{number}" for name, number in ports.items()]
+    clients = ",".join([f"BROKER://{HOST}:{port}", *secured])
+    protocols = [f"{name}:{LISTENERS[name].protocol}" for name in ports]
+    return {
+        "listeners": f"{clients},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": clients,
+        "listener.security.protocol.map": ",".join(
+            ["BROKER:PLAINTEXT", "CONTROLLER:PLAINTEXT", *protocols]
+        ),
     }
 
 

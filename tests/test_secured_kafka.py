@@ -1,4 +1,4 @@
-"""Secured listeners: properties of brokers and clients, certificates, private files. No broker."""
+"""The secured Kafka of the tests: properties of brokers and clients, certificates. No broker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.kafka import Cluster, state
-from kfetch_jobs.kafka.cli import secure_lines
-from kfetch_jobs.kafka.credentials import Credentials
-from kfetch_jobs.kafka.secure import DEFAULT_LISTENERS, LISTENERS, MECHANISMS, USERS
+from integration.secured.credentials import Credentials
+from integration.secured.listeners import LISTENERS, MECHANISMS, USERS, network_properties
 from kfetch_jobs.kafka.settings import NodePorts, server_properties
-from kfetch_jobs.kafka.state import NodeState, State
 
 SERVERS = {name: f"127.0.0.1:{9093 + turn}" for turn, name in enumerate(LISTENERS)}
 
@@ -139,17 +136,18 @@ def test_a_login_names_its_user(credentials: Credentials, mechanism: str) -> Non
 
 
 def test_a_node_has_its_secured_listeners(credentials: Credentials) -> None:
-    """The listeners are advertised with their protocols, beside the brokers' own."""
-    node = NodePorts(node_id=1, port=101, controller_port=201, secure={"SSL": 102, "MTLS": 103})
-    secured = credentials.server_properties(node.secure)
-    text = server_properties(1, [node], Path("/data"), {}, secured)
+    """The listeners are advertised with their protocols, beside the broker's own."""
+    secured = network_properties(101, 201, {"SSL": 102, "MTLS": 103})
+    secured |= credentials.server_properties(["SSL", "MTLS"])
+    node = NodePorts(node_id=1, port=101, controller_port=201)
+    text = server_properties(1, [node], Path("/data"), secured)
     values = dict(line.split("=", 1) for line in text.splitlines())
 
     assert (
         "BROKER://127.0.0.1:101,SSL://127.0.0.1:102,MTLS://127.0.0.1:103"
         == values["advertised.listeners"]
     )
-    assert values["listeners"].startswith(values["advertised.listeners"])
+    assert f"{values['advertised.listeners']},CONTROLLER://127.0.0.1:201" == values["listeners"]
     assert (
         "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MTLS:SSL"
         == values["listener.security.protocol.map"]
@@ -160,36 +158,6 @@ def test_a_node_has_its_secured_listeners(credentials: Credentials) -> None:
 
 
 def test_without_secured_listeners_there_is_no_authorizer(tmp_path: Path) -> None:
-    """A broker without --secure is as it was, and no file is made."""
+    """A broker without a secured listener needs no properties and no file."""
     assert {} == Credentials(tmp_path / "secure").server_properties({})
     assert [] == list(tmp_path.iterdir())
-
-
-def test_ports_stay_with_their_listeners(tmp_path: Path) -> None:
-    """The state file keeps the ports of secured listeners, and an older one has none."""
-    node = NodeState(node_id=1, port=1, controller_port=2, secure={"SSL": 3})
-    state.save(tmp_path, State(cluster_id="x", nodes=(node,), heap="1m"))
-    loaded = state.load(tmp_path)
-
-    assert loaded is not None
-    assert {"SSL": 3} == loaded.node(1).secure
-    assert {"SSL": "127.0.0.1:3"} == Cluster.attach(tmp_path).secure_listeners
-
-
-def test_the_command_prints_options_and_no_password(tmp_path: Path) -> None:
-    """Each listener's options are printed as Spark takes them. Passwords stay in their files."""
-    node = NodeState(
-        node_id=1,
-        port=1,
-        controller_port=2,
-        secure={name: 3 + turn for turn, name in enumerate(DEFAULT_LISTENERS)},
-    )
-    state.save(tmp_path, State(cluster_id="x", nodes=(node,), heap="1m"))
-    cluster = Cluster.attach(tmp_path)
-    cluster.credentials.provide(cluster.secure_listeners)
-    text = "\n".join(secure_lines(cluster))
-
-    assert "  kafka.security.protocol=SASL_SSL\n" in text
-    assert f"  kafka.ssl.truststore.location={tmp_path}/secure/ca.pem\n" in text
-    assert f"  passwords: {tmp_path}/secure/passwords.properties\n" in text
-    assert not any(password in text for password in cluster.credentials.passwords.values())

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from kfetch_jobs.errors import BrokerToolError
-from kfetch_jobs.kafka.secure import (
+from integration.secured.certificates import Authority
+from integration.secured.listeners import (
     LISTENERS,
     USERS,
     Access,
@@ -24,6 +24,7 @@ from kfetch_jobs.kafka.secure import (
     listener_properties,
     shared_properties,
 )
+from kfetch_jobs.errors import BrokerToolError
 from kfetch_jobs.util.files import write_private
 
 __all__ = ["SAMPLE_MECHANISM", "Credentials", "add_users"]
@@ -57,8 +58,6 @@ class Credentials:
         Existing certificates and passwords stay as they are. The clients' properties are written
         anew, because ports may change.
         """
-        from kfetch_jobs.kafka.certificates import Authority
-
         self.directory.mkdir(mode=0o700, exist_ok=True)
         authority = Authority.open(self.directory)
         for listener in (LISTENERS[name] for name in listeners):
@@ -159,7 +158,5 @@ def _await_access_lists(address: str, deadline: float) -> None:
     with KafkaAdminClient(bootstrap_servers=[address]) as admin:
         while len(admin.describe_acls(every)[0]) < len(USERS):
             if time.monotonic() > deadline:
-                raise BrokerToolError(
-                    f"{address} does not know the users in time: give it more with --timeout"
-                )
+                raise BrokerToolError(f"{address} does not know the users in time")
             time.sleep(0.05)
