@@ -51,18 +51,17 @@ def test_offsets_of_a_group(kafka: Cluster, topic: TopicFactory, brokers: Broker
     """kfetch and a consumer read each other's commits. A consumer that has joined is the only one
     that may commit."""
     name = topic(2)
-    options = brokers._options
     write(kafka, name, numbered("v", 3))
     places = [TopicPartition(name, p) for p in range(2)]
-    commit_offsets(brokers, name, {places[0]: Position(2, 0)}, options, deadline())
+    commit_offsets(brokers, name, {places[0]: Position(2, 0)}, deadline())
     with closing(consumer(kafka, name)) as other:
         assert other.committed(KafkaPartition(name, 0)) == 2
         other.assign([KafkaPartition(name, 1)])
         other.commit({KafkaPartition(name, 1): OffsetAndMetadata(0, "", -1)})
-    found = committed_offsets(brokers, name, places, options, deadline())
+    found = committed_offsets(brokers, name, places, deadline())
 
     assert {places[0]: Position(2, 0), places[1]: Position(0, -1)} == found
-    assert {} == committed_offsets(brokers, f"{name}-none", places, options, deadline())
+    assert {} == committed_offsets(brokers, f"{name}-none", places, deadline())
     with closing(consumer(kafka, name)) as member:
         member.subscribe([name])
         until = deadline()
@@ -70,5 +69,5 @@ def test_offsets_of_a_group(kafka: Cluster, topic: TopicFactory, brokers: Broker
             member.poll(timeout_ms=100)
             assert time.monotonic() < until
         with pytest.raises(BrokerError, match=f"of group {name}") as refused:
-            commit_offsets(brokers, name, {places[0]: Position(1)}, options, deadline())
+            commit_offsets(brokers, name, {places[0]: Position(1)}, deadline())
     assert UNKNOWN_MEMBER_ID == refused.value.code

@@ -114,12 +114,10 @@ def check(
     if kfetch can read from none of them, BrokerError for an error code, and WireError for a reply
     that is not Kafka's.
     """
-    from kfetch.wire.cluster import Cluster
-
     options = parse({**kafka, "subscribe": ",".join(topics) or "none"})
     for name in options.ignored:
         log.warning("kfetch: %s", no_effect(name))
-    with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
+    with closing(_cluster(options)) as cluster:
         view = cluster.view(topics, time.monotonic() + wait_s)
         unreadable = cluster.unreadable(view.topics, time.monotonic() + wait_s)
         states = [_broker_state(cluster, broker, wait_s) for broker in view.brokers.values()]
@@ -140,10 +138,16 @@ def cluster_id(options: SourceOptions, wait_s: float = WAIT_S) -> str:
 
     Takes ``wait_s`` seconds at most. Raises ConnectionLost if no bootstrap server answers.
     """
+    from kfetch.wire import messages
+
+    with closing(_cluster(options)) as cluster:
+        return cluster.ask_any(messages.cluster_id, time.monotonic() + wait_s)
+
+
+def _cluster(options: SourceOptions) -> Cluster:
     from kfetch.wire.cluster import Cluster
 
-    with closing(Cluster(options.bootstrap, options.network, patient=False)) as cluster:
-        return cluster.ask_any(_cluster_id, time.monotonic() + wait_s)
+    return Cluster(options.bootstrap, options.network, patient=False)
 
 
 def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerState:
@@ -155,7 +159,9 @@ def _broker_state(cluster: Cluster, broker: Broker, wait_s: float) -> BrokerStat
 
 
 def _versions_and_id(connection: Connection, deadline: float) -> tuple[dict[str, ApiVersions], str]:
-    return _versions(connection, deadline), _cluster_id(connection, deadline)
+    from kfetch.wire import messages
+
+    return _versions(connection, deadline), messages.cluster_id(connection, deadline)
 
 
 def _versions(connection: Connection, deadline: float) -> dict[str, ApiVersions]:
@@ -193,11 +199,3 @@ def _has_sessions(versions: Mapping[str, ApiVersions]) -> bool:
     from kfetch.wire.fetch import SESSION_VERSION
 
     return (versions["Fetch"].used or 0) >= SESSION_VERSION
-
-
-def _cluster_id(connection: Connection, deadline: float) -> str:
-    from kafka.protocol.metadata import MetadataRequest
-
-    version = connection.version(MetadataRequest, lowest=4)
-    request = MetadataRequest[version](topics=[], allow_auto_topic_creation=False)
-    return connection.call(request, deadline).cluster_id or ""

@@ -20,8 +20,7 @@ from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
-from kfetch.watch.lookups import OffsetLookup, no_leader_error
-from kfetch.wire.retry import retrying
+from kfetch.watch.lookups import OffsetLookup, known_leaders
 
 __all__ = ["plan_batch"]
 
@@ -43,7 +42,7 @@ def plan_batch(
     lookup.check_subscription(view)
     ranges = _Bounds(options, lookup, view).ranges()
     ranges = _narrowed(ranges, conditions, lookup)
-    leaders = _leaders(ranges, view, options, lookup)
+    leaders = _leaders(ranges, view, lookup)
     packed = plan_splits(
         [_range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())],
         options.rows_per_split,
@@ -157,29 +156,16 @@ def _first_offsets(
 
 
 def _leaders(
-    partitions: Collection[TopicPartition],
-    view: ClusterView,
-    options: SourceOptions,
-    lookup: OffsetLookup,
+    partitions: Collection[TopicPartition], view: ClusterView, lookup: OffsetLookup
 ) -> dict[TopicPartition, Leader]:
     """Return the leaders of partitions; wait for a running election.
 
     Raises BrokerError for a partition without a leader after the request timeout.
     """
     leaders = {tp: view.leader(tp) for tp in partitions}
-
-    def attempt() -> dict[TopicPartition, Leader]:
-        fresh = lookup.cluster_view()
-        refreshed = {tp: fresh.leader(tp) for tp in partitions}
-        leaderless = [tp for tp, leader in refreshed.items() if leader is None]
-        if leaderless:
-            raise no_leader_error(leaderless[0])
-        return {tp: leader for tp, leader in refreshed.items() if leader is not None}
-
     if None in leaders.values():
-        deadline = time.monotonic() + options.network.request_timeout_s
-        return retrying("planning", attempt, options.network, deadline)
-    return {tp: leader for tp, leader in leaders.items() if leader is not None}
+        return lookup.await_leaders(lambda fresh: {tp: fresh.leader(tp) for tp in partitions})
+    return known_leaders(leaders)
 
 
 def _range(

@@ -31,6 +31,7 @@ from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.split_planning import SplitPlanning
 from kfetch.watch.statistics import DriverStatistics
 from kfetch.watch.watch import Watch
+from kfetch.wire.retry import Retries
 
 __all__ = ["Driver"]
 
@@ -58,7 +59,7 @@ class Driver:
         self._watch = watch or Watch(options)
         self._watch.report = BrokerReport(options.broker_report)
         self._lookup.report_to(self._watch.report)
-        self._lookup.has_checkpoint = True
+        self._lookup.retry_by(Retries.of_checkpoint(self._options))
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
         self._check = PositionCheck(self._lookup, self._watch, fail=options.fail_on_data_loss)
         self._split_planning = SplitPlanning(
@@ -87,7 +88,7 @@ class Driver:
     def initial_offsets(self) -> Offsets:
         """Return where a new query starts, the same offsets for every call."""
         if self._initial is None:
-            self._lookup.has_checkpoint = False
+            self._lookup.retry_by(Retries.of_new_query(self._options))
             view = self._lookup.cluster_view()
             self._lookup.check_subscription(view)
             positions = bound_positions(self._options.starting, self._lookup, view)
@@ -116,7 +117,7 @@ class Driver:
         if not self._available_now:  # an AvailableNow query has fixed ends
             self._watch.poll_resting(_POLL_WAIT_S)
         self._begin(start)
-        self._lookup.has_checkpoint = True
+        self._lookup.retry_by(Retries.of_checkpoint(self._options))
         end = self._plan(start, max_offsets, min_offsets)
         deadline = time.monotonic() + self._patience_s()
         while end is None and self._watch.wait_for_change(deadline - time.monotonic()):

@@ -84,11 +84,10 @@ class GroupCommits:
         """
         from kfetch.wire import groups
 
-        network = self._options.network
-        limit_s = _CLOSE_S if self._closing else network.request_timeout_s
+        limit_s = _CLOSE_S if self._closing else self._options.network.request_timeout_s
         deadline = time.monotonic() + limit_s
         try:
-            groups.commit_offsets(self._cluster, self._group, positions, network, deadline)
+            groups.commit_offsets(self._cluster, self._group, positions, deadline)
         except Exception as cause:
             if not self._failed:
                 log.warning("kfetch: kfetch.commitGroup: %s. The query goes on", _words(cause))

@@ -1,34 +1,28 @@
 """The driver's look-ups at the brokers: subscribed partitions, log ends, log starts, epoch ends.
 
-A failed look-up is repeated ``fetchOffset.numRetries`` times. The request timeout limits each try.
-Without a checkpoint, ``kafka.default.api.timeout.ms`` limits all tries of a look-up.
+A failed look-up is repeated by the policy of a new query, or of a checkpoint (``Retries``).
 Leaders' answers leave out the partitions that no broker names any more (``losses.GONE_AFTER_S``).
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeVar
 from uuid import UUID
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
-from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, TopicPartition
+from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
 from kfetch.watch.broker_report import EVERY_BROKER, BrokerReport
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
-from kfetch.wire.retry import RetryPauses, longest_pause_s, may_retry
-from kfetch.wire.timestamp_types import append_time_topics
+from kfetch.wire.retry import Retries, RetryPauses, Round
 
-__all__ = ["OffsetLookup", "no_leader_error"]
+__all__ = ["OffsetLookup", "known_leaders", "no_leader_error"]
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # For a topic with at least this many partitions, a question about growth costs less than metadata.
 _LARGE_TOPIC_PARTITIONS = 8
@@ -44,9 +38,12 @@ class OffsetLookup:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.bootstrap, options.network, patient=False)
-        self.has_checkpoint = False
-        """Whether the query goes on from a checkpoint. It may wait longer than a new one."""
+        self._cluster = Cluster(
+            options.bootstrap,
+            options.network,
+            patient=False,
+            retries=Retries.of_new_query(options),
+        )
 
     def report_to(self, report: BrokerReport) -> None:
         """Note in a report whether any broker answers."""
@@ -57,7 +54,11 @@ class OffsetLookup:
             else:
                 report.lost(EVERY_BROKER, f"every broker ({self._bootstrap()})", cause.message)
 
-        self._cluster.on_answer = note
+        self._cluster.servers.on_answer = note
+
+    def retry_by(self, retries: Retries) -> None:
+        """Repeat failed look-ups by this policy from now on. The first one is of a new query."""
+        self._cluster.retries = retries
 
     def cluster_view(self) -> ClusterView:
         """Return fresh metadata of the brokers and the subscribed topics."""
@@ -65,7 +66,7 @@ class OffsetLookup:
         if subscription.pattern is not None:
             return self._view_of_pattern()
         topics = subscription.topics or {tp.topic for tp in subscription.assigned}
-        return self._with_retries(lambda deadline: self._cluster.view(topics, deadline))
+        return self._cluster.view(topics)
 
     def may_have_changed(self, view: ClusterView) -> bool:
         """Return False if no topic or partition was added or removed since ``view``.
@@ -146,9 +147,7 @@ class OffsetLookup:
 
     def unreadable(self, view: ClusterView) -> tuple[str, ...]:
         """Return a sentence for each topic of a view that the user may describe and not read."""
-        return tuple(
-            self._with_retries(lambda deadline: self._cluster.unreadable(view.topics, deadline))
-        )
+        return tuple(self._cluster.unreadable(view.topics))
 
     def log_ends(
         self,
@@ -198,16 +197,9 @@ class OffsetLookup:
         """
         topics = {tp.topic for tp in starts}
         try:
-            settled = self._with_retries(
-                lambda deadline: self._cluster.ask_any(
-                    lambda connection, until: append_time_topics(connection, topics, until),
-                    deadline,
-                )
-            )
+            settled = self._cluster.append_time_topics(topics)
             asked = {tp: start for tp, start in starts.items() if tp.topic in settled}
-            batches = self._with_retries(
-                lambda deadline: self._cluster.first_batches(asked, deadline)
-            )
+            batches = self._cluster.first_batches(asked)
         except KfetchError as cause:
             log.warning("kfetch: the order of timestamps is unknown: %s", cause.message)
             return {}
@@ -220,12 +212,7 @@ class OffsetLookup:
         # Few queries need it, and a query's start can't spare the time of its import.
         from kfetch.wire import groups
 
-        network = self._options.network
-        return self._with_retries(
-            lambda deadline: groups.committed_offsets(
-                self._cluster, group, partitions, network, deadline
-            )
-        )
+        return groups.committed_offsets(self._cluster, group, partitions)
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
@@ -241,7 +228,7 @@ class OffsetLookup:
         unknown, newest = dict(epochs), dict(leader_epochs)
         pauses = RetryPauses(self._options.network)
         while unknown:
-            answers |= self._epoch_ends(unknown, newest)
+            answers |= self._cluster.epoch_ends(unknown, leader_epochs=newest)
             unknown = {tp: epochs[tp] for tp in unknown if _is_unknown(answers.get(tp))}
             if not unknown or pauses.tries == _UNKNOWN_EPOCH_TRIES:
                 break
@@ -261,12 +248,31 @@ class OffsetLookup:
                 newest[tp] = max(epoch, leader.epoch if leader else NO_EPOCH)
         return newest
 
+    def await_leaders(
+        self, look: Callable[[ClusterView], Mapping[TopicPartition, Leader | None]]
+    ) -> dict[TopicPartition, Leader]:
+        """Return the leaders that ``look`` finds in fresh metadata; wait for a running election.
+
+        Raises BrokerError for a partition without a leader after the request timeout.
+        """
+
+        def attempt(_: Round) -> dict[TopicPartition, Leader]:
+            leaders = look(self.cluster_view())
+            for tp, leader in leaders.items():
+                if leader is None:
+                    raise no_leader_error(tp)
+            return known_leaders(leaders)
+
+        network = self._options.network
+        deadline = time.monotonic() + network.request_timeout_s
+        return Retries(network=network).ask("planning", attempt, deadline)
+
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
 
     def _view_of_pattern(self) -> ClusterView:
-        view = self._with_retries(lambda deadline: self._cluster.view(None, deadline))
+        view = self._cluster.view(None)
         includes = self._options.subscription.includes
         topics = {
             name: topic
@@ -274,13 +280,6 @@ class OffsetLookup:
             if not topic.internal and includes(name)
         }
         return ClusterView(brokers=view.brokers, topics=topics)
-
-    def _epoch_ends(
-        self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, EpochEnd | None]:
-        return self._with_retries(
-            lambda deadline: self._cluster.epoch_ends(epochs, deadline, leader_epochs=leader_epochs)
-        )
 
     def _positions(
         self,
@@ -291,36 +290,10 @@ class OffsetLookup:
     ) -> dict[TopicPartition, Position]:
         if not timestamps:
             return {}
-        offsets = self._with_retries(
-            lambda deadline: self._cluster.offsets(
-                timestamps, deadline, isolation_level=isolation_level, leader_epochs=leader_epochs
-            )
+        offsets = self._cluster.offsets(
+            timestamps, isolation_level=isolation_level, leader_epochs=leader_epochs
         )
         return {tp: Position(at.offset, at.leader_epoch) for tp, at in offsets.items()}
-
-    def _with_retries(self, question: Callable[[float], T]) -> T:
-        """Call ``question`` with a deadline, and repeat it as often as the options allow.
-
-        A question ends up to one pause before its deadline. What is left then is no time for
-        another one.
-        """
-        options, retries = self._options, self._options.lookup_retries
-        pause_s, try_s = options.lookup_retry_s, options.network.request_timeout_s
-        needed_s = pause_s + longest_pause_s(options.network)
-        limit = math.inf if self.has_checkpoint else time.monotonic() + options.api_timeout_s
-        self._cluster.patience_reason = "the query has a checkpoint" if self.has_checkpoint else ""
-        while True:
-            deadline = min(time.monotonic() + try_s, limit)
-            self._cluster.give_up_at = min(deadline + retries * (pause_s + try_s), limit)
-            try:
-                return question(deadline)
-            except (ConnectionLost, BrokerError) as cause:
-                is_over = retries == 0 or time.monotonic() + needed_s >= limit
-                if is_over or not may_retry(cause):
-                    raise
-                retries -= 1
-                log.warning("kfetch: %s (%d retries are left)", cause.message, retries + 1)
-                time.sleep(pause_s)
 
     def _bootstrap(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self._options.bootstrap)
@@ -335,6 +308,13 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
         topic=tp.topic,
         partition=tp.partition,
     )
+
+
+def known_leaders(
+    leaders: Mapping[TopicPartition, Leader | None],
+) -> dict[TopicPartition, Leader]:
+    """Return the partitions that have a leader."""
+    return {tp: leader for tp, leader in leaders.items() if leader is not None}
 
 
 def _is_unknown(end: EpochEnd | None) -> bool:

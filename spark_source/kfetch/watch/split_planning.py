@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from kfetch.model import NO_TOPIC_ID, Leader, OffsetRange, Split, TopicPartition
+from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import plan_splits
-from kfetch.watch.lookups import OffsetLookup, no_leader_error
+from kfetch.watch.lookups import OffsetLookup, known_leaders, no_leader_error
 from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
-from kfetch.wire.retry import retrying
 
 __all__ = ["SplitPlanning"]
 
@@ -98,20 +96,14 @@ class SplitPlanning:
         resign afterwards. Then the tasks look for its successor.
         """
         leaders = self._watched_leaders(partitions)
-        if None in leaders.values():
-            network = self._options.network
-            deadline = time.monotonic() + network.request_timeout_s
+        if None not in leaders.values():
+            return known_leaders(leaders)
 
-            def attempt() -> dict[TopicPartition, Leader | None]:
-                self._refresh.apply(self._lookup.cluster_view())
-                refreshed = self._watched_leaders(partitions)
-                leaderless = [tp for tp, leader in refreshed.items() if leader is None]
-                if leaderless:
-                    raise no_leader_error(leaderless[0])
-                return refreshed
+        def look(fresh: ClusterView) -> dict[TopicPartition, Leader | None]:
+            self._refresh.apply(fresh)
+            return self._watched_leaders(partitions)
 
-            leaders = retrying("planning", attempt, network, deadline)
-        return {tp: leader for tp, leader in leaders.items() if leader is not None}
+        return self._lookup.await_leaders(look)
 
     def _watched_leaders(
         self, partitions: Iterable[TopicPartition]

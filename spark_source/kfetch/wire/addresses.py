@@ -7,6 +7,8 @@ An address that fails comes last for half a minute, or it would cost its share e
 also accept connections although its broker is of no use: a load balancer without a healthy server
 does that. So each failure before the end of the log-in counts. Java's client moves to the next
 address, too (KIP-302).
+
+``servers`` notes host names here that lost a connection, so that the process has one such memory.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["avoid", "connect", "has_fresh_address"]
+__all__ = ["avoid", "connect", "has_fresh_address", "is_avoided", "share_s"]
 
 _SHARE_MIN_S = 2.0
 """The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
@@ -24,17 +26,22 @@ _AVOIDED_S = 30.0
 _AVOIDED_MAX = 1000
 
 _avoided_until: dict[object, float] = {}
-"""Socket addresses that come last, with the end of that time in monotonic seconds."""
+"""Addresses that come last, with the end of that time in monotonic seconds."""
 
 
 def avoid(address: object) -> None:
-    """Try this socket address last for a while, where a name has other ones. Any thread calls it.
+    """Try this address last for a while, where there are other ones. Any thread calls it.
 
-    ``address``: as ``getpeername`` returns it.
+    ``address``: a socket address as ``getpeername`` returns it, or a host and a port.
     """
     if len(_avoided_until) >= _AVOIDED_MAX:
         _avoided_until.clear()
     _avoided_until[address] = time.monotonic() + _AVOIDED_S
+
+
+def is_avoided(address: object) -> bool:
+    """Return whether an address is to come last now."""
+    return _avoided_until.get(address, 0.0) > time.monotonic()
 
 
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -44,14 +51,15 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     Raises OSError with the first cause, or UnicodeError for a name that no DNS can hold.
     ``timeout_s`` limits all tries together, without the time of the resolver.
     """
-    addresses = sorted(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=_is_avoided)
+    addresses = sorted(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=_comes_last)
     deadline = time.monotonic() + timeout_s
     first_cause: OSError | None = None
     while addresses:
         family, kind, protocol, _, address = addresses[0]
         left_s = deadline - time.monotonic()
         try:
-            return _connected(family, kind, protocol, address, _share_s(left_s, len(addresses)))
+            wait_s = max(0.001, share_s(left_s, len(addresses), _SHARE_MIN_S))
+            return _connected(family, kind, protocol, address, wait_s)
         except OSError as cause:
             avoid(address)
             first_cause = first_cause or cause
@@ -65,16 +73,19 @@ def has_fresh_address(host: str, port: int) -> bool:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    return len(found) > 1 and not all(map(_is_avoided, found))
+    return len(found) > 1 and not all(map(_comes_last, found))
 
 
-def _is_avoided(found: tuple[Any, ...]) -> bool:
-    return _avoided_until.get(found[4], 0.0) > time.monotonic()
+def _comes_last(found: tuple[Any, ...]) -> bool:
+    return is_avoided(found[4])
 
 
-def _share_s(left_s: float, addresses: int) -> float:
-    share_s = left_s if addresses == 1 else max(left_s / addresses, min(_SHARE_MIN_S, left_s / 2))
-    return max(0.001, share_s)
+def share_s(left_s: float, addresses: int, least_s: float) -> float:
+    """Return the next address's share of the seconds left.
+
+    It is ``least_s`` at least, or half of what is left.
+    """
+    return left_s if addresses == 1 else max(left_s / addresses, min(least_s, left_s / 2))
 
 
 def _connected(family: int, kind: int, protocol: int, address: Any, wait_s: float) -> socket.socket:

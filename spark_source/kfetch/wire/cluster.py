@@ -1,6 +1,6 @@
-"""A cluster of brokers: it finds the broker for a request, connects, and retries after a move.
+"""A cluster to ask: metadata, and what only leaders know. It asks again after a move.
 
-One Cluster belongs to one thread. It keeps a connection per broker, opened at first use.
+One Cluster belongs to one thread. ``servers`` says whom it asks, and ``retry`` how often.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from kfetch import codes
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed, WireError
+from kfetch import codes, losses
+from kfetch.errors import BrokerError, ConnectionLost, TlsFailed, WireError
 from kfetch.model import (
+    NO_EPOCH,
     READ_UNCOMMITTED,
     Broker,
     ClusterView,
@@ -24,35 +25,21 @@ from kfetch.model import (
 )
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages, timestamp_types
-from kfetch.wire.addresses import has_fresh_address
 from kfetch.wire.connection import Connection
-from kfetch.wire.leaders import (
-    A,
-    Absences,
-    LeaderEpochs,
-    by_leader,
-    check_complete,
-    final_answers,
-    leaders_of,
-)
 from kfetch.wire.messages import EpochEnd, ListedOffset
-from kfetch.wire.retry import LASTING, retrying
+from kfetch.wire.retry import Retries, Round
+from kfetch.wire.servers import Address, Servers, final
 from kfetch.wire.timestamp_types import FirstBatch
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-E = TypeVar("E", bound=KfetchError)
+A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
+LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
 ]
 
-_SHARE_MIN_S = 5.0
-"""The least time for one of many servers, or half of what is left. The metadata of a large cluster
-takes seconds."""
-_ASKED_LAST_S = 30.0
-_CAUSES_MAX = 20
-"""Failures of one question. Beyond them, a name's other addresses are not tried any more."""
 _VIEWS_MAX = 5
 # Several views confirm an answer that a caller has already. Black holes must not hold it up.
 _VIEWS_S = 3.0
@@ -62,57 +49,36 @@ _RECENT_S = 1.0
 
 
 class Cluster:
-    """Metadata, offsets and epochs of a cluster, each from a broker that has them."""
+    """Metadata, offsets and epochs of a cluster, each from a broker that has them.
+
+    Each question is repeated by ``retries``. With a deadline of the caller, it has one round.
+    """
 
     def __init__(
         self,
-        bootstrap: tuple[tuple[str, int], ...],
+        bootstrap: tuple[Address, ...],
         options: NetworkOptions,
         *,
         patient: bool = True,
+        retries: Retries | None = None,
     ) -> None:
         """``patient``: whether to retry although all bootstrap servers are wrong listeners.
 
         Without patience the first question fails at once. A later one retries, because the cluster
         has answered before. Before the first answer, nobody has patience with certificates.
         """
-        self._bootstrap = bootstrap
         self._options = options
-        self._patient = patient
-        self._answered = False
+        self.servers = Servers(bootstrap, options, patient=patient)
+        self.retries = retries or Retries(network=options)
         self._leaders_proven = patient
         """Whether the driver, or this cluster, has reached leaders already."""
-        self._brokers: Mapping[int, Broker] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
         self._recent: tuple[ClusterView, float] | None = None
         """The last metadata, and when it came. A question that failed forgets it."""
-        self._rotation = 0
-        self._asked_last_until: dict[tuple[str, int], float] = {}
-        """Addresses that did not answer, with the end of their time as the last ones."""
         self._absences = Absences()
-        self.give_up_at: float | None = None
-        """The caller's deadline, if it is later than that of one request; for warnings."""
-        self.patience_reason = ""
-        """Why the caller waits up to it; for warnings."""
-        self.on_answer: Callable[[ConnectionLost | None], None] = lambda cause: None
-        """Gets None when a broker has answered, and the cause when no broker can be reached."""
 
-    def view(self, topics: Iterable[str] | None, deadline: float) -> ClusterView:
-        """Returns fresh metadata of these topics (None: all topics). Retries up to the deadline."""
-        names = None if topics is None else sorted(topics)
-
-        def attempt() -> ClusterView:
-            self._rotation += 1
-            return self.ask_any(
-                lambda connection, until: messages.metadata(connection, names, until), deadline
-            )
-
-        action = "asking for metadata"
-        view = self._retrying(action, attempt, deadline)
-        self._brokers = view.brokers
-        self._recent = view, time.monotonic()
-        self._close_former_addresses()
-        return view
+    def view(self, topics: Iterable[str] | None, deadline: float | None = None) -> ClusterView:
+        """Returns fresh metadata of these topics (None: all topics)."""
+        return self.retries.in_rounds(lambda now: self._view(topics, now), deadline)
 
     def views(self, topics: Iterable[str], deadline: float) -> Iterator[ClusterView]:
         """Yields the metadata of several brokers about these topics, without brokers that fail.
@@ -120,7 +86,7 @@ class Cluster:
         One broker's metadata may be old, or may hide a topic. Five known brokers answer at most,
         within three seconds in all.
         """
-        names, addresses = sorted(topics), self._addresses()[:_VIEWS_MAX]
+        names, addresses = sorted(topics), self.servers.addresses()[:_VIEWS_MAX]
         end = min(deadline, time.monotonic() + _VIEWS_S)
         for position, address in enumerate(addresses):
             now = time.monotonic()
@@ -129,11 +95,11 @@ class Cluster:
             share_s = max(_VIEW_MIN_S, (end - now) / (len(addresses) - position))
             until = min(end, now + share_s)
             try:
-                yield messages.metadata(self._connect(address, until), names, until)
+                yield messages.metadata(self.servers.connect(address, until), names, until)
             except (ConnectionLost, BrokerError, WireError) as cause:
                 log.debug("asking a further broker for metadata: %s", cause.message)
 
-    def unreadable(self, topics: Iterable[str], deadline: float) -> list[str]:
+    def unreadable(self, topics: Iterable[str], deadline: float | None = None) -> list[str]:
         """Returns a sentence for each of the topics that the user may describe and not read."""
         names = sorted(topics)
         if not names:
@@ -154,7 +120,7 @@ class Cluster:
         ``topic_ids``: the known ids. A topic of another id counts as lacking.
         """
         missing = [tp for tp in partitions if not view.has(tp, topic_ids)]
-        self._brokers = self._brokers or view.brokers  # the view may come from another cluster
+        self.servers.know_first(view.brokers)  # the view may come from another cluster
         for other in self.views({tp.topic for tp in missing}, deadline) if missing else ():
             topics = {
                 tp.topic: other.topics[tp.topic] for tp in missing if other.has(tp, topic_ids)
@@ -172,21 +138,22 @@ class Cluster:
         Then the caller asks for ``view``. The same broker answers it first, because another one may
         have older metadata.
         """
-        self._rotation += 1
+        self.servers.next_turn()
         try:
-            changed = self.ask_any(
+            changed = self.servers.ask(
                 lambda connection, until: messages.may_have_changed(connection, topic, until),
                 deadline,
             )
         except (ConnectionLost, BrokerError, WireError):
             changed = True
-        self._rotation -= changed
+        if changed:
+            self.servers.last_turn()
         return changed
 
     def offsets(
         self,
         timestamps: Mapping[TopicPartition, int],
-        deadline: float,
+        deadline: float | None = None,
         *,
         isolation_level: int = READ_UNCOMMITTED,
         leader_epochs: LeaderEpochs | None = None,
@@ -209,7 +176,7 @@ class Cluster:
     def epoch_ends(
         self,
         epochs: Mapping[TopicPartition, int],
-        deadline: float,
+        deadline: float | None = None,
         *,
         leader_epochs: LeaderEpochs | None = None,
     ) -> dict[TopicPartition, EpochEnd | None]:
@@ -222,36 +189,67 @@ class Cluster:
         return self._of_leaders(action, messages.epoch_ends, epochs, deadline, leader_epochs or {})
 
     def first_batches(
-        self, offsets: Mapping[TopicPartition, int], deadline: float
+        self, offsets: Mapping[TopicPartition, int], deadline: float | None = None
     ) -> dict[TopicPartition, FirstBatch | None]:
         """Returns what the first record batch at an offset of each partition says."""
         action, request = "reading a record batch", timestamp_types.first_batches
         return self._of_leaders(action, request, offsets, deadline, {})
 
+    def append_time_topics(self, topics: Collection[str]) -> set[str]:
+        """Returns the topics whose setting is LogAppendTime now."""
+        return self.ask_any(
+            lambda connection, until: timestamp_types.append_time_topics(connection, topics, until)
+        )
+
+    def ask_any(
+        self, question: Callable[[Connection, float], T], deadline: float | None = None
+    ) -> T:
+        """Returns the answer of the first server that has one. Each round asks once."""
+        return self.retries.in_rounds(
+            lambda now: self.servers.ask(question, now.deadline), deadline
+        )
+
     def connection(self, broker: Broker, deadline: float) -> Connection:
         """Returns a connection to a broker: the last one if it is alive, else a new one."""
-        return self._connect((broker.host, broker.port), deadline)
+        return self.servers.connect((broker.host, broker.port), deadline)
 
     def close(self) -> None:
         """Closes every connection."""
-        while self._connections:
-            self._connections.popitem()[1].close()
+        self.servers.close()
 
-    def _retrying(self, action: str, attempt: Callable[[], T], deadline: float) -> T:
-        until, reason = self.give_up_at, self.patience_reason
-        return retrying(action, attempt, self._options, deadline, until, reason)
+    def _view(self, topics: Iterable[str] | None, now: Round) -> ClusterView:
+        names = None if topics is None else sorted(topics)
 
-    def _forget_brokers(self) -> None:
-        """Start again at the bootstrap servers: the known brokers are to be left (KIP-1102)."""
-        self.close()
-        self._brokers = {}
+        def attempt() -> ClusterView:
+            self.servers.next_turn()
+            return self.servers.ask(
+                lambda connection, until: messages.metadata(connection, names, until), now.deadline
+            )
+
+        view = now.repeat("asking for metadata", attempt)
+        self._recent = view, time.monotonic()
+        self.servers.know(view.brokers)
+        return view
 
     def _of_leaders(
         self,
         action: str,
         request: LeaderRequest[A],
         arguments: Mapping[TopicPartition, int],
-        deadline: float,
+        deadline: float | None,
+        oldest_epochs: LeaderEpochs,
+    ) -> dict[TopicPartition, A | None]:
+        return self.retries.in_rounds(
+            lambda now: self._answers_of_leaders(action, request, arguments, now, oldest_epochs),
+            deadline,
+        )
+
+    def _answers_of_leaders(
+        self,
+        action: str,
+        request: LeaderRequest[A],
+        arguments: Mapping[TopicPartition, int],
+        now: Round,
         oldest_epochs: LeaderEpochs,
     ) -> dict[TopicPartition, A | None]:
         """Returns each leader's answer for its partitions. Retries the partitions that moved.
@@ -263,36 +261,36 @@ class Cluster:
 
         def attempt() -> dict[TopicPartition, A | None]:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
-            view, leaders = self._leaders(missing, oldest_epochs, deadline)
+            view, leaders = self._leaders(missing, oldest_epochs, now)
             recent, self._recent = self._recent, None  # after a failure, another try looks anew
             gone = self._absences.gone(missing, view, time.monotonic())
             epochs = {tp: leader.epoch for tp, leader in leaders.items()}
-            for broker, of_broker in by_leader(leaders, missing).items():
+            for broker, of_broker in _by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
-                until = min(deadline, time.monotonic() + self._options.request_timeout_s)
+                until = min(now.deadline, time.monotonic() + self._options.request_timeout_s)
                 connection = self._leader_connection(broker, until)
                 replied = request(connection, of_broker, epochs, until)
                 user = self._options.security.user
-                answers.update(final_answers(action, broker, of_broker, replied, user))
-            check_complete(action, arguments.keys() - gone, answers)
+                answers.update(_final_answers(action, broker, of_broker, replied, user))
+            _check_complete(action, arguments.keys() - gone, answers)
             self._leaders_proven = True
             self._recent = recent
             return answers
 
-        return self._retrying(action, attempt, deadline)
+        return now.repeat(action, attempt)
 
     def _leaders(
-        self, partitions: Collection[TopicPartition], oldest_epochs: LeaderEpochs, deadline: float
+        self, partitions: Collection[TopicPartition], oldest_epochs: LeaderEpochs, now: Round
     ) -> tuple[ClusterView, dict[TopicPartition, Leader]]:
         """Returns metadata and the leaders: by recent metadata if it names all, else by fresh."""
         if self._recent and time.monotonic() - self._recent[1] < _RECENT_S:
             view = self._recent[0]
-            leaders = leaders_of(view, partitions, oldest_epochs)
+            leaders = _leaders_of(view, partitions, oldest_epochs)
             if len(leaders) == len(partitions):
                 return view, leaders
-        view = self.view({tp.topic for tp in partitions}, deadline)
-        view = self.completed(view, partitions, {}, deadline)
-        return view, leaders_of(view, partitions, oldest_epochs)
+        view = self._view({tp.topic for tp in partitions}, now)
+        view = self.completed(view, partitions, {}, now.deadline)
+        return view, _leaders_of(view, partitions, oldest_epochs)
 
     def _leader_connection(self, broker: Broker, deadline: float) -> Connection:
         """Returns a connection to a leader. While the query starts, TlsFailed is final.
@@ -302,95 +300,98 @@ class Cluster:
         try:
             return self.connection(broker, deadline)
         except TlsFailed as cause:
-            raise cause if self._leaders_proven else _final(cause) from None
+            raise cause if self._leaders_proven else final(cause) from None
 
-    def ask_any(self, question: Callable[[Connection, float], T], deadline: float) -> T:
-        """Returns the answer of the first reachable broker: connected, known, then bootstrap.
 
-        Brokers take turns, because one with old metadata must not answer every time. The
-        servers share the time: one that accepts connections and never answers costs its share
-        once, and is asked last for half a minute.
+class Absences:
+    """Partitions that several brokers did not name, and since when.
+
+    A partition is gone if they did not name it for ``losses.GONE_AFTER_S`` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[TopicPartition, tuple[float, float]] = {}
+        """The first and the last look that did not find a partition (monotonic seconds)."""
+
+    def gone(
+        self, partitions: Collection[TopicPartition], view: ClusterView, now: float
+    ) -> set[TopicPartition]:
+        """Notes which of ``partitions`` a view lacks. Returns those that are gone.
+
+        ``now``: monotonic seconds. Looks that lie further apart than ``GONE_AFTER_S`` do not count
+        together, because the partition may have shown between them.
         """
-        try:
-            answer = self._first_answer(question, deadline)
-        except ConnectionLost as cause:
-            self.on_answer(cause)
-            raise
-        self._patient = self._answered = True
-        self.on_answer(None)
-        return answer
-
-    def _first_answer(self, question: Callable[[Connection, float], T], deadline: float) -> T:
-        causes: list[ConnectionLost | BrokerError] = []
-        addresses = self._addresses()
-        while addresses:
-            until, address = self._share_end(deadline, len(addresses)), addresses.pop(0)
-            try:
-                return question(self._connect(address, until), until)
-            except ConnectionLost as cause:
-                causes.append(cause)
-                now = time.monotonic()
-                # One address of a name may be a wrong listener. It comes last now.
-                more = now < deadline and len(causes) < _CAUSES_MAX
-                if more and isinstance(cause, LASTING) and has_fresh_address(*address):
-                    addresses.insert(0, address)
-                else:
-                    self._asked_last_until[address] = now + _ASKED_LAST_S
-            except BrokerError as cause:
-                if cause.where.get("code") != codes.REBOOTSTRAP_REQUIRED:
-                    raise
-                causes.append(cause)
-                self._forget_brokers()
-                addresses = [key for key in addresses if key in self._bootstrap]
-        raise self._no_answer(causes)
-
-    def _share_end(self, deadline: float, servers: int) -> float:
-        """Returns when to give up one server, if ``servers`` share the time up to the deadline."""
-        now = time.monotonic()
-        left_s = deadline - now
-        share_s = left_s if servers == 1 else max(left_s / servers, min(_SHARE_MIN_S, left_s / 2))
-        return min(deadline, now + min(share_s, self._options.request_timeout_s))
-
-    def _no_answer(
-        self, causes: list[ConnectionLost | BrokerError]
-    ) -> ConnectionLost | BrokerError:
-        """Returns the error for a question that no server answers: the clearest of its causes."""
-        if not causes:
-            return ConnectionLost("no broker is known")
-        lasting = [cause for cause in causes if isinstance(cause, LASTING)]
-        if not lasting:
-            return causes[0]
-        hopeless = not self._answered and all(isinstance(cause, TlsFailed) for cause in lasting)
-        if len(lasting) < len(causes) or (self._patient and not hopeless):
-            return lasting[0]
-        return _final(lasting[0])
-
-    def _addresses(self) -> list[tuple[str, int]]:
-        connected = [key for key, connection in self._connections.items() if connection.alive]
-        known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        turns = [*self._rotated(connected), *self._rotated(known)]
-        addresses = dict.fromkeys([*turns, *self._bootstrap])
-        now, last_until = time.monotonic(), self._asked_last_until
-        return sorted(addresses, key=lambda address: last_until.get(address, now) > now)
-
-    def _rotated(self, addresses: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        first = self._rotation % max(1, len(addresses))
-        return addresses[first:] + addresses[:first]
-
-    def _close_former_addresses(self) -> None:
-        """Close connections to addresses that no broker has any more."""
-        current = {(broker.host, broker.port) for broker in self._brokers.values()}
-        for address in self._connections.keys() - current - {*self._bootstrap}:
-            self._connections.pop(address).close()
-
-    def _connect(self, address: tuple[str, int], deadline: float) -> Connection:
-        connection = self._connections.get(address)
-        if connection is None or not connection.alive:
-            connection = Connection.open(*address, self._options, deadline)
-            self._connections[address] = connection
-        return connection
+        patience_s = losses.GONE_AFTER_S
+        for tp in partitions:
+            first, last = self._looks.pop(tp, (now, now))
+            if not view.exists(tp):
+                self._looks[tp] = (first if now - last <= patience_s else now), now
+        return {
+            tp for tp in partitions if tp in self._looks and now - self._looks[tp][0] >= patience_s
+        }
 
 
-def _final(cause: E) -> E:
-    """Returns the same error, which is not to be retried."""
-    return type(cause)(cause.what, action=cause.action, **{**cause.where, "retriable": False})
+def _leaders_of(
+    view: ClusterView, partitions: Iterable[TopicPartition], oldest_epochs: LeaderEpochs
+) -> dict[TopicPartition, Leader]:
+    """Returns the leaders, without those that have a successor already."""
+    leaders = {tp: leader for tp in partitions if (leader := view.leader(tp)) is not None}
+    return {
+        tp: leader
+        for tp, leader in leaders.items()
+        if not leader.is_older_than(oldest_epochs.get(tp, NO_EPOCH))
+    }
+
+
+def _by_leader(
+    leaders: Mapping[TopicPartition, Leader], arguments: Mapping[TopicPartition, int]
+) -> dict[Broker, dict[TopicPartition, int]]:
+    """Returns each leader's partitions with their arguments."""
+    grouped: dict[Broker, dict[TopicPartition, int]] = {}
+    for tp, leader in leaders.items():
+        grouped.setdefault(leader.broker, {})[tp] = arguments[tp]
+    return grouped
+
+
+def _final_answers(
+    action: str,
+    broker: Broker,
+    requested: Iterable[TopicPartition],
+    answers: Mapping[TopicPartition, A] | None,
+    user: str,
+) -> dict[TopicPartition, A | None]:
+    """Returns the answers without an error. None stands for a broker that is too old.
+
+    It leaves out the partitions to ask for again. Raises BrokerError for a final error.
+    """
+    if answers is None:
+        return dict.fromkeys(requested)
+    final: dict[TopicPartition, A | None] = {}
+    for tp, answer in answers.items():
+        if answer.error == codes.NONE:
+            final[tp] = answer
+        elif not codes.retriable(answer.error):
+            raise codes.error(
+                answer.error,
+                f"{action} of {tp} at {broker}",
+                topic=tp.topic,
+                partition=tp.partition,
+                user=user,
+            )
+    return final
+
+
+def _check_complete(
+    action: str, requested: Iterable[TopicPartition], answers: Mapping[TopicPartition, object]
+) -> None:
+    """Raises BrokerError for a partition without an answer; another look-up may have one."""
+    missing = [tp for tp in requested if tp not in answers]
+    if missing:
+        first, others = missing[0], len(missing) - 1
+        partitions = f"{first} and {others} more have" if others else f"{first} has"
+        raise BrokerError(
+            f"{action}: {partitions} no leader that answers",
+            retriable=True,
+            topic=first.topic,
+            partition=first.partition,
+        )

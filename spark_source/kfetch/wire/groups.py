@@ -15,10 +15,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kfetch import codes
 from kfetch.model import Broker, TopicPartition
 from kfetch.offsets import Position
-from kfetch.options import NetworkOptions
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection
-from kfetch.wire.retry import retrying
+from kfetch.wire.retry import Round
 
 __all__ = ["commit_offsets", "committed_offsets", "find_coordinator", "send_commit", "send_fetch"]
 
@@ -34,45 +33,45 @@ def committed_offsets(
     cluster: Cluster,
     group: str,
     partitions: Iterable[TopicPartition],
-    options: NetworkOptions,
-    deadline: float,
+    deadline: float | None = None,
 ) -> dict[TopicPartition, Position]:
     """Return the group's committed positions. Partitions without a commit are left out.
 
-    An offset that a transaction has not committed yet is waited for (KIP-447). Retries up to the
-    deadline. Raises ConnectionLost, or BrokerError with the group's name.
+    An offset that a transaction has not committed yet is waited for (KIP-447). Retries as the
+    cluster does. Raises ConnectionLost, or BrokerError with the group's name.
     """
     names = sorted(partitions)
 
-    def attempt() -> dict[TopicPartition, Position]:
-        broker = cluster.ask_any(
-            lambda connection, until: find_coordinator(connection, group, until), deadline
-        )
-        return send_fetch(cluster.connection(broker, deadline), group, names, deadline)
+    def attempt(now: Round) -> dict[TopicPartition, Position]:
+        connection = _coordinator(cluster, group, now.deadline)
+        return send_fetch(connection, group, names, now.deadline)
 
-    return retrying(f"asking for offsets of group {group}", attempt, options, deadline)
+    return cluster.retries.ask(f"asking for offsets of group {group}", attempt, deadline)
 
 
 def commit_offsets(
     cluster: Cluster,
     group: str,
     positions: Mapping[TopicPartition, Position],
-    options: NetworkOptions,
-    deadline: float,
+    deadline: float | None = None,
 ) -> None:
-    """Commit positions for the group. Retries up to the deadline.
+    """Commit positions for the group. Retries as the cluster does.
 
     Raises ConnectionLost, or BrokerError with the group's name: also if the group has members,
     because then only they may commit.
     """
 
-    def attempt() -> None:
-        broker = cluster.ask_any(
-            lambda connection, until: find_coordinator(connection, group, until), deadline
-        )
-        send_commit(cluster.connection(broker, deadline), group, positions, deadline)
+    def attempt(now: Round) -> None:
+        send_commit(_coordinator(cluster, group, now.deadline), group, positions, now.deadline)
 
-    retrying(f"committing offsets of group {group}", attempt, options, deadline)
+    cluster.retries.ask(f"committing offsets of group {group}", attempt, deadline)
+
+
+def _coordinator(cluster: Cluster, group: str, deadline: float) -> Connection:
+    broker = cluster.servers.ask(
+        lambda connection, until: find_coordinator(connection, group, until), deadline
+    )
+    return cluster.connection(broker, deadline)
 
 
 def find_coordinator(connection: Connection, group: str, deadline: float) -> Broker:

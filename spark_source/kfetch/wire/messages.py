@@ -74,6 +74,13 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
     return ClusterView(brokers=brokers, topics={topic.name: topic for topic in existing})
 
 
+def cluster_id(connection: Connection, deadline: float) -> str:
+    """Returns the id of the broker's cluster; empty if it has none."""
+    version = connection.version(MetadataRequest, lowest=4)
+    request = MetadataRequest[version](topics=[], allow_auto_topic_creation=False)
+    return connection.call(request, deadline).cluster_id or ""
+
+
 def unreadable_topics(
     connection: Connection, topics: Collection[str], deadline: float
 ) -> list[str]:

@@ -1,14 +1,16 @@
-"""Retries with exponential back-off and jitter, up to a deadline.
+"""Retries: the pauses, with exponential back-off and jitter, and the policies that name them.
 
-Deadlines are times of ``time.monotonic``.
+A client asks by one policy, ``Retries``. Deadlines are times of ``time.monotonic``.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kfetch.backoff import Backoff
@@ -20,7 +22,7 @@ from kfetch.errors import (
     TlsFailed,
     WrongListener,
 )
-from kfetch.options import NetworkOptions
+from kfetch.options import NetworkOptions, SourceOptions
 
 log = logging.getLogger(__name__)
 
@@ -123,37 +125,107 @@ def _clarity(cause: KfetchError) -> int:
     return int(isinstance(cause, LASTING))
 
 
-def retrying(
-    action: str,
-    attempt: Callable[[], T],
-    options: NetworkOptions,
-    deadline: float,
-    give_up_at: float | None = None,
-    reason: str = "",
-) -> T:
-    """Calls ``attempt`` until it works or the deadline comes.
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of tries, with growing pauses, up to a deadline."""
 
-    Only lost connections and retriable broker errors are tried again.
+    retries: Retries
+    deadline: float
+    give_up_at: float
+    """The end of the last round. Warnings count up to it."""
 
-    ``action``: the words for the attempt in the error.
-    ``give_up_at``: the caller's deadline. If it is later, the warning counts up to it.
-    ``reason``: the end of the warning, why the caller waits so long.
+    def repeat(self, action: str, attempt: Callable[[], T]) -> T:
+        """Calls ``attempt`` until it works or the deadline comes.
 
-    Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
+        Only lost connections and retriable broker errors are tried again.
+
+        ``action``: the words for the attempt in the error.
+
+        Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
+        """
+        pauses = RetryPauses(self.retries.network)
+        first_cause: KfetchError | None = None
+        while True:
+            try:
+                return attempt()
+            except (ConnectionLost, BrokerError) as cause:
+                if not may_retry(cause):
+                    raise
+                if clearer(first_cause, cause) is cause:
+                    first_cause = cause
+                    _warn(cause, self.give_up_at - time.monotonic(), self.retries.reason)
+                if not pauses.wait(self.deadline):
+                    raise _with_tries(action, pauses.tries, clearer(first_cause, cause)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """The policy of one client: how often, and how long, it asks a question again.
+
+    A round lasts as long as a request may, and repeats the question with growing pauses.
     """
-    pauses = RetryPauses(options)
-    first_cause: KfetchError | None = None
-    while True:
-        try:
-            return attempt()
-        except (ConnectionLost, BrokerError) as cause:
-            if not may_retry(cause):
-                raise
-            if clearer(first_cause, cause) is cause:
-                first_cause = cause
-                _warn(cause, max(deadline, give_up_at or 0.0) - time.monotonic(), reason)
-            if not pauses.wait(deadline):
-                raise _with_tries(action, pauses.tries, clearer(first_cause, cause)) from None
+
+    network: NetworkOptions
+    rounds: int = 1
+    pause_s: float = 0.0
+    """The pause between two rounds."""
+    all_s: float = math.inf
+    """The limit for all rounds together."""
+    reason: str = ""
+    """The end of a warning: why the client waits so long."""
+
+    @classmethod
+    def of_new_query(cls, options: SourceOptions) -> Retries:
+        """Returns the policy without a checkpoint: ``fetchOffset.numRetries`` more rounds.
+
+        ``kafka.default.api.timeout.ms`` limits them all.
+        """
+        return cls(
+            network=options.network,
+            rounds=1 + options.lookup_retries,
+            pause_s=options.lookup_retry_s,
+            all_s=options.api_timeout_s,
+        )
+
+    @classmethod
+    def of_checkpoint(cls, options: SourceOptions) -> Retries:
+        """Returns the policy of a query that goes on from a checkpoint. It may wait longer."""
+        policy = cls.of_new_query(options)
+        return replace(policy, all_s=math.inf, reason="the query has a checkpoint")
+
+    def ask(self, action: str, attempt: Callable[[Round], T], deadline: float | None = None) -> T:
+        """Repeats ``attempt`` in each round. See ``Round.repeat`` and ``in_rounds``."""
+        return self.in_rounds(lambda now: now.repeat(action, lambda: attempt(now)), deadline)
+
+    def in_rounds(self, question: Callable[[Round], T], deadline: float | None = None) -> T:
+        """Calls ``question`` once in each round, until it works or the last round is over.
+
+        ``deadline``: the caller's own. Then there is one round, up to it.
+        """
+        if deadline is not None:
+            return question(Round(self, deadline, deadline))
+        limit, left = time.monotonic() + self.all_s, self.rounds - 1
+        while True:
+            try:
+                return question(self._round(limit, left))
+            except (ConnectionLost, BrokerError) as cause:
+                if not (left and self._has_time(limit) and may_retry(cause)):
+                    raise
+                log.warning("kfetch: %s (%d retries are left)", cause.message, left)
+                left -= 1
+                time.sleep(self.pause_s)
+
+    def _round(self, limit: float, more: int) -> Round:
+        round_s = self.network.request_timeout_s
+        deadline = min(time.monotonic() + round_s, limit)
+        return Round(self, deadline, min(deadline + more * (self.pause_s + round_s), limit))
+
+    def _has_time(self, limit: float) -> bool:
+        """Returns whether there is time for another round.
+
+        A round ends up to one pause before its deadline. What is left then is no time for one.
+        """
+        return time.monotonic() + self.pause_s + longest_pause_s(self.network) < limit
 
 
 def _warn(cause: KfetchError, remaining_s: float, reason: str) -> None:

@@ -16,7 +16,7 @@ from kfetch.offsets import Offsets, Position
 from kfetch.options import parse
 from kfetch.watch import lookups
 from kfetch.watch.driver import Driver
-from kfetch.wire import cluster, retry
+from kfetch.wire import cluster, retry, servers
 from tests.kfetch.watch.helpers import T0, T1, U0, query
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
@@ -180,7 +180,7 @@ class SkippingClock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
     """The clock of look-ups and retries."""
     made = SkippingClock()
-    for module in (lookups, cluster, retry):
+    for module in (lookups, cluster, retry, servers):
         monkeypatch.setattr(module, "time", made)
     return made
 

@@ -150,9 +150,9 @@ def test_an_avoided_address_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.floats(0, 100), st.integers(1, 50))
 def test_shares(left_s: float, count: int) -> None:
     """No address gets more than what is left, and all but the last leave time for the next."""
-    share_s = addresses._share_s(left_s, count)
+    share_s = addresses.share_s(left_s, count, 2.0)
 
-    assert 0.001 <= share_s <= max(0.001, left_s)
+    assert 0.0 <= share_s <= left_s
     if count > 1 and left_s > 1:
         assert share_s <= left_s / 2
 

@@ -13,9 +13,12 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, Metadat
 from kfetch.errors import BrokerError, ConnectionLost
 from kfetch.model import TopicPartition
 from kfetch.options import NetworkOptions
+from kfetch.wire import addresses
 from kfetch.wire import cluster as wire_cluster
+from kfetch.wire import servers as wire_servers
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd, ListedOffset
+from kfetch.wire.servers import Servers
 from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
@@ -82,7 +85,7 @@ def test_connections_to_former_addresses_are_closed(kafka: LittleKafka, cluster:
         node.port = 0
         node.start()
 
-    assert len(cluster._connections) <= 3
+    assert len(cluster.servers._connections) <= 3
 
 
 def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
@@ -209,8 +212,8 @@ def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
     """The next bootstrap broker is asked when the first is down."""
     with ScriptedBroker() as dead:
         pass
-    addresses = (("127.0.0.1", dead.port), ("127.0.0.1", kafka.nodes[2].port))
-    cluster = Cluster(addresses, OPTIONS)
+    bootstrap = (("127.0.0.1", dead.port), ("127.0.0.1", kafka.nodes[2].port))
+    cluster = Cluster(bootstrap, OPTIONS)
 
     assert cluster.view(["t"], soon()).exists(T0)
     cluster.close()
@@ -220,8 +223,8 @@ def test_silent_bootstrap_broker_costs_its_share(kafka: LittleKafka) -> None:
     """A server that accepts and never answers leaves the others their share of the deadline."""
     with ScriptedBroker() as mute:
         mute.always(ApiVersionsRequest, Silence())
-        addresses = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
-        cluster = Cluster(addresses, replace(OPTIONS, request_timeout_s=30.0))
+        bootstrap = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
+        cluster = Cluster(bootstrap, replace(OPTIONS, request_timeout_s=30.0))
         began = time.monotonic()
         view = cluster.view(["t"], began + 0.6)
         took_s = time.monotonic() - began
@@ -235,12 +238,11 @@ def test_a_silent_server_is_asked_last(kafka: LittleKafka) -> None:
     """After a server has not answered, the next questions go to the others first."""
     with ScriptedBroker() as mute:
         mute.always(ApiVersionsRequest, Silence())
-        addresses = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
-        cluster = Cluster(addresses, OPTIONS)
+        bootstrap = (("127.0.0.1", mute.port), ("127.0.0.1", kafka.nodes[2].port))
+        cluster = Cluster(bootstrap, OPTIONS)
         cluster.view(["t"], soon(0.6))
         asked = mute.connections
-        cluster._brokers = {}
-        cluster.close()
+        cluster.servers.forget()
         cluster.view(["t"], soon())
         cluster.close()
 
@@ -251,24 +253,24 @@ def test_a_server_that_failed_gets_its_turn_again(
     kafka: LittleKafka, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a minute later the order is the old one: a server must not be left out for good."""
-    monkeypatch.setattr(wire_cluster, "time", clock)
+    monkeypatch.setattr(addresses, "time", clock)
     first, second = (("127.0.0.1", node.port) for node in kafka.nodes.values())
-    cluster = Cluster((first, second), OPTIONS)
-    cluster._asked_last_until[first] = clock.now + 30
+    servers = Servers((first, second), OPTIONS, patient=True)
+    addresses.avoid(first)
 
-    assert [second, first] == cluster._addresses()
+    assert [second, first] == servers.addresses()
     clock.now += 30
-    assert [first, second] == cluster._addresses()
+    assert [first, second] == servers.addresses()
 
 
 def test_shares_of_many_servers(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers share the time evenly. Of many servers, one gets 5 s, or half of a shorter time."""
-    monkeypatch.setattr(wire_cluster, "time", clock)
-    cluster = Cluster((), replace(OPTIONS, request_timeout_s=20.0))
+    monkeypatch.setattr(wire_servers, "time", clock)
+    servers = Servers((), replace(OPTIONS, request_timeout_s=20.0), patient=True)
 
-    assert [10, 15, 20] == [cluster._share_end(130.0, n) - clock.now for n in (3, 2, 1)]
-    assert 5 == cluster._share_end(130.0, 1000) - clock.now
-    assert [2, 1] == [cluster._share_end(until, 1000) - clock.now for until in (104.0, 102.0)]
+    assert [10, 15, 20] == [servers._share_end(130.0, n) - clock.now for n in (3, 2, 1)]
+    assert 5 == servers._share_end(130.0, 1000) - clock.now
+    assert [2, 1] == [servers._share_end(until, 1000) - clock.now for until in (104.0, 102.0)]
 
 
 def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:

@@ -18,8 +18,8 @@ from kfetch.errors import BrokerError, ConnectionLost, WrongListener
 from kfetch.model import NO_TOPIC_ID, ClusterView, Topic, TopicPartition
 from kfetch.wire import cluster as wire_cluster
 from kfetch.wire import retry
-from kfetch.wire.cluster import Cluster
-from kfetch.wire.leaders import Absences
+from kfetch.wire import servers as wire_servers
+from kfetch.wire.cluster import Absences, Cluster
 from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
@@ -82,7 +82,7 @@ def test_views_share_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ConnectionLost("no answer")
 
         cluster = Cluster(tuple(("h", port) for port in range(5)), OPTIONS)
-        monkeypatch.setattr(cluster, "_connect", ask)
+        monkeypatch.setattr(cluster.servers, "connect", ask)
         began = clock.now
 
         assert [] == list(cluster.views({"t"}, began + 30))
@@ -94,8 +94,8 @@ def test_a_new_start_at_the_bootstrap_servers(kafka: LittleKafka) -> None:
     """After REBOOTSTRAP_REQUIRED the known brokers are left, and the bootstrap servers asked."""
     with LittleKafka() as other:
         other.create("elsewhere")
-        addresses = (("127.0.0.1", kafka.nodes[1].port), ("127.0.0.1", other.nodes[1].port))
-        cluster = Cluster(addresses, OPTIONS)
+        bootstrap = (("127.0.0.1", kafka.nodes[1].port), ("127.0.0.1", other.nodes[1].port))
+        cluster = Cluster(bootstrap, OPTIONS)
         assert cluster.view(None, soon()).exists(T0)
         for node in kafka.nodes.values():
             node.always(MetadataRequest, _rebootstrap)
@@ -119,7 +119,7 @@ def test_a_new_start_at_a_wrong_listener(kafka: LittleKafka) -> None:
     node = kafka.nodes[1]
     cluster = Cluster((("127.0.0.1", node.port),), OPTIONS, patient=False)
     cluster.view(None, soon())
-    cluster._forget_brokers()
+    cluster.servers.forget()
     node.always(MetadataRequest, Close())
     node.always(SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"]))
     with pytest.raises(WrongListener, match="no success in"):
@@ -157,7 +157,7 @@ def test_a_partition_that_is_gone_has_no_answer(
 ) -> None:
     """A partition that no broker names for some time holds up the others no more."""
     clock = Clock()
-    for module in (wire_cluster, retry):
+    for module in (wire_cluster, wire_servers, retry):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(losses, "GONE_AFTER_S", 0.2)
     began = clock.now = time.monotonic()

@@ -90,7 +90,7 @@ def test_find_coordinator(one: tuple[Coordinator, Connection]) -> None:
     cluster = Cluster((("127.0.0.1", int(connection.peer.partition(":")[2])),), OPTIONS)
     coordinator.offsets["g"] = {T0: Position(7)}
 
-    assert {T0: Position(7)} == committed_offsets(cluster, "g", [T0], OPTIONS, soon())
+    assert {T0: Position(7)} == committed_offsets(cluster, "g", [T0], soon())
     cluster.close()
 
 
@@ -98,7 +98,7 @@ def test_the_coordinator_is_asked(
     kafka: LittleKafka, cluster: Cluster, coordinator: Coordinator
 ) -> None:
     """Any broker names the coordinator, and only the coordinator is asked for offsets."""
-    assert {T0: Position(7, 3)} == committed_offsets(cluster, "g", [T0, T1], OPTIONS, soon())
+    assert {T0: Position(7, 3)} == committed_offsets(cluster, "g", [T0, T1], soon())
     assert [0, 1] == [len(node.asked(OffsetFetchRequest)) for node in kafka.nodes.values()]
 
 
@@ -114,7 +114,7 @@ def test_a_coordinator_that_moves(
 
     kafka.nodes[2].answer(OffsetFetchRequest, move)
 
-    assert {T0: Position(7, 3)} == committed_offsets(cluster, "g", [T0], OPTIONS, soon())
+    assert {T0: Position(7, 3)} == committed_offsets(cluster, "g", [T0], soon())
 
 
 @pytest.mark.parametrize("code", [14, 15, 88])
@@ -122,7 +122,7 @@ def test_answers_to_wait_for(cluster: Cluster, coordinator: Coordinator, code: i
     """A coordinator that loads, and an open transaction, are waited for until the deadline."""
     coordinator.error = code
     with pytest.raises(BrokerError, match="asking for offsets of group g: no success in") as caught:
-        committed_offsets(cluster, "g", [T0], OPTIONS, soon(SHORT_S))
+        committed_offsets(cluster, "g", [T0], soon(SHORT_S))
 
     assert code == caught.value.code
 
@@ -141,7 +141,7 @@ def test_final_errors(
     coordinator.error = code
     began = time.monotonic()
     with pytest.raises(kind, match=words):
-        commit_offsets(cluster, "g", {T0: Position(1)}, OPTIONS, soon())
+        commit_offsets(cluster, "g", {T0: Position(1)}, soon())
 
     assert time.monotonic() - began < 5
 
@@ -178,4 +178,4 @@ def test_a_group_that_no_broker_knows(cluster: Cluster, coordinator: Coordinator
     """GROUP_ID_NOT_FOUND means that nothing is committed."""
     coordinator.error = 69
 
-    assert {} == committed_offsets(cluster, "g", [T0], OPTIONS, soon())
+    assert {} == committed_offsets(cluster, "g", [T0], soon())

@@ -16,7 +16,7 @@ from kfetch.errors import (
     WrongListener,
 )
 from kfetch.options import NetworkOptions, parse
-from kfetch.wire.retry import PacedRepair, RetryPauses, clearer, may_retry, retrying
+from kfetch.wire.retry import PacedRepair, Retries, RetryPauses, Round, clearer, may_retry
 from tests.kfetch.wire.helpers import OPTIONS, Clock
 
 
@@ -25,7 +25,7 @@ def test_a_later_hint_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) ->
     hints = [WrongListener("h:1 expects TLS"), WrongListener("h:1 expects TLS")]
     causes = [ConnectionLost("refused"), *hints, *[ConnectionLost("closed")] * 10_000]
     with pytest.raises(WrongListener, match="the first cause: h:1 expects TLS"):
-        retrying("asking", failing(*causes), OPTIONS, clock.now + 5)
+        asking(failing(*causes), OPTIONS, clock.now + 5)
 
     assert ["kfetch: refused", "kfetch: h:1 expects TLS"] == [
         text.partition(";")[0] for text in caplog.messages
@@ -65,7 +65,7 @@ def test_options_of_zero_are_no_hot_loop(clock: Clock) -> None:
     zero = {"kafka.retry.backoff.ms": "0", "kafka.bootstrap.servers": "h:1", "subscribe": "t"}
     causes = [ConnectionLost("x")] * 100
     with pytest.raises(ConnectionLost):
-        retrying("asking", failing(*causes), parse(zero).network, clock.now + 5)
+        asking(failing(*causes), parse(zero).network, clock.now + 5)
 
     assert len(clock.slept) < 20
 
@@ -117,6 +117,11 @@ def test_no_pause_past_the_deadline(clock: Clock) -> None:
     assert [] == clock.slept
 
 
+def asking(attempt: Callable[[], str], options: NetworkOptions, deadline: float) -> str:
+    """Asks by the plainest policy, up to a deadline."""
+    return Retries(network=options).ask("asking", lambda _: attempt(), deadline)
+
+
 def failing(*causes: KfetchError, then: str = "done") -> Callable[[], str]:
     """Raises one cause after the other, then works."""
     left = list(causes)
@@ -134,7 +139,7 @@ def failing(*causes: KfetchError, then: str = "done") -> Callable[[], str]:
 )
 def test_retrying_until_it_works(clock: Clock, causes: list[KfetchError]) -> None:
     """Lost connections and retriable errors are tried again, after a pause each."""
-    assert "done" == retrying("asking", failing(*causes), OPTIONS, 1000.0)
+    assert "done" == asking(failing(*causes), OPTIONS, 1000.0)
     assert len(causes) == len(clock.slept)
 
 
@@ -145,7 +150,7 @@ def test_retrying_until_it_works(clock: Clock, causes: list[KfetchError]) -> Non
 def test_final_errors_are_not_retried(clock: Clock, cause: KfetchError) -> None:
     """Every other error is raised at once, as it is."""
     with pytest.raises(KfetchError) as caught:
-        retrying("asking", failing(cause), OPTIONS, 1000.0)
+        asking(failing(cause), OPTIONS, 1000.0)
 
     assert cause is caught.value
     assert [] == clock.slept
@@ -156,7 +161,7 @@ def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
     causes = [BrokerError("first", code=6, retriable=True), *[ConnectionLost("x")] * 10_000]
     options = NetworkOptions(retry_backoff_s=1.0, retry_backoff_max_s=1.0)
     with pytest.raises(BrokerError) as caught:
-        retrying("asking", failing(*causes), options, clock.now + 5)
+        asking(failing(*causes), options, clock.now + 5)
 
     tries = len(clock.slept) + 1
     assert f"asking: no success in {tries} tries; the first cause: first" == caught.value.message
@@ -165,20 +170,19 @@ def test_giving_up_tells_the_first_cause(clock: Clock) -> None:
 
 @pytest.mark.parametrize(
     ("deadline_s", "give_up_after_s", "warned_s"),
-    [(5, None, "5"), (5, 9, "9"), (5, 2, "5"), (0, None, None), (0, 9, "9")],
+    [(5, 5, "5"), (5, 9, "9"), (0, 0, None), (0, 9, "9")],
 )
 def test_no_more_time_is_promised_than_there_is(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
     deadline_s: int,
-    give_up_after_s: int | None,
+    give_up_after_s: int,
     warned_s: str | None,
 ) -> None:
-    """The warning counts up to the later deadline; without time left there is no warning."""
-    give_up_at = None if give_up_after_s is None else clock.now + give_up_after_s
+    """The warning counts up to the end of the last round; without time left there is no warning."""
+    now = Round(Retries(network=OPTIONS), clock.now + deadline_s, clock.now + give_up_after_s)
     with suppress(ConnectionLost):
-        deadline = clock.now + deadline_s
-        retrying("asking", failing(ConnectionLost("x")), OPTIONS, deadline, give_up_at)
+        now.repeat("asking", failing(ConnectionLost("x")))
 
     expected = [] if warned_s is None else [f"kfetch: x; trying again for {warned_s} s"]
     assert expected == caplog.messages
