@@ -20,7 +20,6 @@ from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
 __all__ = [
-    "STRUCT_FORMATS",
     "DeadLetters",
     "Decode",
     "EnvironmentFile",
@@ -37,7 +36,7 @@ __all__ = [
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")
-STRUCT_FORMATS = ("json", "avro", "protobuf")
+_STRUCT_FORMATS = ("json", "avro", "protobuf")
 """Formats of keys and values that the source decodes into structs."""
 _JSON_OPTIONS = ("mode", "timezone")
 
@@ -145,7 +144,7 @@ class Source(Model):
     def decodes(self) -> bool:
         """Whether some records may not be decodable: dead letters can have them."""
         formats = {text.lower() for name, text in self.options.items() if name.lower() in _FORMATS}
-        return self.decode is not None or not formats.isdisjoint(STRUCT_FORMATS)
+        return self.decode is not None or not formats.isdisjoint(_STRUCT_FORMATS)
 
     def strategy(self) -> Options:
         """Return the given one of subscribe, subscribePattern and assign."""
