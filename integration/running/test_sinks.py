@@ -7,9 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from integration.running.project import job
 from integration.running.sinks import (
@@ -24,7 +22,6 @@ from integration.running.sinks import (
 )
 from integration.streams import finish, wait_until
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.ddl import TYPES
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.metrics.batches import BatchMetrics
@@ -34,7 +31,6 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
-from tests.kfetch_jobs.config.test_ddl import RIGHT
 
 pytestmark = pytest.mark.integration
 
@@ -154,23 +150,6 @@ def test_a_join_with_a_static_table_beside_dead_letters(
         delta_sink.start(spark, wrong)
 
 
-def test_fields_are_what_spark_says(spark: SparkSession) -> None:
-    """Every word that passes for a type without Spark is one, and forms that pass are right."""
-    for word in TYPES:
-        found = [
-            f"a {word}{more}" for more in ("", "(3)", "(4326)", "<INT>", "<INT, INT>", "<a: INT>")
-        ]
-        assert any(map(_parses, found)), word
-    assert [] == [fields for fields in RIGHT if not _parses(fields)]
-
-
-def _parses(fields: str) -> bool:
-    try:
-        return isinstance(StructType.fromDDL(fields), StructType)
-    except PySparkException:
-        return False
-
-
 MISTAKES = [
     (MERGE, "keys: id", "keys: pag", r"one\.yml:12: sink\.keys names pag, .*did you mean page"),
     (MERGE, ", offset", "", r"one\.yml:13: sink\.latestBy names offset, which the transform does"),
@@ -201,20 +180,6 @@ MISTAKES = [
     ),
     (DEAD, "{path: dead}", "{table: a.b}", r"one\.yml:11: a\.b would be forgotten"),
     (DEAD, "partitionBy: page", "partitionBy: pge", r"sink\.partitionBy names pge, .*mean page\?"),
-    (
-        MERGE,
-        "id BIGINT",
-        "id DECIMAL(50,2)",
-        r"one\.yml:5: source\.decode\.fields cannot be parsed: Decimal precision 50 exceeds max "
-        r"precision 38: give each field a name and a type",
-    ),
-    (
-        MERGE,
-        "id BIGINT",
-        "id-nr BIGINT",
-        r"one\.yml:5: .* The unquoted identifier id-nr is invalid",
-    ),
-    (MERGE, "id BIGINT, page STRING, gone BOOLEAN", "ARRAY<INT>", r": it is the type array<int>: "),
 ]
 
 
@@ -235,17 +200,6 @@ def test_what_only_spark_finds(
 
     with pytest.raises(ConfigError, match=sentence):
         delta_sink.start(spark, made)
-
-
-def test_without_dead_letters_a_bad_value_fails(
-    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
-) -> None:
-    """The error tells the record's place, and what to do."""
-    name = topic(1)
-    produce(kafka, name, b'{"id": 1}', b"not json")
-
-    with pytest.raises(Exception, match=rf"cannot decode {name}-0, offset 1: value is not JSON"):
-        drain(spark, job(tmp_path, kafka, MERGE.format(topic=name)))
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])

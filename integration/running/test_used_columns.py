@@ -51,8 +51,9 @@ ALL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampTy
         (RAW, "", "SELECT DISTINCT key FROM source", ["key"]),
         (TYPED, "", "SELECT offset FROM source", ["value", "offset"]),
         (TYPED, DEAD, "SELECT value.id FROM source", ["key", "value", *PLACE]),
-        (DECODED, "", "SELECT event.id, offset FROM source", ["value", "topic", *ALL[3:5]]),
-        (DECODED, DEAD, "SELECT event.id FROM source", ["key", "value", *PLACE]),
+        (DECODED, "", "SELECT event.id, offset FROM source", ["offset"]),
+        (DECODED, DEAD, "SELECT event.id FROM source", ["key", *PLACE]),
+        (DECODED, "", "SELECT * FROM source", [name for name in ALL if name != "value"]),
         (CHOSEN, "", "SELECT value FROM source", ["value", "offset"]),
     ],
 )

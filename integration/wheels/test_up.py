@@ -38,7 +38,7 @@ def told(number):
 
 def clicks(source):
     print("the driver says", os.environ["SHOP_SECRET"])
-    return source.select(told("event.id").alias("id"), "timestamp", "partition", "offset")
+    return source.select(told("value.id").alias("id"), "timestamp", "partition", "offset")
 """
 
 

@@ -13,10 +13,10 @@ keeps it running.
     models.py          the keys of the three kinds of file
     trigger.py         when a job runs
     locations.py       paths and URIs of tables and checkpoints, as Hadoop reads them
+    decode.py          ``source.decode``: a synonym for options of the source
     job.py             one job as a value: its file merged with the project's
     project.py         finds, reads, merges and checks the files
     mistakes.py        pydantic's errors as sentences
-    ddl.py             checks fields in Spark's DDL
     functions.py       checks that ``module:function`` exists, without running it
     source_options.py  checks a job's options with the source's own parser
     merge_order.py     the columns that order the rows of a merge

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kfetch.admin.values import known_options
 from kfetch.errors import KfetchError
+from kfetch_jobs.config.decode import with_decode, with_decode_names
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
@@ -88,15 +89,20 @@ class Job:
         """All tables that the job writes."""
         return [self.target, *([self.dead_letters] if self.dead_letters else [])]
 
-    def source_options(self, view: str = "source") -> Options:
+    def source_options(self, view: str = "source", zone: str | None = None) -> Options:
         """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 
         Relative paths of stores and descriptor files start from the project file's directory.
+        ``zone``: the zone of Spark's session, which only a run knows for certain.
         """
         source = self.file.views()[view]
         cluster = cluster_options(self.clusters[source.cluster])
         options = cluster | source.strategy() | source.options
-        if self.dead_letters is not None and source.decode is None:
+        if source.decode is not None:
+            zone = zone or self.spark.get("spark.sql.session.timeZone", "UTC")
+            fails = self.dead_letters is None
+            options = with_decode(options, source.decode, fails=fails, zone=zone)
+        if self.dead_letters is not None:
             options = with_dead_letters(options)
         return with_absolute_stores(options, self.shared[0].path.parent)
 
@@ -117,7 +123,10 @@ class Job:
     def with_own_names(self, sentence: str) -> str:
         """Return a sentence that names the options of Kafka as the job's files do."""
         sources = self.file.views().values()
-        return with_property_names(sentence, [name for one in sources for name in one.options])
+        names = [name for one in sources for name in one.options]
+        if any(one.decode for one in sources):
+            sentence = with_decode_names(sentence, names)
+        return with_property_names(sentence, names)
 
     def error(self, before: str, cause: KfetchError) -> KfetchError:
         """Return an error of the source with ``before`` in front, in the job's own words.

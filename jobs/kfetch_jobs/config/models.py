@@ -16,12 +16,10 @@ from pydantic import (
 )
 
 from kfetch.admin.values import SUBSCRIPTION_OPTIONS
-from kfetch_jobs.config.ddl import mistake as ddl_mistake
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
 __all__ = [
-    "STRUCT_FORMATS",
     "DeadLetters",
     "Decode",
     "EnvironmentFile",
@@ -38,8 +36,9 @@ __all__ = [
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")
-STRUCT_FORMATS = ("json", "avro", "protobuf")
+_STRUCT_FORMATS = ("json", "avro", "protobuf")
 """Formats of keys and values that the source decodes into structs."""
+_JSON_OPTIONS = ("mode", "timezone")
 
 
 class Model(BaseModel):
@@ -91,26 +90,32 @@ class EnvironmentFile(Model):
 
 
 class Decode(Model):
-    """Decodes values as JSON: the view gets a struct with their fields.
+    """A synonym for the options ``valueFormat: json`` and ``valueSchema``, for older files.
 
-    Without dead letters, a value that does not fit the fields fails the job.
+    The struct has a name of its own. Without dead letters, a value that does not fit the fields
+    fails the job.
     """
 
     format: Literal["json"] = "json"
     """For Avro and Protobuf, set the option `valueFormat`."""
     fields: str = Field(min_length=1)
-    """Fields in Spark's DDL: ``event_id BIGINT, page STRING``."""
+    """Fields in Spark's DDL, as in `valueSchema`: ``event_id BIGINT, page STRING``."""
     into: str = Field(default="event", pattern=f"^{_NAME}$")
-    """The name of the struct's column."""
+    """The name of the struct's column. It takes the place of ``value``."""
     options: Options = Field(default_factory=dict, repr=False)
-    """Options of Spark's JSON reader."""
+    """``mode`` and ``timeZone``, as in `valueMode` and `valueTimeZone`. The default zone is that of
+    Spark's session."""
 
-    @field_validator("fields")
-    @classmethod
-    def _can_be_parsed(cls, fields: str) -> str:
-        if sentence := ddl_mistake(fields):
-            raise ValueError(sentence)
-        return fields
+    @model_validator(mode="after")
+    def _has_options_of_kfetch(self) -> Self:
+        for name in self.options:
+            if name.lower() not in _JSON_OPTIONS:
+                raise ValueError(
+                    f"options: {name} is an option of Spark's from_json, and kfetch decodes the "
+                    "values: leave it out, or remove decode and call from_json in the transform, "
+                    "as in from_json(string(value), 'id BIGINT', map('allowComments', 'true'))"
+                )
+        return self
 
 
 class Source(Model):
@@ -125,7 +130,7 @@ class Source(Model):
     assign: str | None = None
     """Partitions, as in ``{"clicks": [0, 1]}``."""
     decode: Decode | None = None
-    """How to decode values."""
+    """How to decode values: a synonym for `valueFormat: json`."""
     options: Options = Field(default_factory=dict, repr=False)
     """Any option of ``format("kfetch")``."""
 
@@ -139,7 +144,7 @@ class Source(Model):
     def decodes(self) -> bool:
         """Whether some records may not be decodable: dead letters can have them."""
         formats = {text.lower() for name, text in self.options.items() if name.lower() in _FORMATS}
-        return self.decode is not None or not formats.isdisjoint(STRUCT_FORMATS)
+        return self.decode is not None or not formats.isdisjoint(_STRUCT_FORMATS)
 
     def strategy(self) -> Options:
         """Return the given one of subscribe, subscribePattern and assign."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from kfetch.admin.values import options_without_effect, parse_options
 from kfetch.errors import OptionError
+from kfetch_jobs.config.decode import KEYS, conflicts
 from kfetch_jobs.config.job import Job, option_name
-from kfetch_jobs.config.models import STRUCT_FORMATS, JobFile, Source
+from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 
 __all__ = ["option_mistakes", "option_warnings", "source_location"]
@@ -37,14 +38,11 @@ def option_mistakes(job: Job) -> Iterator[str]:
                 f"{_option_line(job, view, 'columns')}: sink.deadLetters needs the place of each "
                 f"record: add {', '.join(missing)} to option columns"
             )
-        formats = {name.lower(): text.lower() for name, text in options.items()}
-        for option, reader, column in _readers_of_bytes(job, source):
-            form = formats.get(option.lower())
-            if form in STRUCT_FORMATS:
-                yield (
-                    f"{_option_line(job, view, option)}: {reader} needs the {column}'s bytes, and "
-                    f"option {option}={form} makes a struct of them: remove one of the two"
-                )
+        for option in conflicts(source.options) if source.decode else ():
+            yield (
+                f"{_option_line(job, view, option)}: decode is a synonym for valueFormat=json, so "
+                f"it excludes option {option}: remove one of the two"
+            )
         for error in _option_errors(options):
             option = str(error.where.get("option", ""))
             sentence = job.with_own_names(job.with_placeholders(error.message))
@@ -58,14 +56,6 @@ def _missing_places(options: Options) -> list[str]:
     except OptionError:
         return []  # a mistake of its own
     return [name for name in _PLACE if columns and name not in columns]
-
-
-def _readers_of_bytes(job: Job, source: Source) -> Iterator[tuple[str, str, str]]:
-    """Yield options that must not make structs, the job's key that forbids it, and the column."""
-    if source.decode:
-        yield "valueFormat", "decode", "value"
-        if job.file.sink.deadLetters:
-            yield "keyFormat", "sink.deadLetters", "key"
 
 
 def _option_errors(options: Options) -> Iterator[OptionError]:
@@ -124,9 +114,11 @@ def source_location(file: JobFile, view: str) -> tuple[str, ...]:
 def _option_line(job: Job, view: str, option: str) -> str:
     """The line of an option in the job's file, or of a property in the project's."""
     source, cluster = source_location(job.file, view), job.file.views()[view].cluster
-    for location in job.document.lines:
-        if location[: len(source)] == source and str(location[-1]).lower() == option.lower():
-            return job.document.file_line(location)
+    own = [location for location in job.document.lines if location[: len(source)] == source]
+    found = [location for location in own if str(location[-1]).lower() == option.lower()]
+    found = found or [location for location in own if location[len(source) :] == KEYS.get(option)]
+    if found:
+        return job.document.file_line(found[0])
     for document in reversed(job.shared):
         for location in document.lines:
             inside = location[:2] == ("clusters", cluster)

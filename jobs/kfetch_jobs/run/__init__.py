@@ -5,7 +5,7 @@ job_lock.py        one process at a time for a job and its checkpoint
 check_origin.py    compares the run with the note beside its checkpoint
 check_replay.py    whether Kafka still has what a replay must read again
 check_new_query.py  whether Spark finds traces of earlier runs of a new query
-dataframes.py      from a job's description to a DataFrame: sources, decoding, transform
+dataframes.py      from a job's description to a DataFrame: sources, transform
 dead_letter_frames.py  dead letters apart from good records, and beside rows
 letters_table.py   writes dead letters, and replaces those of a half-written micro-batch
 tables.py          Delta tables by path or name, and the micro-batches in their logs

@@ -1,4 +1,4 @@
-"""From a job's description to a DataFrame: its sources as views, decoding, the transform.
+"""From a job's description to a DataFrame: its sources as views, and the transform.
 
 Spark checks names and types here, before it reads anything.
 """
@@ -13,23 +13,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.decode import NO_BYTES, lacks_bytes
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm
 from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
-from kfetch_jobs.run.spark_errors import UNDECODED, is_project_code
+from kfetch_jobs.run.spark_errors import is_project_code
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from kfetch_jobs.config.models import Decode
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["apply_transform", "source_frames", "user_mistakes"]
 
-_CORRUPT = "_corrupt"
-_PARSED = "_parsed"
 _BROKER_REPORT = "kfetch.brokerReport"
 
 
@@ -41,81 +37,26 @@ def source_frames(
     With dead letters, they have the column LETTER. ``columns``: those of the source; without them,
     all that the job's options say.
     """
-    frames = {}
+    frames, zone = {}, spark.conf.get("spark.sql.session.timeZone")
     for view, source in job.file.views().items():
         at = ("source",) if job.file.source else ("sources", view)
         with user_mistakes(job, *at):
             report = str(broker_report_path(job.directory, view))
-            options = {_BROKER_REPORT: report} | job.source_options(view)
+            options = {_BROKER_REPORT: report} | job.source_options(view, zone)
             options |= {"columns": ",".join(columns)} if columns else {}
             frame = spark.readStream.format("kfetch").options(**options).load()
-            if source.decode:
-                fields = _parsed(job, source.decode.fields, *at, "decode", "fields")
-                frame = _decoded(frame, source.decode, fields, mark=job.dead_letters is not None)
-            elif job.dead_letters is not None:
+            if job.dead_letters is not None:
                 frame = frame.withColumnRenamed("deadLetter", LETTER)
-            frames[view] = frame
+            frames[view] = _named(frame, source.decode.into) if source.decode else frame
     return frames
 
 
-def _parsed(job: Job, fields: str, *at: str) -> StructType:
-    """Parse fields in Spark's DDL. ``from_json`` would parse them too, with poorer messages."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        parsed = StructType.fromDDL(fields)
-    except (PySparkException, Py4JJavaError) as cause:
-        reason = cause_of(cause).removesuffix(".")
-    else:
-        if isinstance(parsed, StructType):
-            return parsed
-        reason = f"it is the type {parsed.simpleString()}"
-    raise ConfigError(
-        f"{job.document.file_line(at)}: {'.'.join(at)} cannot be parsed: {job.redacted(reason)}: "
-        "give each field a name and a type, as in event_id BIGINT, page STRING"
-    )
-
-
-def _decoded(frame: DataFrame, decode: Decode, fields: StructType, *, mark: bool) -> DataFrame:
-    """Add the decoded struct. An invalid value raises; with ``mark``, LETTER has it."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    options = {"columnNameOfCorruptRecord": _CORRUPT} | decode.options
-    schema = StructType([*fields.fields, StructField(_CORRUPT, StringType())])
-    parsed = f.from_json(f.col("value").cast("string"), schema, options)
-    frame = frame.withColumn(_PARSED, parsed)  # ``into`` may be value
-    struct = f.col(_PARSED)
-    # from_json marks a broken text in its corrupt column, and an empty text only by null.
-    broken = f.col("value").isNotNull() & (struct.isNull() | struct[_CORRUPT].isNotNull())
-    error = f.when(broken, f.lit(f"value is not JSON of the fields {decode.fields}"))
-    fields_alone = struct.dropFields(_CORRUPT)
-    if mark:
-        # With keyFormat=string or valueFormat=string they are text, of any bytes.
-        raw = [_bytes(frame, name).alias(name) for name in ("key", "value")]
-        letter = f.struct(error.alias("error"), *raw)
-        frame = frame.withColumn(LETTER, f.when(broken, letter))
-    else:
-        fields_alone = f.when(broken, f.raise_error(_sentence(error))).otherwise(fields_alone)
-    return frame.withColumn(decode.into, fields_alone).drop(_PARSED)
-
-
-def _bytes(frame: DataFrame, name: str) -> Column:
+def _named(frame: DataFrame, into: str) -> DataFrame:
+    """Give the struct the name that ``decode`` says. It stands behind all other columns."""
     from pyspark.sql import functions as f
 
-    return (f.col(name) if name in frame.columns else f.lit(None)).cast("binary")
-
-
-def _sentence(error: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    partition = f.concat_ws("-", f.col("topic"), f.col("partition"))
-    return f.concat(
-        f.lit(UNDECODED), partition, f.lit(", offset "), f.col("offset").cast("string"),
-        f.lit(": "), error, f.lit(": give sink.deadLetters a table to go on without it"),
-    )  # fmt: skip
+    named = frame.withColumn(into, f.col("value"))
+    return named if into.lower() == "value" else named.drop("value")
 
 
 def apply_transform(job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -171,14 +112,21 @@ def user_mistakes(job: Job, *at: str) -> Iterator[None]:
         if not _is_mistake(cause, at):
             raise
         reason = job.redacted(cause_of(cause))
+        if "`value`" in reason and lacks_bytes(job.file.views().values()):
+            reason += f": {NO_BYTES}"
         raise ConfigError(f"{line}: {_raised_at(job, cause)}{reason}") from cause
 
 
 def _is_mistake(cause: Exception, at: tuple[str, ...]) -> bool:
     from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        PySparkAttributeError,
+        PySparkException,
+    )
 
-    if isinstance(cause, AnalysisException | IllegalArgumentException):
+    if isinstance(cause, AnalysisException | IllegalArgumentException | PySparkAttributeError):
         return True
     # Any other Python error comes from the project's own function.
     return at == ("transform",) and not isinstance(cause, PySparkException | Py4JError | OSError)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.decode import NO_BYTES, lacks_bytes
 from kfetch_jobs.config.merge_order import order_columns
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
@@ -47,14 +48,20 @@ def check_named_columns(job: Job, result: StructType) -> None:
 def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
     """Raise ConfigError if the table lacks columns of the result, or a merge lacks the table's.
 
+    The bytes of values must not become null in silence, as they would in a job with ``decode``.
+
     With ``mergeSchema: true``, Delta adds the columns. With ``deleteWhen``, a merge names the
     columns that it writes.
     """
     sink = job.file.sink
     table = existing_table(spark, job.target)
-    if table is None or may_evolve(spark, job):
+    if table is None:
         return
     line, there = job.document.file_line(("transform",)), table.toDF().schema
+    if lacks_bytes(job.file.views().values()) and _had_bytes(there, result):
+        raise ConfigError(f"{line}: {job.target} has the column value: {NO_BYTES}")
+    if may_evolve(spark, job):
+        return
     if extra := sorted(added_columns(result, there)):
         raise ConfigError(
             f"{line}: {job.target} has no column {' and '.join(extra)}, which the transform gives: "
@@ -67,6 +74,12 @@ def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> No
             f"{job.target}, and a merge writes all of them: select it, as NULL if need be, or set "
             "sink.options.mergeSchema: true, which leaves it as it is"
         )
+
+
+def _had_bytes(table: StructType, result: StructType) -> bool:
+    """Whether a table has the bytes of values, which its job no longer gives."""
+    kinds = {field.name: field.dataType.simpleString() for field in table.fields}
+    return kinds.get("value") == "binary" and "value" not in result.names
 
 
 @contextmanager

@@ -14,10 +14,8 @@ from kfetch import errors as source_errors
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm, text_of
 
-__all__ = ["UNDECODED", "UNORDERED", "is_project_code", "job_error"]
+__all__ = ["UNORDERED", "is_project_code", "job_error"]
 
-UNDECODED = "cannot decode "
-"""The sentence about a value that does not fit the job's fields begins with this."""
 UNORDERED = "cannot order "
 """The sentence about rows of a merge that have no order begins with this."""
 
@@ -54,6 +52,8 @@ def job_error(
     text = text_of(cause)
     class_names = _CLASS.findall(text)
     reason = ("" if class_names else _raised_at(text, code)) + cause_of(cause)
+    if "MalformedValue" in class_names:
+        reason += ", or give sink.deadLetters a table"
     sentence = f"{before}: {redacted(reason)} (see {log})"
     return _error(class_names[-1] if class_names else "", text, sentence)
 
@@ -77,11 +77,15 @@ def is_project_code(file: str, code: Sequence[Path]) -> bool:
 def _error(name: str, text: str, sentence: str) -> JobsError:
     """``name``: the class of one of the source's errors, or empty."""
     source_error = getattr(source_errors, name, source_errors.KfetchError)
-    # The next run could not use this checkpoint either.
-    mistakes = (source_errors.OptionError, source_errors.CheckpointError)
-    records = any(f"] {sentence}" in text for sentence in (UNDECODED, UNORDERED))
+    # The next run could not use this checkpoint or decode this value either.
+    mistakes = (
+        source_errors.OptionError,
+        source_errors.CheckpointError,
+        source_errors.MalformedValue,
+    )
+    unordered = f"] {UNORDERED}" in text
     refused = _OWN_MISTAKE in text or _OTHER_COLUMNS.search(text)
-    if records or refused or issubclass(source_error, mistakes):
+    if unordered or refused or issubclass(source_error, mistakes):
         return ConfigError(sentence)
     condition = source_error.condition if name else ""
     return _error_class(source_error)(sentence, cause_condition=condition)

@@ -49,9 +49,6 @@ def used_columns(job: Job, result: DataFrame) -> list[str]:
 def _always(job: Job, options: SourceOptions) -> set[str]:
     """Return the columns that the job needs whatever its SQL says, in lower case."""
     names = {"deadletter", *options.string_columns, *(one.column for one in options.typed_columns)}
-    decodes = job.file.source is not None and job.file.source.decode is not None
-    if decodes:
-        names.update(("value", *_PLACE[:3]))  # an error names the place
     if job.dead_letters is not None:
         names.update((*_PLACE, "key", "value"))  # a dead letter has the bytes that are read
     return names

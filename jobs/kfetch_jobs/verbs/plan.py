@@ -78,9 +78,9 @@ def _schema(job: Job, source: SourceReport) -> str | None:
     # The dead letters have a table of their own.
     left_out = {"deadLetter"} if job.dead_letters else set[str]()
     kinds = {n: kind for n, kind in columns_of(source.options).items() if n not in left_out}
-    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    decode = job.file.views()[source.view].decode
-    return f"{columns}, {decode.into} struct<{decode.fields}>" if decode else columns
+    if decode := job.file.views()[source.view].decode:
+        kinds[decode.into] = kinds.pop("value")
+    return ", ".join(f"{name} {kind}" for name, kind in kinds.items())
 
 
 def _show_plan(job: Job, report: JobReport, schema: str | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch import offsets, options
+from kfetch.errors import OptionError
 from kfetch.fetch.stats import FetchStats
 from kfetch.lag import Lag, LagHistory, PartitionLag
 from kfetch.offsets import Offsets, Position
@@ -30,6 +31,7 @@ __all__ = [
     "SourceOptions",
     "Subscription",
     "known_options",
+    "needs_time_zone",
     "options_without_effect",
     "parse_offsets",
     "parse_options",
@@ -48,6 +50,22 @@ def parse_options(texts: Mapping[str, str]) -> SourceOptions:
 def options_without_effect(parsed: SourceOptions) -> dict[str, str]:
     """Return a warning for each option that kfetch accepts and ignores, by the option's name."""
     return {name: catalogue.no_effect(name) for name in parsed.ignored}
+
+
+def needs_time_zone(schema: str) -> bool:
+    """Return whether a schema of ``valueSchema`` has times that need a zone.
+
+    ``parse_options`` takes a text that is no schema. Here it needs none.
+    """
+    if "timestamp" not in schema.lower():
+        return False  # most schemas: they spare the import of Arrow
+    from kfetch.values.ddl import parse_schema
+    from kfetch.values.json_options import needs_zone
+
+    try:
+        return needs_zone(parse_schema(schema))
+    except OptionError:
+        return False
 
 
 def known_options(part: str = "") -> list[Option]:

@@ -7,6 +7,7 @@ NotBuilt for types of Spark that kfetch can't decode.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable
@@ -39,6 +40,7 @@ _SCALARS = {
     "timestamp_ntz": Kind.TIMESTAMP_NTZ,
 }
 _DECIMALS = ("decimal", "dec", "numeric")
+_NESTED = ("array", "map", "struct")
 _NOT_BUILT = ("char", "character", "varchar", "void", "interval", "variant", "time", "geometry",
               "geography", "udt")  # fmt: skip
 _DECIMAL_DEFAULT = 10, 0
@@ -138,6 +140,8 @@ class _Reader:
         while self._next != end:
             name = self._name()
             self._accept(":")
+            if self._next in ("", ",", ">"):
+                raise _error(self._option, f"{name} has no type", f"write {name} STRING, say")
             fields.append((name, self._type()))
             self._skip_attributes()
             if not self._accept(","):
@@ -175,7 +179,7 @@ class _Reader:
             return ValueType(_SCALARS[name])
         if name in _DECIMALS:
             return self._decimal()
-        if name in ("array", "map", "struct"):
+        if name in _NESTED:
             return self._nested(name)
         raise _unknown(word, self._option)
 
@@ -224,7 +228,10 @@ def _unknown(name: str, option: str) -> Exception:
             action="use STRING for this field and convert it in Spark",
             option=option,
         )
-    return _error(option, f"{name} is no type of Spark", _EXAMPLE)
+    known = [*_SCALARS, *_DECIMALS, *_NESTED]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    action = f"did you mean {near[0].upper()}?" if near else _EXAMPLE
+    return _error(option, f"{name} is no type of Spark", action)
 
 
 def _struct(fields: list[tuple[str, ValueType]], option: str) -> ValueType:

@@ -6,12 +6,15 @@ import json
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.values.ddl import parse_schema
 from kfetch.values.types import arrow_type
+from tests.examples import examples
 
 _TYPES = [
     ("BOOLEAN", spark.BooleanType()),
@@ -85,7 +88,15 @@ def _arrays_in_json(depth: int) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a", "ends too early"),
+        ("a", "a has no type: write a STRING, say"),
+        ("a:", "a has no type"),
+        ("a, b INT", "a has no type"),
+        ("a STRUCT<b>, c INT", "b has no type"),
+        ("`a b", "'`a b' at position 0 is unexpected"),
+        ("a ARRAY<", "ends too early"),
+        ("id BIGINTT", r"BIGINTT is no type of Spark: did you mean BIGINT\?"),
+        ("a INT, b: ARRAY<strng>", r"strng is no type of Spark: did you mean STRING\?"),
+        ("a TEXT", "TEXT is no type of Spark: write it like"),
         ("a INT,", "a field is missing behind the last comma"),
         ("a INT b", "b is unexpected"),
         ("a FOO", "FOO is no type of Spark"),
@@ -168,3 +179,29 @@ def test_the_path_of_a_file_is_no_schema(path: str) -> None:
         f"keySchema looks like the path of a file ({path}), and it must be the text of the schema: "
         "read the file in your program; in a job file, write keySchema: ${file:PATH}"
     )
+
+
+def test_every_type_of_pyspark_is_known() -> None:
+    """A type that a new Spark brings is not called unknown."""
+    kinds = [getattr(spark, name) for name in spark.__all__ if name.endswith("Type")]
+    names = {kind.typeName() for kind in kinds if kind is not spark.DataType}
+    unknown = {name for name in names if "is no type of Spark" in _mistake(f"a {name}")}
+
+    # Intervals are one word and more, as in INTERVAL DAY TO SECOND.
+    assert {"daytimeinterval", "yearmonthinterval"} == unknown
+
+
+@examples(120)
+@given(st.text("aI<>,(): `'\"/-*{}\n", max_size=30))
+def test_any_text_has_an_answer(text: str) -> None:
+    """Whatever stands there, it is a schema or a mistake."""
+    _mistake(text)
+
+
+def _mistake(text: str) -> str:
+    """The mistake in a schema; empty for a schema."""
+    try:
+        parse_schema(text)
+    except OptionError as mistake:
+        return mistake.message
+    return ""

@@ -391,8 +391,7 @@ def test_this_repositorys_job_keeps_foreign_records() -> None:
     """A value that is no click goes to the dead letters. It does not become a row of nulls."""
     job = config.load(Path("conf/kfetch.yml"), {"KFETCH_BOOTSTRAP": "h:1"}).job("clicks")
 
-    assert job.file.source is not None
-    assert job.file.source.decode is not None
+    assert "json" == job.source_options()["valueFormat"]
     assert job.dead_letters is not None
     assert job.file.transform is not None
     assert "from_json" not in str(job.file.transform.sql)

@@ -30,7 +30,7 @@ kfetch.errors.{name}: what happened
         (TRACE.format(name="AccessRefused"), ExitKind.AUTH),
         (TRACE.format(name="ConnectionLost"), ExitKind.FAILED),
         (TRACE.format(name="NoSuchError"), ExitKind.FAILED),
-        ("[USER_RAISED_EXCEPTION] cannot decode t-0, offset 1: value is not JSON", ExitKind.CONFIG),
+        (TRACE.format(name="MalformedValue"), ExitKind.CONFIG),
         ("[USER_RAISED_EXCEPTION] cannot order the rows of a key by offset: t", ExitKind.CONFIG),
         (TRACE.replace("kfetch.", "kfetch_jobs.").format(name="ConfigError"), ExitKind.CONFIG),
         (TRACE.replace("kfetch.", "kfetch_jobs.").format(name="SparkError"), ExitKind.FAILED),

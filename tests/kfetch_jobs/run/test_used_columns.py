@@ -106,13 +106,13 @@ _LETTERS = "  deadLetters: {path: dead}\n"
         ("", "", "", ["offset"]),
         ("", "", "key value topic partition offset timestamp timestampType", []),
         (_JSON, "", "", ["value"]),
-        (_DECODE, "", "", ["value", "topic", "partition", "offset"]),
+        (_DECODE, "", "", ["value"]),
         *(
             (
                 *(source, _LETTERS, ""),
-                ["key", "value", "topic", "partition", "offset", "timestamp", *more],
+                ["key", "value", "topic", "partition", "offset", "timestamp", "deadLetter"],
             )
-            for source, more in [(_JSON, ["deadLetter"]), (_KEYS, ["deadLetter"]), (_DECODE, [])]
+            for source in (_JSON, _KEYS, _DECODE)
         ),
     ],
 )
