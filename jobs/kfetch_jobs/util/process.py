@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch", "start_of"]
+__all__ = ["LaunchedProcess", "Tether", "find", "launch", "start_of"]
 
 # The shell is the child's parent and has not waited for it. When the child is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
@@ -153,9 +153,3 @@ def find(pid: int | None, started: float | None, start: str = "") -> psutil.Proc
 
 def _is_near(created_s: float, started_s: float) -> bool:
     return abs(created_s - started_s) < _CLOCK_STEP_S
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """Returns the user and system time of all threads so far, in seconds."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
