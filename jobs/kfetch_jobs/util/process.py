@@ -110,7 +110,7 @@ _START_TICKS = 19
 
 
 def start_of(pid: int) -> str:
-    """Return ``BOOT/TICKS`` of the process that has this pid now.
+    """Returns ``BOOT/TICKS`` of the process that has this pid now.
 
     Returns an empty text if there is no such process, or where the system has no /proc.
     """
@@ -136,7 +136,7 @@ _CLOCK_STEP_S = 5
 
 
 def find(pid: int | None, started: float | None, start: str = "") -> psutil.Process | None:
-    """Return the living process with this pid and start; None if it ended or is a zombie.
+    """Returns the living process with this pid and start; None if it ended or is a zombie.
 
     ``started`` is the start time by the wall clock, in seconds since 1970. It decides only if there
     is no ``start``: in records of an older kfetch, and where the system has no /proc.
