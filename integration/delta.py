@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 
 def column(table: Path, name: str) -> list[object]:
-    """Return a column's values in all rows of a table, in no order.
+    """Returns a column's values in all rows of a table, in no order.
 
     The table must have no deletion vectors, and all of its log as JSON.
     """

@@ -19,7 +19,7 @@ CELL_TIMEOUT_S = 120
 
 
 def run(check: str = "pass") -> NotebookNode:
-    """Return the notebook with the output of each cell. Raises CellExecutionError.
+    """Returns the notebook with the output of each cell. Raises CellExecutionError.
 
     ``check`` is the code of one more cell at the end. The kernel is this Python, whatever kernels
     the user has installed.
@@ -38,7 +38,7 @@ def run(check: str = "pass") -> NotebookNode:
 
 
 def shown(cell: NotebookNode) -> list[NotebookNode]:
-    """Return a cell's outputs for readers: all but stderr."""
+    """Returns a cell's outputs for readers: all but stderr."""
     return [output for output in cell.outputs if output.get("name") != "stderr"]
 
 

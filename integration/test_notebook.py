@@ -27,7 +27,7 @@ print(json.dumps({
 
 
 def kinds(notebook: NotebookNode) -> list[list[str]]:
-    """Return the kinds of output of each code cell, as a reader sees them."""
+    """Returns the kinds of output of each code cell, as a reader sees them."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return [[output.output_type for output in shown(cell)] for cell in cells]
 

@@ -9,5 +9,5 @@ DEFAULT = 30
 
 
 def examples(count: int) -> settings:
-    """Return settings with ``count`` examples, in another profile in proportion."""
+    """Returns settings with ``count`` examples, in another profile in proportion."""
     return settings(max_examples=max(1, count * settings.default.max_examples // DEFAULT))

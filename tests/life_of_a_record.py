@@ -89,7 +89,7 @@ def main(stop_at: StopAt = lambda functions: None) -> Iterator[dict[str, Any]]:
 
 
 def _reader(options: dict[str, str]) -> Any:
-    """Return the stream reader, with a watch that polls in this thread."""
+    """Returns the stream reader, with a watch that polls in this thread."""
     source = KfetchDataSource(options)
     reader: Any = source.streamReader(source.schema())
     parsed = parse(options)
@@ -98,7 +98,7 @@ def _reader(options: dict[str, str]) -> Any:
 
 
 def _through_checkpoint(offset: dict[str, Any]) -> Any:
-    """Return the offset as Spark reads it from its checkpoint."""
+    """Returns the offset as Spark reads it from its checkpoint."""
     return json.loads(json.dumps(offset))
 
 

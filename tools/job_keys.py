@@ -14,7 +14,7 @@ _FILES = {"project": "kfetch.yml", "environment": "env/NAME.yml", "job": "jobs/N
 
 
 def tables() -> str:
-    """Return a table for each kind of file."""
+    """Returns a table for each kind of file."""
     return "\n".join(f"**`{_FILES[kind]}`**\n\n{_table(kind)}" for kind in _FILES)
 
 

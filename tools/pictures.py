@@ -193,7 +193,7 @@ def _border(box: Box, right: float, down: float) -> float:
 
 
 def drawn() -> dict[str, str]:
-    """Return each picture by the name of its file."""
+    """Returns each picture by the name of its file."""
     record = _processes(RECORD_GROUPS, RECORD_BOXES, RECORD_ARROWS, RECORD_LABELS)
     agent = _processes(AGENT_GROUPS, AGENT_BOXES, AGENT_ARROWS, ())
     return {

@@ -51,12 +51,12 @@ class Rules:
 
     @classmethod
     def read(cls, path: Path) -> Rules:
-        """Return the rules of a file."""
+        """Returns the rules of a file."""
         fields = tomllib.loads(path.read_text())
         return cls(excluded=fields.pop("except"), **fields)
 
     def documents(self) -> list[Path]:
-        """Return the files to check."""
+        """Returns the files to check."""
         excluded = {path for pattern in self.excluded for path in ROOT.glob(pattern)}
         found = {path for pattern in self.files for path in ROOT.glob(pattern)}
         return sorted(found - excluded)

@@ -68,7 +68,7 @@ _NAMES = {"kfetch": "kfetch", "connector": "Spark's connector"}
 
 
 def drawn() -> str:
-    """Return the picture."""
+    """Returns the picture."""
     lines = [line for number, row in enumerate(ROWS) for line in _row(number, *row)]
     label = "kfetch beside Spark's connector: rows per second, seconds for JSON, bytes when idle"
     head = HEAD.format(height=len(ROWS) * ROW_HEIGHT, label=label)

@@ -19,7 +19,7 @@ from integration.brokers import versions
 from kfetch.admin import explanations, values
 from kfetch.cli import command
 from kfetch.listener import LagListener
-from kfetch.options.catalogue import markdown_table
+from kfetch.options.catalogue import OPTIONS
 from kfetch_jobs.metrics.table import METRICS
 from tools import broker_reactions, job_keys, session_bytes, session_moves
 
@@ -44,8 +44,10 @@ _HELP_WIDTH = 86
 
 
 def _options() -> str:
-    """Return the option table. Rows name pages of docs/, and here these names are links."""
-    return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", markdown_table()) + "\n"
+    """Return the option table. Options name pages of docs/, and here these names are links."""
+    rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
+    table = "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
+    return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", table) + "\n"
 
 
 def _commands() -> str:

@@ -42,7 +42,7 @@ FIELDS_OF_18 = (
 
 
 def table() -> str:
-    """Return a row for each version of Fetch with sessions: sizes of three requests in bytes."""
+    """Returns a row for each version of Fetch with sessions: sizes of three requests in bytes."""
     rows = [f"| {version} | {_sizes(version)} |" for version in range(7, fetch.HIGHEST_VERSION + 1)]
     head = "| version | full, 500 partitions | incremental, 1 changed | incremental, none changed |"
     return "\n".join([head, "|---|---|---|---|", *rows]) + "\n"
@@ -53,7 +53,7 @@ def _sizes(version: int) -> str:
 
 
 def _frames(version: int) -> list[bytes]:
-    """Return three requests of one session: the first one, then one change, then none."""
+    """Returns three requests of one session: the first one, then one change, then none."""
     topic_ids = version >= TOPIC_ID_VERSION
     session = FetchSession(topic_ids=topic_ids)
     partitions = [TopicPartition("clicks", number) for number in range(PARTITIONS)]
@@ -83,7 +83,7 @@ def _frame(plan: FetchPlan, version: int) -> bytes:
 
 
 def dump() -> str:
-    """Return the bytes of an incremental request in which nothing changed, with their meaning."""
+    """Returns the bytes of an incremental request in which nothing changed, with their meaning."""
     frame = _frames(SHOWN_VERSION)[-1]
     lines, at = [], 0
     for size, meaning in FIELDS_OF_18:

@@ -68,7 +68,7 @@ class Run:
 def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) -> Run:
     """Read everything from the beginning, once."""
     rows = spark.readStream.format(_FORMATS.get(source, source)).options(**options).load()
-    cpu, agents, began = cluster.cpu_seconds(), agent_cpu(), time.monotonic()
+    cpu, agents, began = stage.broker_cpu_seconds(cluster), agent_cpu(), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             rows.writeStream.format("noop")
@@ -86,7 +86,7 @@ def drain(spark: Any, cluster: Cluster, source: str, options: dict[str, str]) ->
         rows=sum(p["numInputRows"] for p in progress),
         seconds=sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000,
         wall_seconds=wall,
-        broker_cpu_seconds=cluster.cpu_seconds() - cpu,
+        broker_cpu_seconds=stage.broker_cpu_seconds(cluster) - cpu,
         agent_user_seconds=user,
         agent_kernel_seconds=kernel,
     )

@@ -22,7 +22,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 
 from integration.benchmarks.proxy import CountingProxy, Tally, proxied
-from integration.benchmarks.stage import SOURCES, session
+from integration.benchmarks.stage import SOURCES, broker_cpu_seconds, session
 from kfetch_jobs.kafka import Cluster
 
 SETTLE_S = 5.0
@@ -88,10 +88,10 @@ def watch(
             wait_idle(query)
             time.sleep(SETTLE_S)
             proxy.take_tallies()
-            cpu, began = cluster.cpu_seconds(), time.monotonic()
+            cpu, began = broker_cpu_seconds(cluster), time.monotonic()
             time.sleep(seconds)
             tallies, took_s = proxy.take_tallies(), time.monotonic() - began
-            return tallies, took_s, cluster.cpu_seconds() - cpu
+            return tallies, took_s, broker_cpu_seconds(cluster) - cpu
         finally:
             query.stop()
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 from integration.benchmarks.peer import connector_jars
 from kfetch_jobs.kafka import Cluster
 
@@ -24,6 +26,12 @@ LOW_LATENCY = {
     ),
 }
 """What docs/how-to/tune.md advises for short micro-batches with the checkpoint on a local disk."""
+
+
+def broker_cpu_seconds(cluster: Cluster) -> float:
+    """Returns the user and system time of the running brokers since their start, in seconds."""
+    times = [psutil.Process(node.pid).cpu_times() for node in cluster.nodes if node.running]
+    return sum(one.user + one.system for one in times)
 
 
 def session(

@@ -22,6 +22,7 @@ from typing import Any
 from integration.benchmarks.stage import (
     SOURCES,
     alternated,
+    broker_cpu_seconds,
     create,
     medians,
     session,
@@ -74,7 +75,7 @@ def read(spark: Any, cluster: Cluster, source: str, options: argparse.Namespace)
         "kafka": {"kafka_fetch_max_wait_ms": str(options.connector_wait_ms)},
     }
     rows = stream(spark, cluster, TOPIC, source, startingOffsets="earliest", **given[source])
-    cpu, began = cluster.cpu_seconds(), time.monotonic()
+    cpu, began = broker_cpu_seconds(cluster), time.monotonic()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             rows.writeStream.format("noop")
@@ -93,7 +94,7 @@ def read(spark: Any, cluster: Cluster, source: str, options: argparse.Namespace)
         seconds=sum(step["triggerExecution"] for step in steps) / 1000,
         planning_seconds=sum(step["latestOffset"] + step["queryPlanning"] for step in steps) / 1000,
         wall_seconds=wall,
-        broker_cpu_seconds=cluster.cpu_seconds() - cpu,
+        broker_cpu_seconds=broker_cpu_seconds(cluster) - cpu,
     )
     expected = options.partitions * options.records
     if found.rows != expected:

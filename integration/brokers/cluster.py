@@ -52,7 +52,7 @@ _HEAPS = {BROKER: "320m", COMBINED: "384m", CONTROLLER: "160m", ZOOKEEPER: "64m"
 
 @cache
 def classpath(release: Release) -> str:
-    """Return the class path of a release. The first call downloads its jars."""
+    """Returns the class path of a release. The first call downloads its jars."""
     own = jars(*release.coordinates, exclude=tuple(release.replaced))
     others = [jar for name in release.replaced.values() for jar in jars(name, transitive=False)]
     return ":".join(map(str, [*others, *own]))
@@ -112,7 +112,7 @@ class ReleaseCluster:
         return [server for server in self._servers if server.described.serves]
 
     def node(self, node_id: int) -> Server:
-        """Return a broker. Their ids count from 1."""
+        """Returns a broker. Their ids count from 1."""
         return next(server for server in self.nodes if server.node_id == node_id)
 
     @property
@@ -277,7 +277,7 @@ class Server:
 
 
 def known_brokers(address: str) -> set[int]:
-    """Return the ids of the brokers that a broker knows; none if it does not answer."""
+    """Returns the ids of the brokers that a broker knows; none if it does not answer."""
     host, _, port = address.partition(":")
     network = parse({"kafka.bootstrap.servers": address, "subscribe": "t"}).network
     deadline = time.monotonic() + 2

@@ -38,7 +38,7 @@ class Process:
 def file_of(
     process: Process, processes: Sequence[Process], data: Path, extra: Mapping[str, str]
 ) -> str:
-    """Return the configuration file of a process. ``extra`` are further properties of brokers."""
+    """Returns the configuration file of a process. ``extra`` are further properties of brokers."""
     if process.role == ZOOKEEPER:
         return _lines(_zookeeper(process, data))
     keepers = [one for one in processes if CONTROLLER in one.role or one.role == ZOOKEEPER]

@@ -52,7 +52,7 @@ def mixed_topic(cluster: Servers, name: str) -> str:
 
 
 def newest_versions(cluster: Servers) -> dict[int, int]:
-    """Return the newest version of each API of ``versions``, as the first broker tells it."""
+    """Returns the newest version of each API of ``versions``, as the first broker tells it."""
     options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"})
     host, port = options.bootstrap[0]
     with closing(Connection.open(host, port, options.network, time.monotonic() + 10)) as opened:
@@ -101,7 +101,7 @@ def recreate(cluster: Servers, topic: str) -> None:
 
 
 def known_topics(cluster: Servers) -> list[set[str]]:
-    """Return the topics that each broker knows, without those that lack a leader."""
+    """Returns the topics that each broker knows, without those that lack a leader."""
     options = parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"})
     answers = []
     for host, port in options.bootstrap:

@@ -29,7 +29,7 @@ _FETCH = re.compile(r'apiKey=FETCH|"requestApiKeyName":"FETCH"')
 
 
 def fetches(cluster: ReleaseCluster, client_id: str) -> list[LoggedFetch]:
-    """Return all fetches of a client, broker by broker, in order."""
+    """Returns all fetches of a client, broker by broker, in order."""
     logs = [node.log.parent / "requests.log" for node in cluster.nodes]
     return [fetch for log in logs if log.exists() for fetch in _read(log, client_id)]
 

@@ -189,12 +189,12 @@ RELEASES = (
 
 
 def release(name: str) -> Release:
-    """Return the release of a major and minor version, such as 2.8."""
+    """Returns the release of a major and minor version, such as 2.8."""
     return next(one for one in RELEASES if one.name == name)
 
 
 def table() -> str:
-    """Return the table of docs/reference/broker-versions.md: a line for each feature."""
+    """Returns the table of docs/reference/broker-versions.md: a line for each feature."""
     names = " | ".join(one.name for one in RELEASES)
     lines = [f"| a broker's feature | {names} | without it |"]
     lines += ["|---" * (len(RELEASES) + 2) + "|"]

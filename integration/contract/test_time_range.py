@@ -68,7 +68,7 @@ def fill_evenly(cluster: Cluster, directory: Path) -> None:
 
 
 def middle_ms(address: str) -> int:
-    """Return the time of the record in the middle of partition 0."""
+    """Returns the time of the record in the middle of partition 0."""
     tp = TopicPartition("times", 0)
     with closing(KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)) as consumer:
         consumer.assign([tp])

@@ -233,7 +233,7 @@ def delete(cluster: Cluster, topic: str) -> None:
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """Return the error that the user sees when a query fails."""
+    """Returns the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

@@ -58,7 +58,7 @@ class Kfake:
         return lines
 
     def fetches(self) -> list[KfakeFetch]:
-        """Return every Fetch request so far, in order."""
+        """Returns every Fetch request so far, in order."""
         return [KfakeFetch(*map(int, line.split())) for line in self.ask("fetches")]
 
     def _line(self) -> str:

@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def open(cls, directory: Path, name: str = "ca") -> Authority:
-        """Return the authority of a directory. Makes ``NAME.pem`` and ``NAME.key.pem`` at first."""
+        """Returns a directory's authority. Makes ``NAME.pem`` and ``NAME.key.pem`` at first."""
         public, private = directory / f"{name}.pem", directory / f"{name}.key.pem"
         if public.exists() and private.exists():
             key = load_pem_private_key(private.read_bytes(), None)
@@ -76,7 +76,7 @@ class Authority:
     def issue(
         self, name: str, *, hosts: tuple[str, ...] = (), expired: bool = False
     ) -> Certificate:
-        """Return a new certificate with the CN ``name``, for these hosts; for a client without."""
+        """Returns a new certificate with the CN ``name``, for these hosts; for a client without."""
         key = _new_key()
         valid = -_VALID if expired else _VALID
         certificate = (
@@ -92,7 +92,7 @@ class Authority:
         return Certificate(chain=_pem(signed), key=_pem_of_key(key))
 
     def provide(self, name: str, *, hosts: tuple[str, ...] = (), expired: bool = False) -> Path:
-        """Return the path of ``NAME.pem``, with certificate and key.
+        """Returns the path of ``NAME.pem``, with certificate and key.
 
         Issues it if it is missing, and again if it ends within a day.
         """

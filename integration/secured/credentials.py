@@ -43,7 +43,7 @@ class Credentials:
         self.directory = directory
 
     def path(self, name: str) -> Path:
-        """Return the path of one file."""
+        """Returns the path of one file."""
         return self.directory / name
 
     @property
@@ -73,7 +73,7 @@ class Credentials:
     def client(
         self, listener: str, servers: str, user: str = "reader", mechanism: str = SAMPLE_MECHANISM
     ) -> dict[str, str]:
-        """Return the properties with which a client of Kafka uses a listener as a user."""
+        """Returns the properties with which a client of Kafka uses a listener as a user."""
         return client_properties(
             listener,
             servers,
@@ -84,7 +84,7 @@ class Credentials:
         )
 
     def server_properties(self, listeners: Iterable[str]) -> dict[str, str]:
-        """Return the properties of a broker with these listeners; none without a listener."""
+        """Returns the properties of a broker with these listeners; none without a listener."""
         values: dict[str, str] = {}
         for name in listeners:
             values |= shared_properties()

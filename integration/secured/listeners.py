@@ -83,7 +83,7 @@ LISTENERS: Mapping[str, Listener] = {
 
 
 def shared_properties() -> dict[str, str]:
-    """Return the properties of the authorizer, and of names in certificates."""
+    """Returns the properties of the authorizer, and of names in certificates."""
     return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -93,7 +93,7 @@ def shared_properties() -> dict[str, str]:
 
 
 def network_properties(port: int, controller_port: int, ports: Mapping[str, int]) -> dict[str, str]:
-    """Return the listeners of a node that is its own controller. ``ports`` are those of LISTENERS.
+    """Returns the listeners of a node that is its own controller. ``ports`` are those of LISTENERS.
 
     They replace what ``kfetch_jobs.kafka.settings`` writes for a node without secured listeners.
     """
@@ -110,7 +110,7 @@ def network_properties(port: int, controller_port: int, ports: Mapping[str, int]
 
 
 def listener_properties(name: str, directory: Path, passwords: Mapping[str, str]) -> dict[str, str]:
-    """Return one listener's properties. ``directory`` has the certificates."""
+    """Returns one listener's properties. ``directory`` has the certificates."""
     listener = LISTENERS[name]
     values: dict[str, str] = {}
     if listener.tls:
@@ -142,7 +142,7 @@ def _sasl(passwords: Mapping[str, str]) -> dict[str, str]:
 
 
 def jaas(module: str, options: Mapping[str, str]) -> str:
-    """Return a JAAS configuration. ``module`` is a class of Kafka's security package."""
+    """Returns a JAAS configuration. ``module`` is a class of Kafka's security package."""
     words = [f'{name}="{value}"' for name, value in options.items()]
     return " ".join([f"org.apache.kafka.common.security.{module}", "required", *words]) + ";"
 
@@ -156,7 +156,7 @@ def client_properties(
     password: str = "",
     mechanism: str = "",
 ) -> dict[str, str]:
-    """Return the properties with which a client of Kafka uses a listener.
+    """Returns the properties with which a client of Kafka uses a listener.
 
     They have no prefix ``kafka.``. ``mechanism`` is one of MECHANISMS, and counts for SASL alone.
     """

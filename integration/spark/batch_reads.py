@@ -23,14 +23,14 @@ def read(
 
 
 def values(frame: DataFrame) -> list[str]:
-    """Return all values as text, sorted."""
+    """Returns all values as text, sorted."""
     return sorted(bytes(row.value).decode() for row in frame.select("value").collect())
 
 
 def plan(
     cluster: Cluster, topic: str, *conditions: Condition, **options: str
 ) -> dict[int, tuple[int, int]]:
-    """Return (start, end) of each partition's range, as the driver plans it."""
+    """Returns (start, end) of each partition's range, as the driver plans it."""
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     parsed = parse({**servers, **options}, batch=True)
     with closing(OffsetLookup(parsed)) as lookup:

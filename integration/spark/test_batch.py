@@ -39,7 +39,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """Return all rows in a fixed order."""
+    """Returns all rows in a fixed order."""
     return sorted(frame.collect(), key=lambda row: tuple(row[name] for name in ORDER))
 
 
@@ -51,7 +51,7 @@ def put_times(cluster: Cluster, topic: str, times_ms: list[int]) -> None:
 
 
 def at(ms: int) -> Any:
-    """Return a literal for Spark: a moment in time."""
+    """Returns a literal for Spark: a moment in time."""
     return F.lit(datetime.fromtimestamp(ms / 1000, UTC))
 
 

@@ -24,13 +24,13 @@ pytestmark = pytest.mark.integration
 
 
 def batch_reader(cluster: Cluster, topic: str, **options: str) -> KfetchReader:
-    """Return the reader that Spark gets, to plan and to read at different times."""
+    """Returns the reader that Spark gets, to plan and to read at different times."""
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     return KfetchReader(parse({**servers, "kfetch.agent": "inline", **options}, batch=True))
 
 
 def offsets(reader: KfetchReader, partitions: list[Any]) -> list[int]:
-    """Return the offsets that the tasks read."""
+    """Returns the offsets that the tasks read."""
     batches = (batch for partition in partitions for batch in reader.read(partition))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
@@ -96,7 +96,7 @@ def test_agents_close_the_sessions_of_batches(
 
 
 def open_queries(topic: str) -> int:
-    """Return how many queries of all agents have sessions for a topic."""
+    """Returns how many queries of all agents have sessions for a topic."""
     return sum(topic in query.topics for status in agents.find() for query in status.queries)
 
 

@@ -138,7 +138,7 @@ def test_a_topic_that_the_broker_denies(
 
 
 def failure(source: object, checkpoint: Path) -> str:
-    """Return the error that the user sees when a query fails."""
+    """Returns the error that the user sees when a query fails."""
     with pytest.raises(StreamingQueryException) as failed:
         drain(source, checkpoint)
     return str(failed.value)

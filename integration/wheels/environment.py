@@ -42,7 +42,7 @@ class Environment:
         return done.stdout
 
     def variables(self, home: Path) -> dict[str, str]:
-        """Return the variables of a user who has not activated the environment.
+        """Returns the variables of a user who has not activated the environment.
 
         PATH has only Java and the system's programs. The caches of jars and code are shared.
         """
@@ -53,12 +53,12 @@ class Environment:
         return own | {name: os.environ[name] for name in inherited if name in os.environ}
 
     def packages(self) -> list[str]:
-        """Return the installed packages as ``name==version``."""
+        """Returns the installed packages as ``name==version``."""
         listed = uv("pip", "list", "--format", "freeze", "--python", str(self.bin / "python"))
         return listed.split()
 
     def megabytes(self) -> float:
-        """Return the size of the environment on disk."""
+        """Returns the size of the environment on disk."""
         files = (file for file in self.bin.parent.rglob("*") if file.is_file())
         return sum(file.lstat().st_size for file in files) / 1e6
 
@@ -72,7 +72,7 @@ def uv(*words: str) -> str:
 
 
 def install(directory: Path, wheels: Path, requirement: str) -> Environment:
-    """Return a new environment with ``requirement`` from ``wheels``, and others from the index."""
+    """Returns a new environment with ``requirement`` from ``wheels``, and others from the index."""
     uv("venv", "--quiet", "--python", sys.executable, str(directory))
     python = directory / "bin" / "python"
     began = time.monotonic()

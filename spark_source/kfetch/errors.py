@@ -79,7 +79,7 @@ class KfetchError(Exception):
         return self.condition
 
     def behind(self, activity: str) -> Self:
-        """Return the same error with ``activity`` in front of its sentence."""
+        """Returns the same error with ``activity`` in front of its sentence."""
         return type(self)(f"{activity}: {self.what}", action=self.action, **self.where)
 
     def __str__(self) -> str:

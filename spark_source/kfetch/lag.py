@@ -94,7 +94,7 @@ class LagHistory:
     """Samples by run id and source index, the oldest first."""
 
     def lags(self, progress: Mapping[str, Any]) -> list[Lag]:
-        """Return the lag of each Kafka source. ``progress`` is parsed JSON or PySpark's dict."""
+        """Returns the lag of each Kafka source. ``progress`` is parsed JSON or PySpark's dict."""
         run = self._runs.setdefault(str(progress["runId"]), {})
         return [
             self._lag(progress, index, _ends(end), _ends(latest), run.setdefault(index, []))
@@ -128,12 +128,12 @@ class LagHistory:
 
 
 def lags(progress: Mapping[str, Any]) -> list[Lag]:
-    """Return the lag in offsets of each Kafka source. Without a history it has no seconds."""
+    """Returns the lag in offsets of each Kafka source. Without a history it has no seconds."""
     return LagHistory().lags(progress)
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offsets]]:
-    """Return the index, end offset and latest offset of each Kafka source."""
+    """Returns the index, end offset and latest offset of each Kafka source."""
     for index, source in enumerate(progress["sources"]):
         end, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
         if end is not None and latest is not None:
@@ -141,7 +141,7 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offset
 
 
 def _parsed(offset: object) -> Offsets | None:
-    """Return the offsets, None if they are not Kafka's. PySpark's dict has them as text."""
+    """Returns the offsets, None if they are not Kafka's. PySpark's dict has them as text."""
     try:
         document = json.loads(offset) if isinstance(offset, str) else offset
         return from_json(document) if isinstance(document, Mapping) else None
@@ -173,7 +173,7 @@ def _remember(
 def _partition_lag(
     tp: TopicPartition, position: int, end: int, samples: list[_Sample]
 ) -> PartitionLag:
-    """Return the lag, from the newest sample whose log end the position has reached."""
+    """Returns the lag, from the newest sample whose log end the position has reached."""
     now_s = since_s = samples[-1].at_s
     if end <= position:
         return PartitionLag(offsets=0)

@@ -133,7 +133,7 @@ _ADVICE_OF_BATCH = (
 
 
 def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
-    """Return the error for a position that the log no longer has; None if the log has it."""
+    """Returns the error for a position that the log no longer has; None if the log has it."""
     for kind, holds in _VERDICTS:
         if holds(position, log):
             context = _context(kind, position, log)
@@ -143,12 +143,12 @@ def find_loss(position: ReadPosition, log: LogAnswer) -> DataLoss | None:
 
 
 def of_batch(loss: DataLoss) -> DataLoss:
-    """Return the same error with advice for a batch read, which has no checkpoint."""
+    """Returns the same error with advice for a batch read, which has no checkpoint."""
     return type(loss)(loss.what, action=_ADVICE_OF_BATCH, **loss.where)
 
 
 def unknown_epoch(position: ReadPosition) -> str:
-    """Return the log line for a position whose leader epoch no broker knows.
+    """Returns the log line for a position whose leader epoch no broker knows.
 
     That is no loss. A leader answers so if the epoch is newer than all of its own (Kafka's
     LeaderEpochFileCache). So it is an older leader, or its epochs were reset.
@@ -161,12 +161,12 @@ def unknown_epoch(position: ReadPosition) -> str:
 
 
 def warning(loss: DataLoss) -> str:
-    """Return the log line for a loss that does not fail the query."""
+    """Returns the log line for a loss that does not fail the query."""
     return f"{loss.what} (failOnDataLoss=false: the query continues)"
 
 
 def _context(kind: type[DataLoss], position: ReadPosition, log: LogAnswer) -> dict[str, Any]:
-    """Return the attributes of the error."""
+    """Returns the attributes of the error."""
     context: dict[str, Any] = {
         "topic": position.tp.topic,
         "partition": position.tp.partition,

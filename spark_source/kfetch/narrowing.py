@@ -95,7 +95,7 @@ def narrow(
     first_since: Mapping[TopicPartition, int | None] | None = None,
     first_after: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the non-empty ranges (start, end) that may have rows for which all conditions hold.
+    """Returns the non-empty ranges (start, end) that may have rows for which all conditions hold.
 
     ``first_since``: each partition's first offset at ``TimeBounds.since_ms`` or later, None if the
     log has no such record. ``first_after``: the same for the end of the accepted time, only of
@@ -115,7 +115,7 @@ def narrow(
 
 
 def time_bounds(conditions: Iterable[Condition]) -> TimeBounds:
-    """Return the timestamps that the conditions accept.
+    """Returns the timestamps that the conditions accept.
 
     Spark's timestamps have microseconds, and Kafka's have milliseconds.
     """
@@ -143,7 +143,7 @@ def _accepts(conditions: Iterable[Condition], tp: TopicPartition) -> bool:
 
 
 def _offset_bounds(conditions: Iterable[Condition]) -> tuple[int, int]:
-    """Return the first offset that the conditions accept, and the end, exclusive."""
+    """Returns the first offset that the conditions accept, and the end, exclusive."""
     start, end = 0, OFFSET_END
     for low, high in _intervals(conditions, "offset"):
         start = start if low is None else max(start, low)
@@ -175,6 +175,6 @@ def _intervals(
 
 
 def _is_value(condition: Condition, kind: type) -> bool:
-    """Return whether the value has the column's type; a null or another type narrows nothing."""
+    """Returns whether the value has the column's type; a null or another type narrows nothing."""
     values = condition.value if condition.operator is Operator.IN else [condition.value]
     return isinstance(values, list | tuple) and all(type(value) is kind for value in values)

@@ -78,11 +78,11 @@ class Offsets:
     """The time when the first partition of ``left`` left, and the ids of the topics in it."""
 
     def topic_id(self, topic: str) -> UUID:
-        """Return the topic's id, or the zero id if it is unknown."""
+        """Returns the topic's id, or the zero id if it is unknown."""
         return self.topic_ids.get(topic, NO_TOPIC_ID)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object for Spark, with its keys in order. The caller must not change it.
+        """Returns the JSON object for Spark, with its keys in order. The caller must not change it.
 
         The object is built once.
         """
@@ -91,7 +91,7 @@ class Offsets:
         return self._document or {}
 
     def restricted_to(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offsets of these partitions, as far as they have a position."""
+        """Returns the offsets of these partitions, as far as they have a position."""
         positions = self.positions
         return Offsets(
             positions={tp: positions[tp] for tp in partitions if tp in positions},
@@ -101,7 +101,7 @@ class Offsets:
     def with_returned(
         self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
     ) -> Offsets:
-        """Return these offsets with the last positions of ``partitions`` that left.
+        """Returns these offsets with the last positions of ``partitions`` that left.
 
         Only a topic with the id of then has the records of then. ``topic_ids``: the ids of now.
         """
@@ -119,7 +119,7 @@ class Offsets:
         topic_ids: Mapping[str, UUID],
         now_s: int,
     ) -> Mapping[TopicPartition, LeftPosition]:
-        """Return ``left`` after partitions have gone, and others are ``present``.
+        """Returns ``left`` after partitions have gone, and others are ``present``.
 
         ``gone``: the next offsets to read. Partitions of topics without an id are left out, because
         another topic of the same name looks alike. ``topic_ids``: the ids of now. ``now_s``:
@@ -147,7 +147,7 @@ class Offsets:
     def _all_stay_away(
         self, present: Collection[TopicPartition], topic_ids: Mapping[str, UUID], now_s: int
     ) -> bool:
-        """Return whether no partition of ``left`` is back, of another topic now, or too old."""
+        """Returns whether no partition of ``left`` is back, of another topic now, or too old."""
         if not self.left:
             return True
         first_s, left_ids = self._summary_of_left()
@@ -174,7 +174,7 @@ class Offsets:
         first_batch: Mapping[TopicPartition, Position] | None = None,
         left: Mapping[TopicPartition, LeftPosition] | None = None,
     ) -> Offsets:
-        """Return these offsets with positions moved, added (``moved``) or removed (``gone``).
+        """Returns these offsets with positions moved, added (``moved``) or removed (``gone``).
 
         Without ``left``, the partitions that left stay the same. If positions only move, the work
         is O(moved), apart from copies of dicts at C's speed. A micro-batch that moves 10 of 10,000
@@ -227,14 +227,14 @@ class DocumentCache:
         self._recent: deque[tuple[Mapping[str, Any], Offsets]] = deque(maxlen=3)
 
     def read(self, document: Mapping[str, Any]) -> Offsets:
-        """Return the offsets of a document, the same object again for a remembered document."""
+        """Returns the offsets of a document, the same object again for a remembered document."""
         for known, offsets in self._recent:
             if known == document:
                 return offsets
         return self._remember(document, from_json(document))
 
     def write(self, offsets: Offsets) -> dict[str, Any]:
-        """Return the document of offsets."""
+        """Returns the document of offsets."""
         document = offsets.to_json()
         self._remember(document, offsets)
         return document
@@ -245,7 +245,7 @@ class DocumentCache:
 
 
 def from_json(document: Mapping[str, Any]) -> Offsets:
-    """Return the offsets of a checkpoint's document, written by kfetch or by Spark's connector.
+    """Returns the offsets of a checkpoint's document, written by kfetch or by Spark's connector.
 
     Raises CheckpointError for a newer version and for any other document.
     """
@@ -331,7 +331,7 @@ def _grouped(positions: Mapping[TopicPartition, Position]) -> dict[str, dict[str
 
 
 def _left_topics(left: Mapping[TopicPartition, LeftPosition]) -> dict[str, Any]:
-    """Return the JSON of ``left``. All partitions of a topic left under one id."""
+    """Returns the JSON of ``left``. All partitions of a topic left under one id."""
     topics: dict[str, Any] = {}
     for tp in sorted(left):
         topic_id, position, left_at_s = left[tp]
@@ -343,7 +343,7 @@ def _left_topics(left: Mapping[TopicPartition, LeftPosition]) -> dict[str, Any]:
 def _moved_topics(
     topics: Mapping[str, Any], moved: Mapping[TopicPartition, Position]
 ) -> dict[str, Any]:
-    """Return the JSON of topics with moved positions, none added, so that keys keep their order."""
+    """Returns the JSON of topics with moved positions, none added, so keys keep their order."""
     after = dict(topics)
     for tp, position in moved.items():
         entry = after[tp.topic]

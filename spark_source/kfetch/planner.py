@@ -32,7 +32,7 @@ class TriggerDelay:
         self._last_due_s: float | None = None
 
     def due(self, backlog: int, min_offsets: int, now_s: float) -> bool:
-        """Return whether a micro-batch of ``backlog`` offsets starts now.
+        """Returns whether a micro-batch of ``backlog`` offsets starts now.
 
         ``now_s`` is the time in seconds of any steady clock.
         """
@@ -48,7 +48,7 @@ class TriggerDelay:
 def admit(
     begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int | None
 ) -> dict[TopicPartition, int]:
-    """Return the end offsets of a micro-batch: ``latest``, or about ``limit`` offsets in total.
+    """Returns the end offsets of a micro-batch: ``latest``, or about ``limit`` offsets in total.
 
     Partitions share the limit in proportion to their backlog. A share below one offset is rounded
     up, so that a small partition beside a huge one makes progress. The total may then exceed the
@@ -75,7 +75,7 @@ def plan_splits(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges of each task of a micro-batch, the longest split first.
+    """Returns the ranges of each task of a micro-batch, the longest split first.
 
     ``cut`` gives the connector's ranges, which are one task each there. Packing then saves tasks. A
     packed split has up to ``rows_per_split`` offsets and never more than ``max_records``. There are
@@ -92,7 +92,7 @@ def cut(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Return the ranges of Spark's connector (``KafkaOffsetRangeCalculator.getRanges``, 4.2).
+    """Returns the ranges of Spark's connector (``KafkaOffsetRangeCalculator.getRanges``, 4.2).
 
     Empty ranges are left out. First, ranges above ``max_records`` offsets are cut evenly. If there
     are then fewer than ``min_partitions``, large ranges are cut in proportion to their size.
@@ -110,7 +110,7 @@ def cut(
 
 
 def _part_counts(pieces: Sequence[OffsetRange], target: int) -> list[int]:
-    """Return the number of parts of each range, about ``target`` parts in total.
+    """Returns the number of parts of each range, about ``target`` parts in total.
 
     Small ranges are one part each, and the other ranges share the rest of ``target``
     (SPARK-36576). A partition with one small piece is not cut at all.
@@ -177,7 +177,7 @@ def pack(
 
 
 def _split_size(sizes: Iterable[int], min_splits: int) -> int:
-    """Return the largest split size at which ranges of these sizes fill ``min_splits`` splits.
+    """Returns the largest split size at which ranges of these sizes fill ``min_splits`` splits.
 
     It is an even share of all offsets, without ranges that are larger than their share.
     """

@@ -80,7 +80,7 @@ def test_recorded_seconds() -> None:
 
 
 def progress(at_s: float, end: Mapping[int, int], latest: Mapping[int, int]) -> dict[str, Any]:
-    """Return a progress at ``at_s`` seconds, with the connector's offsets of topic t."""
+    """Returns a progress at ``at_s`` seconds, with the connector's offsets of topic t."""
     when = datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
     offsets = {"endOffset": {"t": end}, "latestOffset": {"t": latest}}
     keyed = json.loads(json.dumps(offsets))

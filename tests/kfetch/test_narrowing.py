@@ -141,13 +141,13 @@ filters = st.lists(
 
 
 def accepted(conditions: Sequence[Condition], tp: TopicPartition, offset: int, ms: int) -> bool:
-    """Return what Spark's own filter says of a row."""
+    """Returns what Spark's own filter says of a row."""
     row = {"partition": tp.partition, "offset": offset, "timestamp": ms * 1000}
     return all(COMPARE[c.operator](row[c.column], c.value) is not c.negated for c in conditions)
 
 
 def first(times: Sequence[int], least_ms: int) -> int | None:
-    """Return what ListOffsets finds: the first offset with a timestamp of at least ``least_ms``."""
+    """Returns what ListOffsets finds: the first offset with a time of at least ``least_ms``."""
     return next((offset for offset, ms in enumerate(times) if ms >= least_ms), None)
 
 

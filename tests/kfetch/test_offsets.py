@@ -59,7 +59,7 @@ def offsets(draw: st.DrawFn) -> Offsets:
 
 
 def text(known_offsets: Offsets) -> str:
-    """Return the text that Spark compares and logs."""
+    """Returns the text that Spark compares and logs."""
     return json.dumps(known_offsets.to_json())
 
 

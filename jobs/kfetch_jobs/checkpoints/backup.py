@@ -137,7 +137,7 @@ def create_backup(
 
 
 def all_backups(checkpoint: Path) -> list[Backup]:
-    """Return all backups of a checkpoint, the oldest first."""
+    """Returns all backups of a checkpoint, the oldest first."""
     return sorted(
         (_read(record.parent) for record in _backups_directory(checkpoint).glob(f"*/{_RECORD}")),
         key=lambda backup: (backup.at_s, backup.batch),
@@ -145,13 +145,13 @@ def all_backups(checkpoint: Path) -> list[Backup]:
 
 
 def last_move(checkpoint: Path) -> Backup | None:
-    """Return the backup of the last move that was not undone; None without one."""
+    """Returns the backup of the last move that was not undone; None without one."""
     moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
     return moves[-1] if moves else None
 
 
 def interrupted_move(job: Job) -> Backup | None:
-    """Return the last move if it has begun and not ended; else None.
+    """Returns the last move if it has begun and not ended; else None.
 
     Raises JobsError if the record of a move can't be used.
     """

@@ -20,7 +20,7 @@ _ACTION = "restore the checkpoint's directory from a backup, or give the job a n
 
 
 def job_checkpoint(job: Job) -> Checkpoint:
-    """Return a job's checkpoint.
+    """Returns a job's checkpoint.
 
     Raises JobsError if it is not local, or unreadable, or if its runs had another environment.
     """
@@ -41,7 +41,7 @@ def _default(job: Job) -> str:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint in a directory; an empty one if there is none.
+    """Returns the checkpoint in a directory; an empty one if there is none.
 
     A job reads from Kafka alone, and its moves of offsets write version 1 alone. Raises JobsError
     for any other checkpoint.

@@ -30,7 +30,7 @@ def check_fresh_start(job: Job) -> None:
 
 
 def fresh_start_refusal(job: Job) -> str:
-    """Return why the job must not start anew; nothing if it may, or if it has a checkpoint.
+    """Returns why the job must not start anew; nothing if it may, or if it has a checkpoint.
 
     It reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
     """
@@ -42,7 +42,7 @@ def fresh_start_refusal(job: Job) -> str:
 
 
 def lost_offsets(job: Job) -> str:
-    """Return which trace shows that a job without offsets has run before; nothing without one."""
+    """Returns which trace shows that a job without offsets has run before; nothing without one."""
     if note := noted_runs(job):
         return _refusal(job, f"{note} tells of its earlier runs")
     for table in job.tables:
@@ -53,7 +53,7 @@ def lost_offsets(job: Job) -> str:
 
 
 def check_queries(job: Job, table: object, queries: Collection[str]) -> str:
-    """Return why a job without offsets must not start; nothing if it may.
+    """Returns why a job without offsets must not start; nothing if it may.
 
     ``queries`` are the ids of the queries that have written to the table.
     """

@@ -13,24 +13,24 @@ __all__ = ["has_offsets", "has_run", "local_directory", "note_path", "query_id"]
 
 
 def local_directory(job: Job) -> Path | None:
-    """Return the directory of a job's checkpoint; None if it is on another file system."""
+    """Returns the directory of a job's checkpoint; None if it is on another file system."""
     return local_path(job.checkpoint, job.spark)
 
 
 def note_path(job: Job) -> Path:
-    """Return the path of the note about the checkpoint's runs: beside it, if that is local."""
+    """Returns the path of the note about the checkpoint's runs: beside it, if that is local."""
     local = local_directory(job)
     return Path(f"{local}.origin.json") if local else job.directory / "checkpoint.origin.json"
 
 
 def has_run(job: Job) -> bool:
-    """Return whether the checkpoint has offsets. Of a remote one, only the note of a run tells."""
+    """Returns whether the checkpoint has offsets. Of a remote one, only the note of a run tells."""
     local = local_directory(job)
     return note_path(job).exists() if local is None else has_offsets(local)
 
 
 def has_offsets(checkpoint: Path) -> bool:
-    """Return whether a micro-batch was planned in a local checkpoint."""
+    """Returns whether a micro-batch was planned in a local checkpoint."""
     try:
         return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
     except OSError:
@@ -38,7 +38,7 @@ def has_offsets(checkpoint: Path) -> bool:
 
 
 def query_id(checkpoint: Path) -> str | None:
-    """Return the id of the query to which a local checkpoint belongs; None without one."""
+    """Returns the id of the query to which a local checkpoint belongs; None without one."""
     try:
         return str(json.loads((checkpoint / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -17,12 +17,12 @@ _COMMITS_MAX = 100
 
 
 def has_log(table: Path) -> bool:
-    """Return whether there is a Delta table in a directory."""
+    """Returns whether there is a Delta table in a directory."""
     return (table / "_delta_log").is_dir()
 
 
 def queries_of(table: Path) -> set[str]:
-    """Return the ids of the queries that a table's last commits name; none without a table."""
+    """Returns the ids of the queries that a table's last commits name; none without a table."""
     commits = sorted((table / "_delta_log").glob("*.json"))[-_COMMITS_MAX:]
     return {query for commit in commits for query in _queries(commit)}
 

@@ -21,7 +21,7 @@ TopicIds = Mapping[str, frozenset[str]]
 
 
 def offsets_topic_ids(sources: Iterable[Offsets | None]) -> TopicIds:
-    """Return the ids in the offsets of a query's sources."""
+    """Returns the ids in the offsets of a query's sources."""
     return merged_ids(
         {topic: frozenset({id_.hex}) for topic, id_ in source.topic_ids.items() if id_.int}
         for source in sources
@@ -30,7 +30,7 @@ def offsets_topic_ids(sources: Iterable[Offsets | None]) -> TopicIds:
 
 
 def checkpoint_topic_ids(checkpoint: Path) -> TopicIds:
-    """Return the ids in all micro-batches that a checkpoint still has; none without one."""
+    """Returns the ids in all micro-batches that a checkpoint still has; none without one."""
     try:
         numbers = batch_numbers(checkpoint / "offsets")
     except CheckpointError:
@@ -46,7 +46,7 @@ def _batch_topic_ids(checkpoint: Path, number: int) -> TopicIds:
 
 
 def merged_ids(parts: Iterable[TopicIds]) -> TopicIds:
-    """Return all ids of all parts."""
+    """Returns all ids of all parts."""
     result: dict[str, frozenset[str]] = {}
     for part in parts:
         for topic, ids in part.items():

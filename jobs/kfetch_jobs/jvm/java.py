@@ -18,7 +18,7 @@ _ADVICE = f"install Java {JAVA_MINIMUM} or later, or point {JAVA_VARIABLE} or JA
 
 
 def find_java() -> str:
-    """Return the executable of a Java that is new enough. Raises JavaError without one."""
+    """Returns the executable of a Java that is new enough. Raises JavaError without one."""
     java = _executable()
     version = java_version(java)
     if version < JAVA_MINIMUM:
@@ -44,7 +44,7 @@ def _java_at(variable: str, path: Path) -> str:
 
 
 def java_version(java: str) -> int:
-    """Return the feature release of ``java -version``. Raises JavaError if it does not run."""
+    """Returns the feature release of ``java -version``. Raises JavaError if it does not run."""
     try:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as cause:

@@ -32,7 +32,7 @@ CACHE_VARIABLE = "KFETCH_CACHE"
 
 
 def cache_directory() -> Path:
-    """Return the directory of the downloads of this user, for all projects."""
+    """Returns the directory of the downloads of this user, for all projects."""
     if directory := os.environ.get(CACHE_VARIABLE):
         return Path(directory).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -40,7 +40,7 @@ def cache_directory() -> Path:
 
 
 def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = True) -> list[Path]:
-    """Return the jars of ``group:artifact:version`` coordinates and of their dependencies, sorted.
+    """Returns the jars of ``group:artifact:version`` coordinates and of their dependencies, sorted.
 
     ``exclude`` leaves out artifacts whose name starts with one of its words.
     ``transitive=False`` takes the named jars alone.
@@ -58,7 +58,7 @@ def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = Tr
 
 
 def is_cached(*coordinates: str, transitive: bool = True) -> bool:
-    """Return whether ``jars`` can answer without the network."""
+    """Returns whether ``jars`` can answer without the network."""
     cache = cache_directory()
     return _read_listing(cache, _listing(cache, coordinates, transitive)) is not None
 

@@ -27,7 +27,7 @@ _BREAKS = {"\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def settings_path(log: Path) -> Path:
-    """Return the path of the file for the Spark that writes this log. Each log has its own."""
+    """Returns the path of the file for the Spark that writes this log. Each log has its own."""
     return log.with_name(f".{log.stem}.properties")
 
 
@@ -55,7 +55,7 @@ def settings_file(path: Path, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """Return settings as a file of Java's ``Properties.load``."""
+    """Returns settings as a file of Java's ``Properties.load``."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
 
 

@@ -145,7 +145,7 @@ def _java_options(temporary: Path) -> str:
 
 
 def delta_jars() -> list[Path]:
-    """Return Delta's jars without the artifacts that PySpark ships, in any version."""
+    """Returns Delta's jars without the artifacts that PySpark ships, in any version."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise JobsError("Spark is not installed: install kfetch[jobs]")
@@ -268,7 +268,7 @@ _JVM_ENDS_S = 1.0
 
 
 def lost_jvm(error: BaseException) -> str:
-    """Return how PySpark's JVM ended, if that is the cause of an error; otherwise an empty text.
+    """Returns how PySpark's JVM ended, if that is the cause of an error; otherwise an empty text.
 
     Py4J's own words are a refused connection, as if Kafka had refused it.
     """
@@ -281,7 +281,7 @@ def lost_jvm(error: BaseException) -> str:
 
 
 def process_end(process: subprocess.Popen[bytes], wait_s: float) -> str:
-    """Return how a process of the JVM ended; an empty text if it still runs after ``wait_s``."""
+    """Returns how a process of the JVM ended; an empty text if it still runs after ``wait_s``."""
     try:
         code = process.wait(wait_s)
     except subprocess.TimeoutExpired:
@@ -304,14 +304,14 @@ _JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*[\w$]+: (?P<sentence>.+)$", r
 
 
 def text_of(error: BaseException) -> str:
-    """Return the whole text of an exception. Spark's causes are only in the JVM's trace."""
+    """Returns the whole text of an exception. Spark's causes are only in the JVM's trace."""
     description = getattr(error, "_desc", None)
     message = str(error) if description is None else str(description)
     return f"{message}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the one sentence of a Spark exception, which holds tracebacks of two languages."""
+    """Returns the one sentence of a Spark exception, which holds tracebacks of two languages."""
     text = text_of(error)
     for pattern in (_OURS, _PYTHON, _JAVA):
         if sentences := pattern.findall(text):

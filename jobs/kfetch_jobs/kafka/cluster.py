@@ -162,10 +162,6 @@ class Cluster:
         """Kafka's id of the cluster. It stays with the data."""
         return self._context.state.cluster_id
 
-    def cpu_seconds(self) -> float:
-        """Returns the CPU time of all running nodes since their start, in seconds."""
-        return sum(node.cpu_seconds() for node in self.nodes if node.running)
-
     def status(self) -> Status:
         """Returns the state of all nodes."""
         return Status(

@@ -97,13 +97,6 @@ class Node:
         now = self._state
         return process.find(now.pid, now.started, now.start)
 
-    def cpu_seconds(self) -> float:
-        """Returns the user and system time of the broker process since its start, in seconds."""
-        running = self._process
-        if running is None:
-            raise NotRunning(f"node {self.node_id} is not running")
-        return process.cpu_seconds(running)
-
     def kill(self) -> None:
         """Send SIGKILL: no controlled shutdown and no flush. A dead node stays as it is."""
         if running := self._process:

@@ -1,4 +1,4 @@
-"""Asks on loopback whether a node answers, and which ports are free."""
+"""Asks on loopback whether a node answers, which ports are free, and whose Kafka uses a port."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
-from kfetch_jobs.errors import PortTaken
-from kfetch_jobs.kafka.port_owner import directory_using_port
-from kfetch_jobs.kafka.settings import HOST
+import psutil
+
+from kfetch_jobs.errors import PortTaken, StateDamaged
+from kfetch_jobs.kafka.settings import HOST, LOGS_PROPERTY
+from kfetch_jobs.kafka.state import load
 
 __all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
 
@@ -50,13 +53,41 @@ def check_free(node_id: int, *ports: int) -> None:
 
 
 def _port_owner(port: int) -> str:
-    directory = directory_using_port(port)
+    directory = _directory_using_port(port)
     if directory is None:
         return "another process uses it: end that process, or start with another --port"
     return (
         f"kfetch's broker of {directory} uses it: use that one, stop it with kfetch broker stop "
         f"--dir {directory}, or start with another --port"
     )
+
+
+def _directory_using_port(port: int) -> Path | None:
+    """Returns the directory of a running kfetch broker with this port; None for other processes.
+
+    kfetch marks the command line of its brokers. The directory's state file must confirm process
+    and port. Only root may ask the system which process listens on a port.
+    """
+    for process in psutil.process_iter():
+        try:
+            directory = _directory(process.cmdline())
+            if directory is not None and _uses(directory, process.pid, port):
+                return directory
+        except (psutil.Error, StateDamaged, OSError):
+            continue  # the process has ended, or belongs to another user
+    return None
+
+
+def _directory(command: Sequence[str]) -> Path | None:
+    mark = f"-D{LOGS_PROPERTY}="
+    logs = next((word.removeprefix(mark) for word in command if word.startswith(mark)), None)
+    return Path(logs).parent.parent if logs else None  # the value is DIRECTORY/node-1/logs
+
+
+def _uses(directory: Path, pid: int, port: int) -> bool:
+    state = load(directory)
+    nodes = state.nodes if state else ()
+    return any(node.pid == pid and port in (node.port, node.controller_port) for node in nodes)
 
 
 def known_brokers(port: int, timeout_s: float) -> set[int]:

@@ -24,7 +24,7 @@ _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def next_batch_number(checkpoint: Checkpoint) -> int:
-    """Return the number for the batch that moves a job. No batch has had this number."""
+    """Returns the number for the batch that moves a job. No batch has had this number."""
     planned = checkpoint.planned.number if checkpoint.planned else -1
     committed = -1 if checkpoint.committed is None else checkpoint.committed
     return max(planned, committed) + 1

@@ -56,7 +56,7 @@ class Move:
 
 
 def margin(log_start: int, log_end: int, percent: int) -> int:
-    """Return how many offsets at the log's start a replay leaves alone: they may be gone soon.
+    """Returns how many offsets at the log's start a replay leaves alone: they may be gone soon.
 
     A log that still starts at 0 has lost nothing so far, and has no margin.
     """
@@ -66,7 +66,7 @@ def margin(log_start: int, log_end: int, percent: int) -> int:
 def partition_move(
     verb: Verb, target: Target, offsets: PartitionOffsets, margin_percent: int = 0
 ) -> Move:
-    """Return the move of one partition. It stays within the log, a replay also off its margin."""
+    """Returns the move of one partition. It stays within the log, a replay also off its margin."""
     goal = target(offsets)
     if goal is None or (verb is Verb.REPLAY and goal > offsets.before):
         goal = offsets.before
@@ -115,14 +115,14 @@ class TopicChoice:
             ) from None
 
     def has(self, tp: TopicPartition) -> bool:
-        """Return whether the choice includes a partition."""
+        """Returns whether the choice includes a partition."""
         return tp.topic == self.topic and (not self.partitions or tp.partition in self.partitions)
 
 
 def chosen_partitions(
     choices: Sequence[TopicChoice], known: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """Return the chosen partitions; without a choice all. Raises ConfigError for unknown ones."""
+    """Returns the chosen partitions; without a choice all. Raises ConfigError for unknown ones."""
     for choice in choices:
         _check(choice, known)
     return frozenset(tp for tp in known if not choices or _any_has(choices, tp))

@@ -102,7 +102,7 @@ def plan_move(
     choices: Sequence[TopicChoice],
     margin_percent: int = MARGIN_PERCENT,
 ) -> MovePlan:
-    """Return the plan of a move. ``margin_percent`` is the margin of a replay at the log starts.
+    """Returns the plan of a move. ``margin_percent`` is the margin of a replay at the log starts.
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """

@@ -21,7 +21,7 @@ __all__ = ["check_no_writes_since", "check_topics_distinct", "jobs_on_same_table
 
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
-    """Return the other jobs that write to a table from which a replay deletes rows."""
+    """Returns the other jobs that write to a table from which a replay deletes rows."""
     tables = {str(table) for table in appended_tables(job)}
     others = project.jobs_and_mistakes()[0].values()
     return [other for other in others if other.name != job.name and tables & _tables(other)]
@@ -32,7 +32,7 @@ def _tables(job: Job) -> set[str]:
 
 
 def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
-    """Return the topics of the offsets of a checkpoint's sources."""
+    """Returns the topics of the offsets of a checkpoint's sources."""
     return {tp.topic for source in offsets if source for tp in source.positions}
 
 

@@ -31,7 +31,7 @@ _RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
 
 def appended_tables(job: Job) -> list[TableLocation]:
-    """Return the tables that a second reading would fill twice. A merge replaces its rows."""
+    """Returns the tables that a second reading would fill twice. A merge replaces its rows."""
     return job.appended_tables
 
 
@@ -55,7 +55,7 @@ class AppendedRows:
         return frozenset(self._tables)
 
     def has_rows(self, name: str) -> bool:
-        """Return whether a table has a row."""
+        """Returns whether a table has a row."""
         return not self._tables[name].toDF().isEmpty()
 
     def check(self, names: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class AppendedRows:
             self._columns(name)
 
     def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
-        """Return how many rows of these offsets each table has."""
+        """Returns how many rows of these offsets each table has."""
         self.check(self._tables)
         offsets = self._range_rows(ranges)
         return {
@@ -76,7 +76,7 @@ class AppendedRows:
         }
 
     def versions(self, names: Collection[str]) -> list[TableVersion]:
-        """Return the present versions of tables."""
+        """Returns the present versions of tables."""
         return [
             TableVersion(name=name, by_name=name in self._named, version=_version(table))
             for name, table in self._tables.items()
@@ -91,7 +91,7 @@ class AppendedRows:
         return {name: self._delete(name, offsets) for name in sorted(names)}
 
     def version(self, table: TableVersion) -> int:
-        """Return the present version of a table. Raises JobsError if the table is gone."""
+        """Returns the present version of a table. Raises JobsError if the table is gone."""
         return _version(self._restorable(table))
 
     def restore(self, table: TableVersion, way_out: str) -> None:
@@ -166,7 +166,7 @@ def _version(table: DeltaTable) -> int:
 def place_columns(
     job: str, table: str, types: Mapping[str, str], by_topic: bool
 ) -> tuple[str, ...]:
-    """Return the columns that identify rows. Raises JobsError if the table lacks one of them.
+    """Returns the columns that identify rows. Raises JobsError if the table lacks one of them.
 
     ``types`` are the Spark types of the table's columns. Without ``by_topic``, a column ``topic``
     does not count: it may be a field of the records' values.

@@ -39,7 +39,7 @@ class Earliest:
     """The start of the log."""
 
     def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Return the target offset."""
+        """Returns the target offset."""
         return offsets.log_start
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Latest:
     """The end of the log."""
 
     def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Return the target offset."""
+        """Returns the target offset."""
         return offsets.log_end
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Timed:
         return round(self.at.timestamp() * 1000)
 
     def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Return the target offset."""
+        """Returns the target offset."""
         return offsets.log_end if offsets.timed is None else offsets.timed
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Shifted:
     by: int
 
     def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Return the target offset."""
+        """Returns the target offset."""
         return offsets.before + self.by
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class OffsetsFromFile:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
     def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Return the target offset; None if the partition does not move."""
+        """Returns the target offset; None if the partition does not move."""
         return self.offsets.get(offsets.tp)
 
     def __str__(self) -> str:

@@ -55,5 +55,5 @@ def check_same_topics(job: Job, before: Checkpoint, now: Checkpoint) -> None:
 
 
 def start_topic_ids(checkpoint: Checkpoint) -> TopicIds:
-    """Return the ids of the offsets at which the next run goes on."""
+    """Returns the ids of the offsets at which the next run goes on."""
     return offsets_topic_ids(checkpoint.start(number) for number in range(checkpoint.sources))

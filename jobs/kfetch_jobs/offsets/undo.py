@@ -125,7 +125,7 @@ def _positions(offsets: Offsets | None) -> dict[TopicPartition, int]:
 
 
 def plan_undo(job: Job) -> UndoPlan:
-    """Return the plan for undoing the last move. Raises JobsError if there is nothing to undo."""
+    """Returns the plan for undoing the last move. Raises JobsError if there is nothing to undo."""
     now = checkpoints.job_checkpoint(job)
     backup = backups.last_move(now.path)
     if backup is None:

@@ -65,7 +65,7 @@ _FIELDS = frozenset(one.name for one in fields(Batch))
 
 
 def line_of(batch: Batch) -> str:
-    """Return the line for a batch, with its end."""
+    """Returns the line for a batch, with its end."""
     values = asdict(batch) | {"lag": batch.lag}
     # A supervisor of an older kfetch does not know some keys. Without them it can go on reading
     # this file before it is restarted.
@@ -81,19 +81,19 @@ def batches_of_line(line: str) -> Iterator[Batch]:
 
 
 def undone_line(first: int) -> str:
-    """Return the line that says: the rows of the micro-batches from ``first`` on were deleted."""
+    """Returns the line that says: the rows of the micro-batches from ``first`` on were deleted."""
     return json.dumps({_UNDONE: first}) + "\n"
 
 
 def undone_from(line: str) -> int | None:
-    """Return the first micro-batch whose rows were deleted; None if the line says nothing of it."""
+    """Returns the first micro-batch whose rows were deleted; None if the line does not say."""
     with suppress(ValueError, TypeError, KeyError):
         return int(json.loads(line)[_UNDONE])
     return None
 
 
 def parse_line(line: str) -> Batch | None:
-    """Return the batch of a line with its end; None if it is truncated or stands for an undo.
+    """Returns the batch of a line with its end; None if it is truncated or stands for an undo.
 
     Raises ValueError, TypeError or KeyError for a line that ``line_of`` has not made.
     """

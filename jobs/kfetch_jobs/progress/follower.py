@@ -42,7 +42,7 @@ class Follower:
 
     @classmethod
     def from_now_on(cls, storage: Path) -> Self:
-        """Return a follower that skips the present content of the files."""
+        """Returns a follower that skips the present content of the files."""
         follower = cls(storage)
         for path in storage.glob(_FILES):
             with suppress(OSError):
@@ -52,7 +52,7 @@ class Follower:
 
     @classmethod
     def from_the_start(cls, storage: Path) -> Self:
-        """Return a follower that begins with the rotated files."""
+        """Returns a follower that begins with the rotated files."""
         follower = cls(storage)
         for path in storage.glob(_FILES):
             with suppress(OSError):
@@ -95,7 +95,7 @@ class Follower:
 
 
 def _lines(path: Path, cursor: _Cursor, bytes_max: int) -> list[str]:
-    """Return whole lines from the cursor on, and move it behind them.
+    """Returns whole lines from the cursor on, and move it behind them.
 
     Returns no lines if the path is now another file.
     """

@@ -29,12 +29,12 @@ _TAIL_BYTES = 4096
 
 
 def progress_path(directory: Path) -> Path:
-    """Return the path of the file in a job's directory."""
+    """Returns the path of the file in a job's directory."""
     return directory / "progress.jsonl"
 
 
 def rotated_path(path: Path) -> Path:
-    """Return the path to which a full progress file moves."""
+    """Returns the path to which a full progress file moves."""
     return path.with_suffix(f".1{path.suffix}")
 
 
@@ -83,7 +83,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def read_batches(path: Path) -> list[Batch]:
-    """Return all batches of the file and of the rotated one, without truncated or damaged lines."""
+    """Returns all batches of the file and of the rotated one, without cut or damaged lines."""
     return [
         batch
         for file in (rotated_path(path), path)
@@ -93,7 +93,7 @@ def read_batches(path: Path) -> list[Batch]:
 
 
 def last_batch(path: Path) -> Batch | None:
-    """Return the last micro-batch of the file. Reads only the file's end."""
+    """Returns the last micro-batch of the file. Reads only the file's end."""
     for file in (path, rotated_path(path)):
         for line in reversed(_tail(file).splitlines(keepends=True)):
             for batch in batches_of_line(line):
@@ -102,7 +102,7 @@ def last_batch(path: Path) -> Batch | None:
 
 
 def committed_since(path: Path, started_s: float) -> tuple[int, int]:
-    """Return the number of micro-batches that a run committed, and of their rows.
+    """Returns the number of micro-batches that a run committed, and of their rows.
 
     ``started_s`` is when the run started. The run may have been killed: its last line has both.
     """

@@ -19,7 +19,7 @@ def batch_from_spark(
     dead_letters: int = 0,
     dead_letter: str = "",
 ) -> Batch:
-    """Return the micro-batch of Spark's progress report.
+    """Returns the micro-batch of Spark's progress report.
 
     ``progress`` is the JSON of StreamingQueryProgress, ``now`` is in seconds since 1970.
     ``dead_letters`` and ``dead_letter``: those of ``Batch``.
@@ -50,7 +50,7 @@ def batch_from_spark(
 
 
 def end_offsets(progress: Mapping[str, Any]) -> list[Offsets | None]:
-    """Return the end of the micro-batch in each source; None for a source without one."""
+    """Returns the end of the micro-batch in each source; None for a source without one."""
     return [_offsets(source.get("endOffset")) for source in progress["sources"]]
 
 

@@ -27,7 +27,7 @@ def write_heartbeat(storage: Path, now: float) -> None:
 
 
 def heartbeat_age_s(storage: Path, now: float, started_s: float) -> float | None:
-    """Return the age of the last round, in seconds.
+    """Returns the age of the last round, in seconds.
 
     Returns None if the supervisor that started at ``started_s`` has noted none: it is of the
     previous release.

@@ -20,7 +20,7 @@ __all__ = ["job_now", "job_of_run", "project_now"]
 
 
 def job_now(project: Project, name: str) -> Job:
-    """Return a job as its files are now: its own, the project's, and its environment's.
+    """Returns a job as its files are now: its own, the project's, and its environment's.
 
     Raises ConfigError for a mistake, and SupervisorError if the job may not run here.
     """
@@ -34,7 +34,7 @@ def job_now(project: Project, name: str) -> Job:
 
 
 def job_of_run(project: Project, run: Run) -> Job | None:
-    """Return the job as it was validated for this run; None if that is not known."""
+    """Returns the job as it was validated for this run; None if that is not known."""
     try:
         texts = read_snapshot(snapshot_path(project.storage / run.job), run.id)
         then = _loaded(project, texts)
@@ -44,7 +44,7 @@ def job_of_run(project: Project, run: Run) -> Job | None:
 
 
 def project_now(project: Project) -> Project:
-    """Return the project as its file is now; as it was, if that has a mistake or another storage.
+    """Returns the project as its file is now; as it was, if that has a mistake or another storage.
 
     The jobs that run are of the earlier text then.
     """

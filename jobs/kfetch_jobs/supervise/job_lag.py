@@ -32,7 +32,7 @@ class JobLag:
 def job_lag(
     job: Job, started_s: float, pulse: Pulse | None, last: Batch | None, now: float
 ) -> JobLag:
-    """Return the lag of a run that began at ``started_s``. ``last``: the job's last micro-batch."""
+    """Returns the lag of a run that began at ``started_s``. ``last``: its job's last batch."""
     if pulse is None:
         return JobLag()
     if last is not None and last.finished < started_s:

@@ -12,7 +12,7 @@ _MARGIN_S = 20.0
 
 
 def rules_of(file: JobFile) -> Rules:
-    """Return the rules that a job's file states."""
+    """Returns the rules that a job's file states."""
     trigger, restart = file.trigger, file.restart
     return Rules(
         finite=trigger.finite,

@@ -21,7 +21,7 @@ _POLL_S = 0.25
 def last_lines(
     path: Path, lines: int, redacted: Callable[[str], str] = str, writer: str = ""
 ) -> list[str]:
-    """Return the last lines of a log; ``redacted`` removes secrets from the text.
+    """Returns the last lines of a log; ``redacted`` removes secrets from the text.
 
     A log that was rotated a moment ago is short, and the older file has the lines before it.
     Raises JobsError if there is no log. ``writer`` tells the reader what writes it.

@@ -23,12 +23,12 @@ class OrderReply:
     """0: the order was carried out. Else the exit code for the command that gave it."""
 
     def to_text(self) -> str:
-        """Return the text for the database."""
+        """Returns the text for the database."""
         return json.dumps({"said": self.message, "exit_code": self.exit_code})
 
     @classmethod
     def from_text(cls, text: str) -> OrderReply:
-        """Return the reply of a text in the database.
+        """Returns the reply of a text in the database.
 
         A supervisor of an old kfetch writes the bare sentence of a refusal, or nothing.
         """
@@ -46,7 +46,7 @@ TOO_LATE = OrderReply(
 
 
 def outdated_file_notice(job: Job, state: JobState) -> str:
-    """Return a notice if the job's files have changed since they were validated; else no text.
+    """Returns a notice if the job's files have changed since they were validated; else no text.
 
     The project's file and its environment's are files of the job too.
     """

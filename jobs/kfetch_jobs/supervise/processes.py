@@ -122,12 +122,12 @@ def _rotate(log: Path) -> None:
 
 
 def adopt(pid: int, started: float, start: str, mark: str) -> RunProcess:
-    """Return a process that another supervisor started, alive or not."""
+    """Returns a process that another supervisor started, alive or not."""
     return RunProcess(pid, started, start, mark)
 
 
 def find_by_mark(mark: str) -> RunProcess | None:
-    """Return the leader of the run with this mark; None if no process of the run lives."""
+    """Returns the leader of the run with this mark; None if no process of the run lives."""
     leaders = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

@@ -26,7 +26,7 @@ class CronTimes:
     zone: str
 
     def next(self, now: float) -> float:
-        """Return the first time after ``now``; both in seconds since 1970.
+        """Returns the first time after ``now``; both in seconds since 1970.
 
         In an hour that comes twice, cronsim may count from its first occurrence: it drops ``fold``.
         """
@@ -64,18 +64,18 @@ class Rules:
     """The supervisor restarts a query that is silent for longer than this, in seconds."""
 
     def first_due(self, now: float) -> float | None:
-        """Return when the first run begins; None if it waits for the jobs in ``after``."""
+        """Returns when the first run begins; None if it waits for the jobs in ``after``."""
         if self.times is not None:
             return self.next_time(now)
         return None if self.after else now
 
     def next_time(self, now: float) -> float:
-        """Return the next time of the cron expression, in seconds since 1970."""
+        """Returns the next time of the cron expression, in seconds since 1970."""
         assert self.times is not None
         return self.times.next(now)
 
     def pause_s(self, failures: int, chance: float) -> float:
-        """Return the back-off after so many failures in a row, in seconds.
+        """Returns the back-off after so many failures in a row, in seconds.
 
         ``chance`` is a random number from 0 to 1. It spreads restarts of jobs that failed together.
         """

@@ -30,7 +30,7 @@ _NO_PID = 0
 
 
 def command_for_runs(project: Project) -> Command:
-    """Return the command ``kfetch run`` with this Python and this project."""
+    """Returns the command ``kfetch run`` with this Python and this project."""
     environment = ["--env", project.environment_name] if project.environment_name else []
 
     def command(job: str, report_file: Path) -> list[str]:
@@ -46,12 +46,12 @@ def command_for_runs(project: Project) -> Command:
 
 
 def run_mark(storage: Path, run: int) -> str:
-    """Return the mark in the environment of all processes of a run."""
+    """Returns the mark in the environment of all processes of a run."""
     return f"{storage}#{run}"
 
 
 def exit_report_file(storage: Path, job: str, run: int) -> Path:
-    """Return the path of a run's exit report."""
+    """Returns the path of a run's exit report."""
     return storage / job / f"ending-{run}.json"
 
 
@@ -62,7 +62,7 @@ def remove_settings(storage: Path, job: str) -> None:
 
 
 def run_process(storage: Path, run: Run) -> RunProcess:
-    """Return the process of a run, alive or not."""
+    """Returns the process of a run, alive or not."""
     mark = run_mark(storage, run.id)
     if run.pid is None or run.process_started_s is None:
         # Its supervisor died before the start of the process, or before it recorded the pid.

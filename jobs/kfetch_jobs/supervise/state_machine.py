@@ -50,7 +50,7 @@ has the same limit."""
 def initial_state(
     rules: Rules, now: float, before: JobState | None = None, ended_s: float | None = None
 ) -> JobState:
-    """Return the state at a supervisor's start.
+    """Returns the state at a supervisor's start.
 
     ``before`` is the state at the end of the last supervisor, which was at ``ended_s``. STOPPED and
     PAUSED stay. A run that this end has interrupted, or a back-off, goes on at once. Other jobs
@@ -95,14 +95,14 @@ def _due_after_pause(
 
 
 def interrupt(state: JobState, now: float) -> JobState:
-    """Return the state of a job whose supervisor ends. The next one resumes a running job."""
+    """Returns the state of a job whose supervisor ends. The next one resumes a running job."""
     if state.phase is not Phase.RUNNING:
         return replace(state, ready_s=None)
     return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
 
 
 def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -> JobState:
-    """Return the state after somebody has set the clock by ``step_s``, to ``now``.
+    """Returns the state after somebody has set the clock by ``step_s``, to ``now``.
 
     All durations stay. A cron time that has come stays due. If the clock goes back by hours, the
     next cron time is planned again. A small step back repeats no run.
@@ -118,7 +118,7 @@ def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -
 
 
 def planned_again(rules: Rules, state: JobState, now: float) -> JobState:
-    """Return the state without a cron time beyond the next one. A wrong clock may have set it."""
+    """Returns the state without a cron time beyond the next one. A wrong clock may have set it."""
     if state.due_s is None or state.due_s <= now or _is_no_cron_time(rules, state):
         return state
     return replace(state, due_s=min(state.due_s, rules.next_time(now)))
@@ -129,7 +129,7 @@ def _is_no_cron_time(rules: Rules, state: JobState) -> bool:
 
 
 def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
-    """Return the state after an order. An order without a sense in this phase changes nothing."""
+    """Returns the state after an order. An order without a sense in this phase changes nothing."""
     if state.phase.has_process:
         return _apply_to_process(state, order, now)
     if order in (Order.START, Order.RESTART):
@@ -178,7 +178,7 @@ def _run_now(state: JobState, now: float) -> JobState:
 
 
 def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
-    """Return the state after the start of the process."""
+    """Returns the state after the start of the process."""
     due_s = rules.next_time(now) if rules.times is not None else None
     return _moved(state, Phase.RUNNING, now, started_s=now, due_s=due_s, forced=False, asked=False)
 
@@ -186,7 +186,7 @@ def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
 def after_exit(
     rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
 ) -> JobState:
-    """Return the state after the end of the process.
+    """Returns the state after the end of the process.
 
     ``chance`` is a random number from 0 to 1.
     """
@@ -248,7 +248,7 @@ def _was_healthy(rules: Rules, state: JobState, now: float) -> bool:
 
 
 def tick(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
-    """Return the state and the action that is due now. ``after_launch`` confirms a launch."""
+    """Returns the state and the action that is due now. ``after_launch`` confirms a launch."""
     if state.phase is Phase.RUNNING:
         return _tick_running(rules, state, facts)
     if state.phase is Phase.STOPPING:
@@ -267,7 +267,7 @@ def _tick_waiting(state: JobState, facts: Facts) -> tuple[JobState, Action | Non
 
 
 def jobs_ahead(name: str, states: Mapping[str, JobState]) -> int:
-    """Return how many jobs get room before this one. Jobs that an order starts come first.
+    """Returns how many jobs get room before this one. Jobs that an order starts come first.
 
     A job that is not ready yet comes after all others of its kind.
     """
@@ -281,7 +281,7 @@ def _turn(name: str, state: JobState) -> tuple[bool, float, str]:
 
 
 def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobState]) -> bool:
-    """Return whether the jobs in ``after`` have finished.
+    """Returns whether the jobs in ``after`` have finished.
 
     A job whose runs end by themselves needs finishes since its own last start. For other jobs, one
     finish is enough.

@@ -93,7 +93,7 @@ class JobStatus:
         return known and self.phase is Phase.RUNNING and self.pulse_s is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the status for ``--json``."""
+        """Returns the status for ``--json``."""
         return with_times(asdict(self)) | {"starting": self.starting}
 
 
@@ -123,7 +123,7 @@ class ProjectStatus:
         return looked_after and not any(job.unhealthy for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the status for ``--json``."""
+        """Returns the status for ``--json``."""
         jobs = [job.to_json() for job in self.jobs]
         return with_times(asdict(self)) | {"jobs": jobs, "healthy": self.healthy}
 
@@ -132,7 +132,7 @@ _TIMES = ("since", "due", "pulse", "supervised", "started", "ended")
 
 
 def with_times(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values for ``--json``: each moment has a name with ``_at``, as in ``since_at``.
+    """Returns values for ``--json``: each moment has a name with ``_at``, as in ``since_at``.
 
     The suffix ``_s`` belongs to durations. Moments keep it too, for the scripts that know it.
     """

@@ -37,7 +37,7 @@ __all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
-    """Return whether the process of this supervisor lives."""
+    """Returns whether the process of this supervisor lives."""
     if supervisor is None:
         return False
     started_s, start = supervisor.process_started_s, supervisor.process_start
@@ -45,7 +45,7 @@ def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
 
 
 def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
-    """Return the status of all jobs at ``now``, in seconds since 1970."""
+    """Returns the status of all jobs at ``now``, in seconds since 1970."""
     recorded = _Recorded.of(project, store)
     supervisor = recorded.supervisor
     jobs = [_job_status(project, name, recorded, now) for name in project.jobs()]
@@ -63,7 +63,7 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
 
 
 def orphans(project: Project, store: Store) -> list[str]:
-    """Return the jobs that still run, or wait for a run, although they have no file any more."""
+    """Returns the jobs that still run, or wait for a run, although they have no file any more."""
     return _orphans(project, _Recorded.of(project, store))
 
 

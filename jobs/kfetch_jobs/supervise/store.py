@@ -31,7 +31,7 @@ _ORDERS_MAX = 1000
 
 
 def supervisor_directory(storage: Path) -> Path:
-    """Return the directory of a supervisor's files."""
+    """Returns the directory of a supervisor's files."""
     return storage / ".supervisor"
 
 
@@ -81,7 +81,7 @@ class SupervisorRecord:
 
     @classmethod
     def of_this_process(cls, environment: str | None, now: float) -> Self:
-        """Return the record of a supervisor in this process that has not ended."""
+        """Returns the record of a supervisor in this process that has not ended."""
         me = psutil.Process()
         return cls(
             pid=me.pid,
@@ -102,7 +102,7 @@ class Store:
 
     @classmethod
     def of(cls, storage: Path) -> Self:
-        """Return the store of a project's storage."""
+        """Returns the store of a project's storage."""
         return cls(supervisor_directory(storage) / "kfetch.db")
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Store:
             yield db
 
     def states(self) -> dict[str, JobState]:
-        """Return the states of all jobs that a supervisor has seen, by name."""
+        """Returns the states of all jobs that a supervisor has seen, by name."""
         with database_errors(self._path):
             rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
         return {row["name"]: _state(row["state"]) for row in rows}
@@ -187,15 +187,15 @@ class Store:
             db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
 
     def open_runs(self) -> list[Run]:
-        """Return the runs without an end."""
+        """Returns the runs without an end."""
         return self._runs("WHERE ended_s IS NULL ORDER BY id")
 
     def runs_after(self, run: int) -> list[Run]:
-        """Return the runs that began after the run of this id, the oldest first."""
+        """Returns the runs that began after the run of this id, the oldest first."""
         return self._runs("WHERE id > ? ORDER BY id", run)
 
     def history(self, job: str | None = None, limit: int = 20) -> list[Run]:
-        """Return the last runs of a job, or of all jobs, the newest first."""
+        """Returns the last runs of a job, or of all jobs, the newest first."""
         if job is None:
             return self._runs("ORDER BY id DESC LIMIT ?", limit)
         return self._runs("WHERE job = ? ORDER BY id DESC LIMIT ?", job, limit)
@@ -220,7 +220,7 @@ class Store:
             return added.lastrowid
 
     def waiting_orders(self) -> list[WaitingOrder]:
-        """Return the orders without a reply, the oldest first."""
+        """Returns the orders without a reply, the oldest first."""
         with database_errors(self._path):
             rows = self._db.execute(
                 "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
@@ -241,7 +241,7 @@ class Store:
             )
 
     def reply_to(self, order: int) -> str | None:
-        """Return the reply to an order; None while it waits."""
+        """Returns the reply to an order; None while it waits."""
         with database_errors(self._path):
             row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
         return row["answer"] if row else None
@@ -271,7 +271,7 @@ class Store:
             db.execute("UPDATE supervisor SET ended_s = ?", (now,))
 
     def last_supervisor(self) -> SupervisorRecord | None:
-        """Return the running supervisor, or the last one; None before the first."""
+        """Returns the running supervisor, or the last one; None before the first."""
         with database_errors(self._path):
             row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
         return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))

@@ -59,17 +59,17 @@ class SupervisedJob:
         return self.process is not None or self.state.phase not in HELD
 
     def pulse(self) -> Pulse | None:
-        """Return the pulse of the present run; None before its first."""
+        """Returns the pulse of the present run; None before its first."""
         pulse = read_pulse(pulse_path(self.job.directory))
         began_s = self.state.started_s or 0.0
         return pulse if pulse is not None and pulse.at >= began_s else None
 
     def committed(self) -> tuple[int, int]:
-        """Return the number of micro-batches that the present run committed, and of their rows."""
+        """Returns the number of micro-batches that the present run committed, and of their rows."""
         return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
-        """Return for how long the supervisor has seen no new sign of life of a run, in seconds."""
+        """Returns for how long the supervisor has seen no new sign of life of a run, in seconds."""
         if self.process is None:
             return 0.0
         at = pulse.at if pulse else None
@@ -85,7 +85,7 @@ class SupervisedJob:
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
-    """Return a sentence if the job would write rows that another one writes, or has written."""
+    """Returns a sentence if the job would write rows that another one writes, or has written."""
     others = [other for other in others if other.job.name != job.name]
     for other in others:
         if other.process and not other.has_file and writes_same_records(job, other.job):
@@ -101,7 +101,7 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
 def single_writers(
     jobs: Mapping[str, Job], states: Mapping[str, JobState], living: Collection[str]
 ) -> dict[str, Job]:
-    """Return the enabled jobs of which no two start and write the same rows. Log the others.
+    """Returns the enabled jobs of which no two start and write the same rows. Log the others.
 
     A job that would start anew, although it or a former job has run, does not start either.
 
@@ -120,7 +120,7 @@ def single_writers(
 
 
 def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKind, str]:
-    """Return the history's entry for a run's end: its kind and its sentence.
+    """Returns the history's entry for a run's end: its kind and its sentence.
 
     If the supervisor ended the run, the sentence has the supervisor's reason.
     """
@@ -137,7 +137,7 @@ def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKi
 
 
 def waiting_jobs(states: Mapping[str, JobState]) -> set[str]:
-    """Return the jobs that a supervisor would run. Without one, nobody may take them for such."""
+    """Returns the jobs that a supervisor would run. Without one, nobody may take them for such."""
     return {
         name
         for name, state in states.items()

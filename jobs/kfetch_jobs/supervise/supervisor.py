@@ -185,7 +185,7 @@ class Supervisor:
         return True
 
     def _now(self) -> float:
-        """Return the time. If somebody has set the clock, all durations stay."""
+        """Returns the time. If somebody has set the clock, all durations stay."""
         now = self._clock.now()
         if step_s := self._clock.step_s():
             log.warning("the clock has moved by %+.0f s: due times are planned again", step_s)

@@ -14,7 +14,7 @@ __all__ = ["hold_supervisor_lock", "lock_file"]
 
 
 def lock_file(storage: Path) -> Path:
-    """Return the path of the lock. Its text is the holder's pid."""
+    """Returns the path of the lock. Its text is the holder's pid."""
     return supervisor_directory(storage) / "lock"
 
 

@@ -22,7 +22,7 @@ _OLD_MAX = 3
 
 
 def log_file(storage: Path) -> Path:
-    """Return the path of the log of a storage's supervisor."""
+    """Returns the path of the log of a storage's supervisor."""
     return supervisor_directory(storage) / "supervisor.log"
 
 
@@ -64,7 +64,7 @@ class _PrivateFileHandler(RotatingFileHandler):
 def log_handlers(
     storage: Path, redacted: Callable[[str], str], *, as_json: bool, quiet: bool
 ) -> list[logging.Handler]:
-    """Return the handlers for the file and, unless ``quiet``, for the terminal.
+    """Returns the handlers for the file and, unless ``quiet``, for the terminal.
 
     Times are UTC, ISO 8601. ``redacted`` removes secrets.
     """

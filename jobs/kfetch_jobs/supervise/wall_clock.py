@@ -26,7 +26,7 @@ class WallClock:
         self._offset_s = wall() - steady()
 
     def step_s(self) -> float:
-        """Return by how much the clock was set since ``accept``, in seconds; 0.0 if it was not."""
+        """Returns by how much the clock was set since ``accept``, in seconds; 0.0 if it was not."""
         step_s = self.now() - self._steady() - self._offset_s
         return step_s if abs(step_s) >= _STEP_MIN_S else 0.0
 

@@ -37,7 +37,7 @@ class CachedValue(Generic[T]):
         self._done.set()
 
     def get(self, wait_s: float = _WAIT_S, since_s: float = float("-inf")) -> T:
-        """Return a value that is at most a second old; an older one after ``wait_s`` seconds.
+        """Returns a value that is at most a second old; an older one after ``wait_s`` seconds.
 
         Its computation started at ``since_s`` (of ``time.monotonic``) or later.
         """

@@ -96,7 +96,7 @@ def write_json(
 
 
 def read_disk_space(directory: Path) -> DiskSpace | None:
-    """Return the space where a directory lies, or will lie; None if the system does not tell."""
+    """Returns the space where a directory lies, or will lie; None if the system does not tell."""
     for existing in (directory, *directory.parents):
         try:
             usage = shutil.disk_usage(existing)

@@ -17,7 +17,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def is_shared(kind: str) -> bool:
-    """Return whether a kind of file system is of a network, of a host machine or in user space.
+    """Returns whether a kind of file system is of a network, of a host machine or in user space.
 
     Memory that processes map from such files may differ between them.
     """
@@ -25,7 +25,7 @@ def is_shared(kind: str) -> bool:
 
 
 def file_system_of(path: Path) -> str:
-    """Return the kind of the file system of a path, as in ``ext4``; empty where that is unknown."""
+    """Returns the kind of a path's file system, as in ``ext4``; empty where it is unknown."""
     try:
         return kind_in(_MOUNTS.read_text(errors="surrogateescape"), path.resolve())
     except OSError:
@@ -33,7 +33,7 @@ def file_system_of(path: Path) -> str:
 
 
 def kind_in(mounts: str, path: Path) -> str:
-    """Return the kind of the deepest mount above a path. ``mounts`` is mountinfo of proc(5)."""
+    """Returns the kind of the deepest mount above a path. ``mounts`` is mountinfo of proc(5)."""
     directories = {path, *path.parents}
     above = [(len(at.parts), kind) for at, kind in _mounts(mounts) if at in directories]
     # Of several mounts on one directory, the last one hides the others.

@@ -6,5 +6,5 @@ __all__ = ["counted"]
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return ``1 job`` or ``2 jobs``. ``many`` is a plural that does not end in s."""
+    """Returns ``1 job`` or ``2 jobs``. ``many`` is a plural that does not end in s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["LaunchedProcess", "Tether", "cpu_seconds", "find", "launch", "start_of"]
+__all__ = ["LaunchedProcess", "Tether", "find", "launch", "start_of"]
 
 # The shell is the child's parent and has not waited for it. When the child is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
@@ -110,7 +110,7 @@ _START_TICKS = 19
 
 
 def start_of(pid: int) -> str:
-    """Return ``BOOT/TICKS`` of the process that has this pid now.
+    """Returns ``BOOT/TICKS`` of the process that has this pid now.
 
     Returns an empty text if there is no such process, or where the system has no /proc.
     """
@@ -136,7 +136,7 @@ _CLOCK_STEP_S = 5
 
 
 def find(pid: int | None, started: float | None, start: str = "") -> psutil.Process | None:
-    """Return the living process with this pid and start; None if it ended or is a zombie.
+    """Returns the living process with this pid and start; None if it ended or is a zombie.
 
     ``started`` is the start time by the wall clock, in seconds since 1970. It decides only if there
     is no ``start``: in records of an older kfetch, and where the system has no /proc.
@@ -153,9 +153,3 @@ def find(pid: int | None, started: float | None, start: str = "") -> psutil.Proc
 
 def _is_near(created_s: float, started_s: float) -> bool:
     return abs(created_s - started_s) < _CLOCK_STEP_S
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """Returns the user and system time of all threads so far, in seconds."""
-    times = process.cpu_times()
-    return float(times.user + times.system)

@@ -53,7 +53,7 @@ class LineRedactor:
         return lines
 
     def finish(self) -> str:
-        """Return the redacted rest, after the last piece."""
+        """Returns the redacted rest, after the last piece."""
         return self._redact("")
 
     def _redact(self, text: str) -> str:

@@ -29,7 +29,7 @@ _CHECK_EVERY = 64 << 10
 
 
 def older_log(path: Path) -> Path:
-    """Return the path to which a full log moves: ``run.1.log`` for ``run.log``."""
+    """Returns the path to which a full log moves: ``run.1.log`` for ``run.log``."""
     return path.with_suffix(f".1{path.suffix}")
 
 
@@ -77,7 +77,7 @@ class RunLog:
             setattr(sys, name, cast("TextIO", stream))
 
     def stamp(self) -> str:
-        """Return the time before a line: UTC, ISO 8601."""
+        """Returns the time before a line: UTC, ISO 8601."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(self._now()))
 
     def note_written(self, characters: int) -> None:

@@ -8,7 +8,7 @@ __all__ = ["utc"]
 
 
 def utc(at_s: float) -> str:
-    """Return ``2026-01-31 23:59:58 UTC`` for seconds since 1970.
+    """Returns ``2026-01-31 23:59:58 UTC`` for seconds since 1970.
 
     Raises ValueError, OverflowError or OSError for a time out of the calendar's range.
     """

@@ -22,7 +22,7 @@ _CODE = re.compile(r"\[([A-Z]+(?:[_.][A-Z]+)+)\]")
 
 
 def _coded(text: str) -> Markup:
-    """Return a text in which each code of an error links to its explanation."""
+    """Returns a text in which each code of an error links to its explanation."""
     return Markup(_CODE.sub(_link, escape(text)))  # noqa: S704 - escaped
 
 

@@ -28,7 +28,7 @@ class Wish:
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Wish:
-        """Return the wish of a form's fields."""
+        """Returns the wish of a form's fields."""
         order = fields.get("order", "")
         return cls(fields.get("find", "").strip()[:200], order if order in ORDERS else "name")
 
@@ -53,7 +53,7 @@ class JobList:
 
 
 def job_list(rows: Sequence[JobRow], wish: Wish) -> JobList:
-    """Return the rows that fit, in the order of the wish."""
+    """Returns the rows that fit, in the order of the wish."""
     many = len(rows) >= MANY
     fitting = [row for row in rows if wish.fits(row)]
     if wish.order == "urgent":
@@ -88,7 +88,7 @@ class Call:
 
 
 def calls(rows: Sequence[JobRow]) -> list[Call]:
-    """Return the jobs that need attention. Those with the same cause are together."""
+    """Returns the jobs that need attention. Those with the same cause are together."""
     causes: dict[tuple[str, ...], list[JobRow]] = {}
     for row in rows:
         if row.status.why:

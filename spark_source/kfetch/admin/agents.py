@@ -25,7 +25,7 @@ _ANSWER_S = 2.0
 
 
 def find(answer_s: float = _ANSWER_S, within_s: float = math.inf) -> list[Status]:
-    """Return the status of every agent that answers within ``answer_s`` seconds.
+    """Returns the status of every agent that answers within ``answer_s`` seconds.
 
     Asks no further agent after ``within_s`` seconds altogether. Raises AgentError if the
     directory of sockets belongs to somebody else.
@@ -40,7 +40,7 @@ def find(answer_s: float = _ANSWER_S, within_s: float = math.inf) -> list[Status
 
 
 def find_with_rates(seconds: float) -> list[tuple[Status, dict[str, float]]]:
-    """Return each agent with the records per second of its queries, by ``QueryStatus.name``.
+    """Returns each agent with the records per second of its queries, by ``QueryStatus.name``.
 
     Asks twice, ``seconds`` apart. A query without a first answer has no rate.
     """
@@ -60,7 +60,7 @@ def _rates(
 
 
 def _status_at(path: Path, answer_s: float) -> Status | None:
-    """Return an agent's status; None if it has ended, is too slow or is of another version."""
+    """Returns an agent's status; None if it has ended, is too slow or is of another version."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         channel = Channel(stream, answer_s)
         try:

@@ -24,7 +24,7 @@ _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def pyspark_archive() -> Path:
-    """Return the path of ``pyspark.zip`` in the Spark of this environment (``SPARK_HOME``).
+    """Returns the path of ``pyspark.zip`` in the Spark of this environment (``SPARK_HOME``).
 
     Raises ArchiveError if pyspark is not installed.
     """

@@ -65,21 +65,21 @@ class Checkpoint:
         return self.planned.lines if self.planned else ()
 
     def end(self, source: int) -> Offsets | None:
-        """Return the end of the last planned batch in a source."""
+        """Returns the end of the last planned batch in a source."""
         return self.planned.sources[source] if self.planned else None
 
     def start(self, source: int) -> Offsets | None:
-        """Return the offsets at which the next run continues; None: at ``startingOffsets``."""
+        """Returns the offsets at which the next run continues; None: at ``startingOffsets``."""
         if not self.pending:
             return self.end(source)
         return self._end_before(source) or self._start_of_first(source)
 
     def is_first(self, source: int) -> bool:
-        """Return whether the next run repeats a source's first batch: no plan has its start."""
+        """Returns whether the next run repeats a source's first batch: no plan has its start."""
         return self.pending and self._end_before(source) is None
 
     def starts_unknown_to_kfetch(self) -> dict[str, Offsets]:
-        """Return the starts that only the connector's own files have, by the source's name.
+        """Returns the starts that only the connector's own files have, by the source's name.
 
         Those are starts of a first batch that is not done, and of sources without an offset. Spark
         gives a Python source no path of the checkpoint.
@@ -99,7 +99,7 @@ class Checkpoint:
         return before[source] if source < len(before) else None
 
     def _start_of_first(self, source: int) -> Offsets | None:
-        """Return the start of a source's first batch: in kfetch's end, or in the connector's file.
+        """Returns the start of a source's first batch: in kfetch's end, or in the connector's file.
 
         An empty first batch of kfetch starts where it ends.
         """
@@ -112,7 +112,7 @@ class Checkpoint:
 
 
 def checkpoint_directory(text: str) -> Path:
-    """Return the absolute path of a directory, or of a ``file:`` URI as Spark takes it.
+    """Returns the absolute path of a directory, or of a ``file:`` URI as Spark takes it.
 
     Hadoop decodes no percent signs, and knows neither queries nor fragments. So the text behind
     ``file:`` is the path. If no checkpoint is there, the path is decoded.
@@ -147,7 +147,7 @@ def _is_checkpoint(path: Path) -> bool:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint in a directory; an empty one if there is none.
+    """Returns the checkpoint in a directory; an empty one if there is none.
 
     This reads the commits first. So a running query can't add a commit whose plan this misses.
     Raises CheckpointError if Spark or kfetch could not use the files that a start reads.
@@ -171,7 +171,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def batch_numbers(log: Path) -> list[int]:
-    """Return the numbers of the micro-batches in ``offsets`` or ``commits``, in order."""
+    """Returns the numbers of the micro-batches in ``offsets`` or ``commits``, in order."""
     try:
         return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit())
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def batch_numbers(log: Path) -> list[int]:
 
 
 def _number_before(numbers: list[int]) -> int:
-    """Return the batch before the last one. With asynchronous progress numbers are left out."""
+    """Returns the batch before the last one. With asynchronous progress numbers are left out."""
     return numbers[-2] if len(numbers) > 1 else numbers[-1] - 1
 
 
@@ -193,7 +193,7 @@ def _query(path: Path) -> str:
 
 
 def read_batch(path: Path, number: int) -> PlannedBatch:
-    """Return ``offsets/<number>`` of the checkpoint in ``path``. Raises CheckpointError."""
+    """Returns ``offsets/<number>`` of the checkpoint in ``path``. Raises CheckpointError."""
     file = path / "offsets" / str(number)
     try:
         return parse_batch(number, _text(file))
@@ -202,7 +202,7 @@ def read_batch(path: Path, number: int) -> PlannedBatch:
 
 
 def _initial(path: Path) -> dict[str, Offsets]:
-    """Return the starts of batch 0. Other sources keep files at the same place, with no zero."""
+    """Returns the starts of batch 0. Other sources keep files at the same place, with no zero."""
     starts = {}
     for file in sorted((path / "sources").glob("*/0")):
         try:

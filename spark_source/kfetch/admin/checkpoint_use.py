@@ -82,7 +82,7 @@ def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:
 
 
 def _agent(query: str) -> int | None:
-    """Return the pid of an agent on this machine that has read for a query."""
+    """Returns the pid of an agent on this machine that has read for a query."""
     if not query:
         return None
     try:
@@ -94,7 +94,7 @@ def _agent(query: str) -> int | None:
 
 
 def _written_s(path: Path) -> float:
-    """Return when the checkpoint's logs were last written, in seconds since 1970."""
+    """Returns when the checkpoint's logs were last written, in seconds since 1970."""
     times = [0.0]
     for log in _LOGS:
         for file in (path / log).glob("**/*"):

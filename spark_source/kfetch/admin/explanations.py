@@ -22,7 +22,7 @@ _MODULES = ("kfetch.errors", "kfetch_jobs.errors")
 
 
 def classes() -> list[type[KfetchError]]:
-    """Return every loaded class of errors with a code, a base before those below it."""
+    """Returns every loaded class of errors with a code, a base before those below it."""
     return [*_below(KfetchError)]
 
 
@@ -34,7 +34,7 @@ def _below(kind: type[KfetchError]) -> Iterator[type[KfetchError]]:
 
 
 def code_classes(text: str) -> list[type[KfetchError]]:
-    """Return the classes of a code, as errors print it: ``[RECORDS_LOST.LOG_TRUNCATED]`` has two.
+    """Returns the classes of a code, as errors print it: ``[RECORDS_LOST.LOG_TRUNCATED]`` has two.
 
     Brackets are optional, and the case of letters does not matter. Raises OptionError for an
     unknown code.
@@ -52,12 +52,12 @@ def _class_of(code: str, known: dict[str, type[KfetchError]]) -> type[KfetchErro
 
 
 def without_links(text: str) -> str:
-    """Return Markdown with the texts of its links only, for a terminal."""
+    """Returns Markdown with the texts of its links only, for a terminal."""
     return _LINK.sub(r"\1", text)
 
 
 def meaning_and_action(kind: type[KfetchError]) -> tuple[str, str]:
-    """Return the meaning of an error and the action to take: one or two sentences each."""
+    """Returns the meaning of an error and the action to take: one or two sentences each."""
     meaning, action, *_ = (" ".join(part.split()) for part in _docstring(kind).split("\n\n"))
     return meaning, action
 
@@ -67,7 +67,7 @@ def _docstring(kind: type[KfetchError]) -> str:
 
 
 def page(kind: type[KfetchError]) -> str:
-    """Return the page of an error as Markdown."""
+    """Returns the page of an error as Markdown."""
     meaning, action = meaning_and_action(kind)
     package = kind.__module__.partition(".")[0]
     text = files(package).joinpath("explanations", f"{kind.condition}.md").read_text("utf-8")

@@ -81,12 +81,12 @@ class PlannedBatch:
     lines: tuple[SourceLine, ...]
 
     def with_connector_offsets(self) -> PlannedBatch:
-        """Return the batch with kfetch's offsets in the form of Spark's connector."""
+        """Returns the batch with kfetch's offsets in the form of Spark's connector."""
         lines = tuple(_for_connector(line) for line in self.lines)
         return replace(self, lines=lines, sources=tuple(line.offsets for line in lines))
 
     def text(self) -> str:
-        """Return the text of the batch's file."""
+        """Returns the text of the batch's file."""
         named = self.version != "v1"
         lines = [f"{line.name}:{line.text}" if named else line.text for line in self.lines]
         return "\n".join([self.version, self.metadata, *lines])
@@ -139,7 +139,7 @@ def _source_line(name: str, text: str) -> SourceLine:
 
 
 def _writer(document: object) -> Writer:
-    """Return the source that wrote an offset. Every source has JSON of its own."""
+    """Returns the source that wrote an offset. Every source has JSON of its own."""
     if not isinstance(document, dict):
         return Writer.OTHER
     if type(document.get("version")) is int:
@@ -150,7 +150,7 @@ def _writer(document: object) -> Writer:
 
 
 def _all_offsets(topics: Mapping[str, Mapping[str, object]]) -> bool:
-    """Return whether a document has the form ``{topic: {partition: offset}}``."""
+    """Returns whether a document has the form ``{topic: {partition: offset}}``."""
     return all(
         partition.isdecimal() and type(offset) is int
         for partitions in topics.values()
@@ -183,7 +183,7 @@ def _for_connector(line: SourceLine) -> SourceLine:
 
 
 def connector_json(positions: Mapping[TopicPartition, Position]) -> str:
-    """Return offsets as Spark's connector writes them: the next offset to read, by partition."""
+    """Returns offsets as Spark's connector writes them: the next offset to read, by partition."""
     topics: dict[str, dict[str, int]] = {}
     for tp in sorted(positions):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp].offset
@@ -207,5 +207,5 @@ def parse_initial(text: str) -> Offsets:
 
 
 def initial_text(positions: Mapping[TopicPartition, Position]) -> str:
-    """Return the text of ``sources/<source>/0``: the start of batch 0."""
+    """Returns the text of ``sources/<source>/0``: the start of batch 0."""
     return _INITIAL_HEAD + connector_json(positions)

@@ -11,7 +11,7 @@ __all__ = ["totals"]
 
 
 def totals(directory: Path) -> FetchStats:
-    """Return the sum of all files in ``directory``: one file per process, for all queries.
+    """Returns the sum of all files in ``directory``: one file per process, for all queries.
 
     Returns zeros if the directory does not exist. Raises OSError or ValueError for a file that
     can't be read.

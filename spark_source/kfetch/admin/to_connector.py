@@ -82,7 +82,7 @@ def to_connector(path: Path, *, force: bool = False) -> Conversion:
 
 
 def _new_texts(checkpoint: Checkpoint) -> dict[Path, str]:
-    """Return the new text of each file that has offsets of kfetch and that Spark reads."""
+    """Returns the new text of each file that has offsets of kfetch and that Spark reads."""
     path, texts = checkpoint.path, {}
     for number in batch_numbers(path / "offsets")[-_READ_BY_SPARK:]:
         batch = read_batch(path, number)
@@ -92,7 +92,7 @@ def _new_texts(checkpoint: Checkpoint) -> dict[Path, str]:
 
 
 def _first_starts(checkpoint: Checkpoint) -> dict[Path, str]:
-    """Return the files ``sources/<source>/0`` for a source's first batch that has to run again.
+    """Returns the files ``sources/<source>/0`` for a source's first batch that has to run again.
 
     That is batch 0, unless the source had no offset in the batches before.
     """

@@ -141,6 +141,6 @@ class Inbox:
 
 
 def release(arrivals: Sequence[Arrival]) -> None:
-    """Return the memory of arrivals that nobody will decode."""
+    """Returns the memory of arrivals that nobody will decode."""
     for arrival in arrivals:
         arrival.release()

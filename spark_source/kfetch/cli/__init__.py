@@ -42,7 +42,7 @@ class _Group(TyperGroup):
     """Lists kfetch's own verbs last, because users of kfetch-jobs need them least."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all verbs, in the order of the help."""
+        """Returns the names of all verbs, in the order of the help."""
         return sorted(super().list_commands(ctx), key=verbs.OWN.__contains__)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -54,7 +54,7 @@ class _Group(TyperGroup):
 
 @cache
 def command() -> Callable[..., Any]:
-    """Return the click command with all verbs. Raises BrokenPlugin.
+    """Returns the click command with all verbs. Raises BrokenPlugin.
 
     The result is cached, because typer takes 50 ms to build it.
     """
@@ -62,7 +62,7 @@ def command() -> Callable[..., Any]:
 
 
 def build(plugins: Iterable[EntryPoint]) -> Callable[..., Any]:
-    """Return a click command with the plugins' verbs and kfetch's own."""
+    """Returns a click command with the plugins' verbs and kfetch's own."""
     plugins = [*plugins]
     app = typer.Typer(
         name="kfetch",

@@ -17,7 +17,7 @@ _OWN = ("kafka.", "kfetch.", "schema.registry.")
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the options of a file.
+    """Returns the options of a file.
 
     Raises OptionError if the file can't be read, and for names that can't be used. The error has
     each of these names with its line.
@@ -52,7 +52,7 @@ def _unusable(options: Mapping[str, str], path: Path, number: int) -> Iterator[O
 
 
 def _together(errors: Sequence[OptionError]) -> OptionError:
-    """Return one error for all lines, with the place of the first one."""
+    """Returns one error for all lines, with the place of the first one."""
     first, *others = errors
     if not others:
         return first
@@ -60,7 +60,7 @@ def _together(errors: Sequence[OptionError]) -> OptionError:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the options that a text of Java's ``Properties.load`` names.
+    """Returns the options that a text of Java's ``Properties.load`` names.
 
     Names get ``kafka.`` in front, unless they are options of the source, such as ``subscribe``.
     """

@@ -43,7 +43,7 @@ _PREFIXED = re.compile(r"(?i)(kafka|kfetch|schema\.registry)\.[\w.-]+")
 def source_options(
     properties: Path | None, pairs: Sequence[str], *, prefixes: tuple[str, ...] = ("",)
 ) -> dict[str, str]:
-    """Return the options of the file, then those of the command line, which override them.
+    """Returns the options of the file, then those of the command line, which override them.
 
     ``prefixes``: take only options that begin with one of them from the command line. Raises
     OptionError for a file that can't be read, and BadParameter for a wrong pair.
@@ -76,7 +76,7 @@ def _wrong(sentence: str) -> typer.BadParameter:
 
 
 def _shown(name: str) -> str:
-    """Return an option's name for an error. A text that is no name may be a password."""
+    """Returns an option's name for an error. A text that is no name may be a password."""
     from kfetch.admin.values import known_options
 
     names = {row.name for row in known_options(name)}

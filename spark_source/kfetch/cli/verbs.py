@@ -87,7 +87,7 @@ def _options(
     pairs: Sequence[str],
     prefixes: tuple[str, ...] = CONNECTIONS,
 ) -> dict[str, str]:
-    """Return the options for a check: of the file, then of the command line."""
+    """Returns the options for a check: of the file, then of the command line."""
     options = source_options(properties, pairs, prefixes=prefixes)
     if servers:
         options["kafka.bootstrap.servers"] = servers

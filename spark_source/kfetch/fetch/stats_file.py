@@ -2,7 +2,7 @@
 
 Each process replaces its own file, ``<query>-<pid>.json``, after every read. A program can add the
 files up after the run, even the files of processes that were killed. The driver's file has its own
-document (``watch/statistics.py``) in the subdirectory ``driver``.
+document (``watch/report.py``) in the subdirectory ``driver``.
 """
 
 from __future__ import annotations

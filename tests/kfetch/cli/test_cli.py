@@ -159,10 +159,11 @@ def test_agents(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "find", lambda *_: [STATUS])
 
     assert "agent 9: 2 tasks read" in kfetch("agents", "--seconds", "0.1")[1]
-    assert [9] == [each["pid"] for each in json.loads(kfetch("agents", "--json")[1])]
+    as_json = kfetch("agents", "--json", "--seconds", "0.1")[1]
+    assert [9] == [each["pid"] for each in json.loads(as_json)]
     monkeypatch.setattr(agents, "find", lambda *_: [])
     assert "no agent runs on this machine" in kfetch("agents", "--seconds", "0.1")[1]
-    assert [] == json.loads(kfetch("agents", "--json")[1])
+    assert [] == json.loads(kfetch("agents", "--json", "--seconds", "0.1")[1])
 
 
 def test_check(kfetch: Kfetch, kafka: LittleKafka) -> None:
