@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Collection, Mapping
 
 from kfetch.errors import CheckpointError
+from kfetch.fetch.stats_file import DriverStatistics
 from kfetch.model import ClusterView, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
@@ -29,7 +30,6 @@ from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.poll_pause import LONG_POLL_MS
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.split_planning import SplitPlanning
-from kfetch.watch.statistics import DriverStatistics
 from kfetch.watch.watch import Watch
 from kfetch.wire.retry import Retries
 
