@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
@@ -31,6 +31,8 @@ class SplitPlanning:
         refresh: MetadataRefresh,
         check: PositionCheck,
     ) -> None:
+        self.query = uuid4().hex
+        """The name of the query in its splits."""
         self._options = options
         self._lookup = lookup
         self._watch = watch
@@ -53,7 +55,7 @@ class SplitPlanning:
             and offsets.topic_id(tp.topic) == topic_id != NO_TOPIC_ID
         }
 
-    def splits(self, query: str, start: Offsets, end: Offsets) -> list[Split]:
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return the splits between two offsets.
 
         Raises an error below DataLoss if losses fail the query, and BrokerError for a partition
@@ -77,7 +79,7 @@ class SplitPlanning:
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
+        return [Split(query=self.query, ranges=split_ranges) for split_ranges in packed]
 
     def _note_skipped(self, start: Offsets, end: Offsets) -> None:
         for tp in end.positions:
