@@ -9,7 +9,7 @@ from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, T
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import plan_splits
-from kfetch.watch.lookups import OffsetLookup, known_leaders, no_leader_error
+from kfetch.watch.lookups import OffsetLookup, no_leader_error
 from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
@@ -97,15 +97,12 @@ class SplitPlanning:
         Raises BrokerError for a partition without a leader after the request timeout. A leader may
         resign afterwards. Then the tasks look for its successor.
         """
-        leaders = self._watched_leaders(partitions)
-        if None not in leaders.values():
-            return known_leaders(leaders)
 
         def look(fresh: ClusterView) -> dict[TopicPartition, Leader | None]:
             self._refresh.apply(fresh)
             return self._watched_leaders(partitions)
 
-        return self._lookup.await_leaders(look)
+        return self._lookup.await_leaders(self._watched_leaders(partitions), look)
 
     def _watched_leaders(
         self, partitions: Iterable[TopicPartition]
