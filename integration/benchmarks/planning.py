@@ -58,7 +58,7 @@ class MadeUpLookup(OffsetLookup):
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return {tp: Position(0, 5) for tp in partitions}
 
-    def epoch_ends(self, epochs: Any) -> dict[TopicPartition, Any]:
+    def epoch_ends(self, epochs: Any, leader_epochs: Any) -> dict[TopicPartition, Any]:
         return dict.fromkeys(epochs)
 
 
@@ -80,7 +80,7 @@ class ScriptedWatch(Watch):
             reply = FetchReply(
                 version=18, throttle_ms=0, error=0, session_id=1, partitions=(), endpoints={}
             )
-            self.accept_reply(broker, AcceptedReply(reply=reply, partitions=replies, offsets={}))
+            self.accept_reply(broker, AcceptedReply(reply=reply, partitions=replies, positions={}))
 
 
 def _reply(end: int) -> PartitionReply:

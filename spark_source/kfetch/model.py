@@ -122,6 +122,11 @@ class ClusterView:
     topics: Mapping[str, Topic]
     """The requested topics that exist."""
 
+    @property
+    def topic_ids(self) -> dict[str, UUID]:
+        """The ids of the topics, without those of brokers that know none."""
+        return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id.int}
+
     def leader(self, tp: TopicPartition) -> Leader | None:
         """Return the partition's leader, None without a leader or a partition."""
         topic = self.topics.get(tp.topic)

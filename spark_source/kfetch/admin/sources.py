@@ -137,7 +137,7 @@ def log_offsets(
             times={}
             if timestamp_ms is None
             else log.offsets_at_times(dict.fromkeys(partitions, timestamp_ms)),
-            topic_ids=_ids(log.cluster_view()),
+            topic_ids=log.cluster_view().topic_ids,
         )
 
 
@@ -163,7 +163,7 @@ def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:
     starts, ends = log.log_starts(positions), log.log_ends(positions)
     return KafkaReport(
         partitions=_partitions(view, positions, positions, starts, ends),
-        topic_ids=_ids(view),
+        topic_ids=view.topic_ids,
         unreadable=log.unreadable(view),
     )
 
@@ -174,7 +174,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     view = log.view_including(start.positions)
     missing = _missing(log, view)
     subscribed = log.subscribed_partitions(view)
-    start = start.with_returned(subscribed, _ids(view))
+    start = start.with_returned(subscribed, view.topic_ids)
     led = [tp for tp in subscribed if view.leader(tp) is not None]
     starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
@@ -195,7 +195,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
         by_partition.setdefault(_subject(loss), loss)
     return KafkaReport(
         partitions=tuple(replace(p, new=p.tp in new, lost=p.tp in lost) for p in partitions),
-        topic_ids=_ids(view),
+        topic_ids=view.topic_ids,
         losses=tuple(loss.message for loss in by_partition.values()),
         loss_errors=tuple(by_partition.values()),
         missing=missing,
@@ -228,7 +228,7 @@ class _LogSnapshot:
     topic_ids: Mapping[str, UUID] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "topic_ids", _ids(self.view))
+        object.__setattr__(self, "topic_ids", self.view.topic_ids)
 
     def exists(self, tp: TopicPartition) -> bool:
         return tp in self.existing
@@ -265,10 +265,6 @@ def _by_offset(position: Position) -> int:
 
 def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) -> int | None:
     return positions[tp].offset if tp in positions else None
-
-
-def _ids(view: ClusterView) -> dict[str, UUID]:
-    return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}
 
 
 def check_schemas(options: SourceOptions) -> None:

@@ -26,8 +26,8 @@ from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
 from kfetch.session.values import FetchPlan, Outcome
 from kfetch.wire import fetch
-from kfetch.wire.buffers import Allocate, ReplyBuffer
 from kfetch.wire.connection import Connection
+from kfetch.wire.frames import Allocate, ReplyBuffer
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, OffsetRange, Split
 from kfetch.options import SourceOptions
 from kfetch.records import Memory
-from kfetch.wire.buffers import ReplyBuffer
 from kfetch.wire.cluster import Cluster
+from kfetch.wire.frames import ReplyBuffer
 
 QUERIES_MAX = 4
 """So many queries keep their sessions in a worker. One more closes the least recently used."""

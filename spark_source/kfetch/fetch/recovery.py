@@ -8,6 +8,8 @@ next offset that exists, without reading a record twice.
 from __future__ import annotations
 
 import logging
+from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from kfetch import codes, losses
 from kfetch.errors import BrokerError
@@ -23,6 +25,34 @@ from kfetch.wire.cluster import Cluster
 log = logging.getLogger(__name__)
 
 _UNKNOWN_EPOCHS_MAX = 3  # leaders that know no such epoch, before the range gives the epoch up
+
+
+class LeaderMetadata(Protocol):
+    """Metadata for the topics of ranges that have lost their leader."""
+
+    def announce(self, topic: str) -> None:
+        """Note that a ``view`` of this topic will be asked for, after a back-off."""
+
+    def view(self, topics: AbstractSet[str], since: float, deadline: float) -> ClusterView:
+        """Returns metadata of these topics that was asked for at ``since`` or later.
+
+        ``since`` and ``deadline`` are monotonic times. Retries up to the deadline. Raises
+        ConnectionLost, BrokerError.
+        """
+
+
+class FreshMetadata:
+    """The LeaderMetadata of one reader: each view is a request."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def announce(self, topic: str) -> None:
+        """See LeaderMetadata."""
+
+    def view(self, topics: AbstractSet[str], since: float, deadline: float) -> ClusterView:
+        """See LeaderMetadata."""
+        return self._cluster.view(topics, deadline)
 
 
 def relocate(progress: RangeProgress, view: ClusterView, *, now: float, fail: bool) -> bool:

@@ -15,9 +15,9 @@ from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError
 from kfetch.fetch import recovery
 from kfetch.fetch.broker_reader import Arrival, Move
-from kfetch.fetch.leader_metadata import LeaderMetadata
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.recovery import LeaderMetadata
 from kfetch.model import Broker
 from kfetch.replies import NO_REPLICA
 

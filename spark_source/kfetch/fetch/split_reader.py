@@ -30,7 +30,6 @@ from kfetch.errors import (
 )
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
-from kfetch.fetch.leader_metadata import FreshMetadata, LeaderMetadata
 from kfetch.fetch.places import slices_from
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
@@ -107,7 +106,7 @@ class SplitReader:
         cluster: Cluster,
         source: ArrivalSource,
         on_event: events.EventHandler = events.log_event,
-        leaders: LeaderMetadata | None = None,
+        leaders: recovery.LeaderMetadata | None = None,
         replicas: ReadReplicas | None = None,
     ) -> None:
         self._options = options
@@ -115,7 +114,7 @@ class SplitReader:
         self._columns = record_columns(options)
         self._values: TypedValues | None = None
         self._cluster = cluster
-        self._leaders = leaders or FreshMetadata(cluster)
+        self._leaders = leaders or recovery.FreshMetadata(cluster)
         self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
         self._source = source
         self._on_event = on_event

@@ -1,8 +1,10 @@
 """Writes and reads the files of statistics below ``kfetch.statsDirectory``. The only writer.
 
 Each process replaces its own file, ``<query>-<pid>.json``, after every read. A program can add the
-files up after the run, even the files of processes that were killed. The driver's file has its own
-document (``watch/report.py``) in the subdirectory ``driver``.
+files up after the run, even the files of processes that were killed. A query's driver has its own
+document, ``driver/<query>-<pid>.json``: its data losses, and the cost of its watch sessions.
+
+    {"losses": {"LogTruncated": 1}, "watch": {"full_requests": 1, "incremental_requests": 41, …}}
 """
 
 from __future__ import annotations
@@ -46,3 +48,17 @@ def write(directory: Path, query: str, document: Mapping[str, object]) -> None:
 def read_stats(directory: Path) -> FetchStats:
     """Returns the sum over the files of a directory: all processes, all queries."""
     return total(FetchStats(**json.loads(path.read_text())) for path in directory.glob("*.json"))
+
+
+class DriverStatistics:
+    """Writes the file of one query's driver. Without a directory it writes nothing."""
+
+    def __init__(self, directory: str, query: str) -> None:
+        self._directory = Path(directory) / "driver" if directory else None
+        self._query = query
+
+    def write(self, watch: FetchStats, losses: Mapping[str, int]) -> None:
+        """Replace the file. A full disk must not fail a query: it is logged."""
+        if self._directory is not None:
+            document = {"losses": dict(losses), "watch": asdict(watch)}
+            write(self._directory, self._query, document)

@@ -20,7 +20,7 @@ from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
-from kfetch.watch.lookups import OffsetLookup, known_leaders
+from kfetch.watch.lookups import OffsetLookup
 
 __all__ = ["plan_batch"]
 
@@ -42,7 +42,11 @@ def plan_batch(
     lookup.check_subscription(view)
     ranges = _Bounds(options, lookup, view).ranges()
     ranges = _narrowed(ranges, conditions, lookup)
-    leaders = _leaders(ranges, view, lookup)
+
+    def leaders_in(view: ClusterView) -> dict[TopicPartition, Leader | None]:
+        return {tp: view.leader(tp) for tp in ranges}
+
+    leaders = lookup.await_leaders(leaders_in(view), leaders_in)
     packed = plan_splits(
         [_range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())],
         options.rows_per_split,
@@ -153,19 +157,6 @@ def _first_offsets(
     """Return each partition's first offset at a time or later, None if it has none."""
     found = lookup.offsets_at_times(dict.fromkeys(partitions, timestamp_ms))
     return {tp: found[tp].offset if tp in found else None for tp in partitions}
-
-
-def _leaders(
-    partitions: Collection[TopicPartition], view: ClusterView, lookup: OffsetLookup
-) -> dict[TopicPartition, Leader]:
-    """Return the leaders of partitions; wait for a running election.
-
-    Raises BrokerError for a partition without a leader after the request timeout.
-    """
-    leaders = {tp: view.leader(tp) for tp in partitions}
-    if None in leaders.values():
-        return lookup.await_leaders(lambda fresh: {tp: fresh.leader(tp) for tp in partitions})
-    return known_leaders(leaders)
 
 
 def _range(

@@ -4,24 +4,23 @@ The driver keeps everything that Spark does not keep: the initial offsets of a n
 twice), the end of an AvailableNow query, and the watch. All of it can be lost. After a restart it
 follows from the checkpoint's offsets and the brokers' answers.
 
-Planning looks only at candidates: partitions that changed since the last planning, and partitions
-with a backlog. All partitions are candidates at a start, and when Spark names another start than
-the expected one.
+Planning looks only at ``candidates``.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Collection, Mapping
 
 from kfetch.errors import CheckpointError
-from kfetch.model import ClusterView, Split, TopicPartition
+from kfetch.fetch.stats_file import DriverStatistics
+from kfetch.model import Split, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
 from kfetch.watch.broker_report import BrokerReport
+from kfetch.watch.candidates import Candidates
 from kfetch.watch.group_commits import GroupCommits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
@@ -29,7 +28,6 @@ from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.poll_pause import LONG_POLL_MS
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.split_planning import SplitPlanning
-from kfetch.watch.statistics import DriverStatistics
 from kfetch.watch.watch import Watch
 from kfetch.wire.retry import Retries
 
@@ -46,7 +44,10 @@ Positions = Mapping[TopicPartition, Position]
 
 
 class Driver:
-    """Plans the micro-batches of one query. Only Spark's thread uses it."""
+    """Plans the micro-batches of one query. Only Spark's thread uses it.
+
+    It joins the parts of the watch, and keeps what one planning tells the next one.
+    """
 
     def __init__(
         self,
@@ -65,25 +66,15 @@ class Driver:
         self._split_planning = SplitPlanning(
             options, self._lookup, self._watch, self._refresh, self._check
         )
-        self._query = uuid.uuid4().hex
-        self._statistics = DriverStatistics(options.stats_directory, self._query)
+        self._statistics = DriverStatistics(options.stats_directory, self._split_planning.query)
         group = options.commit_group
         self._commits = GroupCommits(group, options) if group else None
         self._initial: Offsets | None = None
         self._available_now = False
         self._available_now_ends: AvailableNowEnds | None = None
         self._log_ends: Offsets | None = None
-        self._delay = TriggerDelay(options.max_trigger_delay_s)
-        self._expected_start: Offsets | None = None
-        """The only start for which ``_candidates`` names every partition to look at."""
-        self._candidates: set[TopicPartition] = set()
-        self._lacks_topic_ids = False
-        self._held_back = False
-        """Whether new offsets wait for ``minOffsetsPerTrigger``."""
-        self._has_planned = False
-        """Whether the last planning gave a micro-batch that has not begun."""
-        self._busy_elsewhere = False
-        """Whether the last micro-batch was another source's."""
+        self._candidates = Candidates()
+        self._pace = _Pace(options.max_trigger_delay_s)
 
     def initial_offsets(self) -> Offsets:
         """Return where a new query starts, the same offsets for every call."""
@@ -94,7 +85,7 @@ class Driver:
             positions = bound_positions(self._options.starting, self._lookup, view)
             if not self._options.starting.group:
                 self._check.note_valid(positions, view)
-            self._initial = Offsets(positions=positions, topic_ids=_topic_ids(view))
+            self._initial = Offsets(positions=positions, topic_ids=view.topic_ids)
         return self._initial
 
     def prepare_available_now(self) -> None:
@@ -119,20 +110,21 @@ class Driver:
         self._begin(start)
         self._lookup.retry_by(Retries.of_checkpoint(self._options))
         end = self._plan(start, max_offsets, min_offsets)
-        deadline = time.monotonic() + self._patience_s()
+        patience_s = 0.0 if self._available_now else self._pace.patience_s
+        deadline = time.monotonic() + patience_s
         while end is None and self._watch.wait_for_change(deadline - time.monotonic()):
-            # While offsets wait for more, each further change would end the wait at once.
-            time.sleep(_HELD_BACK_PAUSE_S if self._held_back else 0)
+            time.sleep(self._pace.pause_s)
             self._update_candidates(start)
             end = self._plan(start, max_offsets, min_offsets)
-        self._expected_start = start if end is None else end
-        self._watch.backlog.planned(start, self._expected_start, time.time())
-        self._has_planned, self._busy_elsewhere = end is not None, False
+        reached = start if end is None else end
+        self._candidates.expect(reached)
+        self._watch.backlog.planned(start, reached, time.time())
+        self._pace.planned(batch=end is not None)
         return end
 
     def note_commit(self) -> None:
         """Note that a micro-batch begins. It may be another source's, which keeps Spark busy."""
-        self._busy_elsewhere = not self._has_planned
+        self._pace.batch_begins()
 
     def known_log_ends(self) -> Offsets | None:
         """Return the log ends of the last planning, for progress reports."""
@@ -154,7 +146,7 @@ class Driver:
         start = start.with_returned(end.positions, end.topic_ids)
         if end.first_batch is not None:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
-        return self._split_planning.splits(self._query, start, end)
+        return self._split_planning.splits(start, end)
 
     def _check_start_of_connector(self) -> None:
         """Raise CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
@@ -180,31 +172,21 @@ class Driver:
         self._write_statistics()
 
     def _begin(self, start: Offsets) -> None:
-        """Make ``_candidates`` complete for this start."""
+        """Make the candidates complete for this start."""
         has_fresh_ends = not self._refresh.initialized
         self._update_candidates(start)
         if self._available_now and self._available_now_ends is None:
             self._available_now_ends = self._fix_ends(fresh=has_fresh_ends)
-        elif start is self._expected_start or start == self._expected_start:
+        elif self._candidates.are_complete_for(start):
             return
-        self._candidates = {*self._watch.partitions, *start.positions}
-        ids = self._watch.topic_ids
-        topics = {tp.topic for tp in start.positions}
-        # A checkpoint of Spark's connector has no topic ids. It gets them at once.
-        self._lacks_topic_ids = any(name in ids and name not in start.topic_ids for name in topics)
-
-    def _patience_s(self) -> float:
-        """Return the seconds to wait for a change."""
-        if self._available_now:
-            return 0.0
-        return _BUSY_WAIT_S if self._busy_elsewhere else LONG_POLL_MS / 1000
+        self._candidates.take_all(self._watch.partitions, start, self._watch.topic_ids)
 
     def _update_candidates(self, known: Offsets) -> None:
         """Add the changed partitions to the candidates; refresh metadata if it is due or needed."""
-        self._candidates |= self._watch.take_changed()
+        self._candidates.add(self._watch.take_changed())
         if self._refresh.refresh_if_due(known):
             self._write_statistics()
-        self._candidates |= self._watch.take_changed()
+        self._candidates.add(self._watch.take_changed())
 
     def _fix_ends(self, *, fresh: bool) -> AvailableNowEnds:
         """Fix the ends of an AvailableNow query. They are looked up again unless ``fresh``.
@@ -223,9 +205,8 @@ class Driver:
         unread = self._split_planning.unread(start)
         # Such a partition leaves the offsets once, and comes back where its range starts.
         returned = {tp for tp in unread if self._is_same_topic(tp, start)}
-        self._candidates |= returned
-        # In order, so that the first partition's loss is reported first.
-        candidates = sorted(self._candidates - returned)
+        self._candidates.add(returned)
+        candidates = self._candidates.sorted_without(returned)
         existing = [tp for tp in candidates if self._watch.exists(tp)]
         known = start.with_returned(existing, self._watch.topic_ids)
         valid = self._check.valid_offsets(known.restricted_to(candidates))
@@ -236,13 +217,9 @@ class Driver:
         gone = [tp for tp in candidates if tp in start.positions and not self._watch.exists(tp)]
         gone += sorted(returned)
         self._note_log_ends(start, ends, gone)
-        must_plan = bool(gone) or self._lacks_topic_ids
-        self._held_back = (
-            min_offsets is not None
-            and not must_plan
-            and self._is_held_back(start, starts, ends, min_offsets)
-        )
-        if self._held_back:
+        must_plan = bool(gone) or self._candidates.lack_topic_ids
+        may_wait = not must_plan and self._may_wait(start, starts)
+        if self._pace.holds_back(starts, ends, min_offsets if may_wait else None):
             self._keep_candidates(start, starts, ends)
             return None
         positions = _admitted(starts, ends, max_offsets)
@@ -267,17 +244,7 @@ class Driver:
         return {tp: end for tp in existing if (end := self._watch.log_end(tp)) is not None}
 
     def _keep_candidates(self, offsets: Offsets, reached: Positions, ends: Positions) -> None:
-        """Keep candidates with a backlog, an unknown log end, or no position in the offsets."""
-        self._candidates = {
-            tp
-            for tp in self._candidates
-            if self._watch.exists(tp)
-            and (
-                tp not in ends
-                or tp not in offsets.positions
-                or ends[tp].offset != reached[tp].offset
-            )
-        }
+        self._candidates.keep(offsets, reached, ends, self._watch.exists)
 
     def _note_log_ends(
         self, start: Offsets, ends: Positions, gone: Collection[TopicPartition]
@@ -286,19 +253,15 @@ class Driver:
         topic_ids = self._watch.topic_ids
         self._log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
 
-    def _is_held_back(
-        self, start: Offsets, starts: Positions, ends: Positions, min_offsets: int
-    ) -> bool:
-        """Return whether the micro-batch waits for more offsets.
+    def _may_wait(self, start: Offsets, starts: Positions) -> bool:
+        """Return whether the micro-batch may wait for more offsets.
 
         Two cases never wait. A position that is not in the checkpoint yet: every planning would
         report a loss again, and a new partition might lose its first records. An AvailableNow
         query: it would never read the last offsets if they are fewer than ``min_offsets``.
         """
-        if self._available_now or any(start.positions.get(tp) != p for tp, p in starts.items()):
-            return False
-        backlog = sum(max(0, end.offset - starts[tp].offset) for tp, end in ends.items())
-        return not self._delay.due(backlog, min_offsets, time.monotonic())
+        is_known = all(start.positions.get(tp) == p for tp, p in starts.items())
+        return is_known and not self._available_now
 
     def _end_offsets(
         self,
@@ -318,7 +281,7 @@ class Driver:
         if gone:
             topics = {tp.topic for tp in {*start.positions, *positions} - set(gone)}
             ids = {name: topic_id for name, topic_id in ids.items() if name in topics}
-        self._lacks_topic_ids = False
+        self._candidates.lack_topic_ids = False
         return start.with_moved(
             {tp: p for tp, p in positions.items() if start.positions.get(tp) != p},
             gone=gone,
@@ -329,6 +292,49 @@ class Driver:
 
     def _write_statistics(self) -> None:
         self._statistics.write(self._watch.stats(), self._check.loss_counts)
+
+
+class _Pace:
+    """How long a planning waits for a change, or for more offsets."""
+
+    def __init__(self, max_trigger_delay_s: float) -> None:
+        self._delay = TriggerDelay(max_trigger_delay_s)
+        self._held_back = False
+        """Whether new offsets wait for ``minOffsetsPerTrigger``."""
+        self._has_planned = False
+        """Whether the last planning gave a micro-batch that has not begun."""
+        self._busy_elsewhere = False
+        """Whether the last micro-batch was another source's."""
+
+    def holds_back(self, starts: Positions, ends: Positions, min_offsets: int | None) -> bool:
+        """Return whether the offsets between these positions wait for more; None: they do not."""
+        self._held_back = min_offsets is not None and not self._delay.due(
+            sum(max(0, end.offset - starts[tp].offset) for tp, end in ends.items()),
+            min_offsets,
+            time.monotonic(),
+        )
+        return self._held_back
+
+    def planned(self, *, batch: bool) -> None:
+        """Note the end of a planning, and whether it gave a micro-batch."""
+        self._has_planned, self._busy_elsewhere = batch, False
+
+    def batch_begins(self) -> None:
+        """Note that a micro-batch begins: the planned one, or another source's."""
+        self._busy_elsewhere = not self._has_planned
+
+    @property
+    def patience_s(self) -> float:
+        """The seconds to wait for a change."""
+        return _BUSY_WAIT_S if self._busy_elsewhere else LONG_POLL_MS / 1000
+
+    @property
+    def pause_s(self) -> float:
+        """The seconds to wait after a change.
+
+        While offsets wait for more, each further change would end the wait at once.
+        """
+        return _HELD_BACK_PAUSE_S if self._held_back else 0.0
 
 
 def _admitted(
@@ -356,7 +362,3 @@ def _has_moved(start: Offsets, starts: Positions, positions: Positions) -> bool:
         or (tp in start.positions and start.positions[tp].offset != position.offset)
         for tp, position in positions.items()
     )
-
-
-def _topic_ids(view: ClusterView) -> dict[str, uuid.UUID]:
-    return {name: topic.topic_id for name, topic in view.topics.items() if topic.topic_id.int}

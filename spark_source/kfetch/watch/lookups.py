@@ -20,9 +20,11 @@ from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import Retries, RetryPauses, Round
 
-__all__ = ["OffsetLookup", "known_leaders", "no_leader_error"]
+__all__ = ["OffsetLookup", "no_leader_error"]
 
 log = logging.getLogger(__name__)
+
+Leaders = Mapping[TopicPartition, Leader | None]
 
 # For a topic with at least this many partitions, a question about growth costs less than metadata.
 _LARGE_TOPIC_PARTITIONS = 8
@@ -249,20 +251,19 @@ class OffsetLookup:
         return newest
 
     def await_leaders(
-        self, look: Callable[[ClusterView], Mapping[TopicPartition, Leader | None]]
+        self, known: Leaders, look: Callable[[ClusterView], Leaders]
     ) -> dict[TopicPartition, Leader]:
-        """Return the leaders that ``look`` finds in fresh metadata; wait for a running election.
+        """Return the known leaders. If one is missing, return those that ``look`` finds.
 
-        Raises BrokerError for a partition without a leader after the request timeout.
+        ``look`` gets fresh metadata, until a running election is over. Raises BrokerError for a
+        partition without a leader after the request timeout.
         """
 
         def attempt(_: Round) -> dict[TopicPartition, Leader]:
-            leaders = look(self.cluster_view())
-            for tp, leader in leaders.items():
-                if leader is None:
-                    raise no_leader_error(tp)
-            return known_leaders(leaders)
+            return _complete(look(self.cluster_view()))
 
+        if None not in known.values():
+            return _complete(known)
         network = self._options.network
         deadline = time.monotonic() + network.request_timeout_s
         return Retries(network=network).ask("planning", attempt, deadline)
@@ -310,11 +311,13 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
     )
 
 
-def known_leaders(
-    leaders: Mapping[TopicPartition, Leader | None],
-) -> dict[TopicPartition, Leader]:
-    """Return the partitions that have a leader."""
-    return {tp: leader for tp, leader in leaders.items() if leader is not None}
+def _complete(leaders: Leaders) -> dict[TopicPartition, Leader]:
+    """Return the leaders. Raises BrokerError for a partition that has none."""
+    complete = {tp: leader for tp, leader in leaders.items() if leader is not None}
+    for tp in leaders:
+        if tp not in complete:
+            raise no_leader_error(tp)
+    return complete
 
 
 def _is_unknown(end: EpochEnd | None) -> bool:

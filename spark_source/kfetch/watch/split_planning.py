@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 from kfetch.planner import plan_splits
-from kfetch.watch.lookups import OffsetLookup, known_leaders, no_leader_error
+from kfetch.watch.lookups import OffsetLookup, no_leader_error
 from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
@@ -31,6 +31,8 @@ class SplitPlanning:
         refresh: MetadataRefresh,
         check: PositionCheck,
     ) -> None:
+        self.query = uuid4().hex
+        """The name of the query in its splits."""
         self._options = options
         self._lookup = lookup
         self._watch = watch
@@ -53,7 +55,7 @@ class SplitPlanning:
             and offsets.topic_id(tp.topic) == topic_id != NO_TOPIC_ID
         }
 
-    def splits(self, query: str, start: Offsets, end: Offsets) -> list[Split]:
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return the splits between two offsets.
 
         Raises an error below DataLoss if losses fail the query, and BrokerError for a partition
@@ -77,7 +79,7 @@ class SplitPlanning:
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
+        return [Split(query=self.query, ranges=split_ranges) for split_ranges in packed]
 
     def _note_skipped(self, start: Offsets, end: Offsets) -> None:
         for tp in end.positions:
@@ -95,15 +97,12 @@ class SplitPlanning:
         Raises BrokerError for a partition without a leader after the request timeout. A leader may
         resign afterwards. Then the tasks look for its successor.
         """
-        leaders = self._watched_leaders(partitions)
-        if None not in leaders.values():
-            return known_leaders(leaders)
 
         def look(fresh: ClusterView) -> dict[TopicPartition, Leader | None]:
             self._refresh.apply(fresh)
             return self._watched_leaders(partitions)
 
-        return self._lookup.await_leaders(look)
+        return self._lookup.await_leaders(self._watched_leaders(partitions), look)
 
     def _watched_leaders(
         self, partitions: Iterable[TopicPartition]

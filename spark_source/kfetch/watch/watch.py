@@ -46,7 +46,11 @@ CLOSE_S = 1.0
 
 
 class Watch:
-    """Keeps the log ends of the subscribed partitions current, with one session per broker."""
+    """Keeps the log ends of the subscribed partitions current, with one session per broker.
+
+    It has many attributes, because one lock guards them: what pollers report, the driver takes.
+    ``WatchState``, ``Poller``, ``BrokerReport`` and ``Backlog`` hold the rest.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

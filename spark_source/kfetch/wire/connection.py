@@ -38,18 +38,16 @@ from kfetch.options import NetworkOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire import diagnosis, probes, tls_errors
 from kfetch.wire.addresses import avoid
-from kfetch.wire.buffers import Allocate
+from kfetch.wire.frames import Allocate, BrokenFrame, Frames, NoFrame
 from kfetch.wire.sasl.login import Login
-from kfetch.wire.transport import open_stream, peer_address, pending_alert, send_all
+from kfetch.wire.transport import open_stream, pending_alert
 
 log = logging.getLogger(__name__)
 
 E = TypeVar("E", bound=KfetchError)
-_LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _NO_REPLY = "no reply within the deadline"
-_CLOSED = "the broker closed it"
 _FIRST_FRAME_BYTES_MAX = 1 << 20
 """The limit until ApiVersions is answered. A TLS alert reads as a frame of 352,518,912 bytes."""
 _PROBE_AFTER_S = 2.0
@@ -58,31 +56,23 @@ _SILENT_S = 5.0
 """How long a peer may say nothing at all before a warning names it."""
 _SILENT_MIN_S = 1.0
 """A shorter silence up to the deadline says nothing about the peer."""
-_TIMEOUT_VALID_S = 0.01
-"""How long a socket's timeout stays as it is. TLS receives 16 KiB at a time, and setting it costs a
-system call each."""
 
 
 class Connection:
-    """A connection with negotiated versions. ``sent_bytes``, ``received_bytes`` count frames."""
+    """A connection with negotiated versions."""
 
     def __init__(
         self, stream: socket.socket, address: tuple[str, int], options: NetworkOptions
     ) -> None:
-        self.peer, self._socket_address = f"{address[0]}:{address[1]}", peer_address(stream)
+        self.peer = f"{address[0]}:{address[1]}"
         self._address = address
-        self.sent_bytes = 0
-        self.received_bytes = 0
-        self._stream = stream
         self._options = options
+        size_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
+        self._frames = Frames(stream, size_max, secured=options.security.tls is not None)
         self._correlation_id = 0
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
         self._failure: KfetchError | None = None
-        self._frame_bytes_max = min(_FIRST_FRAME_BYTES_MAX, options.frame_bytes_max)
-        self._prefix = memoryview(bytearray(_LENGTH.size))
-        self._prefix_bytes = 0
-        """How much of the next reply's length has arrived."""
         self._probe: probes.Probe | None = None if options.security.tls else probes.greeting
         """Asks what listens there if this connection fails. None after the first proper reply."""
         sasl = options.security.sasl
@@ -103,10 +93,10 @@ class Connection:
         try:
             connection._negotiate(deadline)
             connection._log_in(deadline)
-            connection._frame_bytes_max = options.frame_bytes_max
+            connection._frames.size_max = options.frame_bytes_max
         except BaseException as failure:
             if isinstance(failure, ConnectionLost):
-                avoid(connection._socket_address)
+                avoid(connection._frames.peer)
             connection.close()
             raise
         return connection
@@ -163,11 +153,10 @@ class Connection:
         frame = request.encode(header=True, framed=True)
         deadline = time.monotonic() + self._options.request_timeout_s
         try:
-            send_all(self._stream, frame, deadline)
+            self._frames.send(frame, deadline)
         except OSError as cause:
             raise self._io_failure(f"sending {request.name}", cause, deadline) from None
         self._in_flight.append((self._correlation_id, request.header))
-        self.sent_bytes += len(frame)
         return len(frame)
 
     def receive(self, deadline: float, allocate: Allocate | None = None) -> tuple[Any, memoryview]:
@@ -178,14 +167,18 @@ class Connection:
         self._check_alive()
         if not self._in_flight:
             raise RuntimeError(f"no request to {self.peer} is waiting for a reply")
-        size = self._frame_size(deadline)
-        frame = allocate(size) if allocate else memoryview(bytearray(size))
-        self._fill(frame, deadline)
-        self.received_bytes += _LENGTH.size + size
+        try:
+            frame = self._frames.receive(deadline, allocate)
+        except NoFrame:
+            raise self._bury(self._lost(_NO_REPLY)) from None
+        except BrokenFrame as cause:
+            raise self._fail(str(cause), deadline) from None
+        except OSError as cause:
+            raise self._io_failure("receiving", cause, deadline) from None
         correlation_id, header = self._in_flight.popleft()
         if _CORRELATION.unpack_from(frame)[0] != correlation_id:
-            cause = "a reply does not belong to the request that was sent first"
-            raise self._fail(cause, deadline)
+            text = "a reply does not belong to the request that was sent first"
+            raise self._fail(text, deadline)
         if self._versions:
             self._probe = None
         return header, frame
@@ -274,35 +267,28 @@ class Connection:
         A slow broker has until the deadline all the same.
         """
         began = time.monotonic()
-        if self._is_readable(min(deadline, began + _PROBE_AFTER_S), deadline):
+        if self._has_begun(min(deadline, began + _PROBE_AFTER_S), deadline):
             return
         if self._probe and (verdict := self._probe(self._address, self._options, deadline)):
             raise self._bury(diagnosis.wrong_listener(verdict, *self._address))
-        if self._is_readable(min(deadline, began + _SILENT_S), deadline):
+        if self._has_begun(min(deadline, began + _SILENT_S), deadline):
             return
         if time.monotonic() < deadline:
             log.warning("kfetch: %s", diagnosis.silent(*self._address, _SILENT_S).message)
-            if self._is_readable(deadline, deadline):
+            if self._has_begun(deadline, deadline):
                 return
         if (waited_s := time.monotonic() - began) < _SILENT_MIN_S:
             raise self._bury(self._lost(_NO_REPLY))
         raise self._bury(diagnosis.silent(*self._address, waited_s))
 
-    def _is_readable(self, until: float, deadline: float) -> bool:
-        """Returns whether the peer sends a byte before ``until``. The byte counts as received.
-
-        TLS can't peek, and a readable socket may hold a session ticket without any data.
-        """
+    def _has_begun(self, until: float, deadline: float) -> bool:
+        """Returns whether the peer sends a byte before ``until``."""
         try:
-            self._stream.settimeout(max(0.001, until - time.monotonic()))
-            self._prefix_bytes = self._stream.recv_into(self._prefix[:1])
-        except TimeoutError:
-            return False
+            return self._frames.starts_before(until)
+        except BrokenFrame as cause:
+            raise self._fail(str(cause), deadline) from None
         except OSError as cause:
             raise self._io_failure("receiving", cause, deadline) from None
-        if not self._prefix_bytes:
-            raise self._fail(_CLOSED, deadline)
-        return True
 
     def _decode(self, header: Any, frame: memoryview) -> Any:
         response_type = header.get_response_class()
@@ -318,45 +304,12 @@ class Connection:
                 peer=self.peer,
             ) from None
 
-    def _frame_size(self, deadline: float) -> int:
-        self._fill(self._prefix[self._prefix_bytes :], deadline)
-        self._prefix_bytes = 0
-        size: int = _LENGTH.unpack(self._prefix)[0]
-        if not _CORRELATION.size <= size <= self._frame_bytes_max:
-            without = "" if self._options.security.tls else " without TLS"
-            raise self._fail(
-                f"a reply claims {size} bytes, where {_CORRELATION.size} to "
-                f"{self._frame_bytes_max} are possible: is a Kafka broker listening there"
-                f"{without}?",
-                deadline,
-            )
-        return size
-
-    def _fill(self, target: memoryview, deadline: float) -> None:
-        filled, timeout_expires_at = 0, 0.0
-        while filled < len(target):
-            now = time.monotonic()
-            if now >= deadline:
-                raise self._bury(self._lost(_NO_REPLY))
-            try:
-                if now >= timeout_expires_at:
-                    self._stream.settimeout(deadline - now)
-                    timeout_expires_at = now + _TIMEOUT_VALID_S
-                received = self._stream.recv_into(target[filled:])
-            except TimeoutError:
-                raise self._bury(self._lost(_NO_REPLY)) from None
-            except OSError as cause:
-                raise self._io_failure("receiving", cause, deadline) from None
-            if received == 0:
-                raise self._fail(_CLOSED, deadline)
-            filled += received
-
     def _io_failure(self, action: str, cause: OSError, deadline: float) -> ConnectionLost:
         """Close the connection. Returns the cause, by the broker's own alert if it sends one."""
         if (tls := self._options.security.tls) is None:
             return self._fail(f"{action} failed: {cause}", deadline)
         if getattr(cause, "reason", None) is None:
-            cause = pending_alert(self._stream) or cause
+            cause = pending_alert(self._frames.stream) or cause
         if failure := tls_errors.explain(cause, *self._address, tls):
             return self._bury(failure)
         return self._fail(f"{action} failed: {tls_errors.words(cause)}", deadline)
@@ -379,7 +332,7 @@ class Connection:
     def _bury(self, failure: E) -> E:
         """Close the socket, and raise this failure from now on."""
         if isinstance(failure, WrongListener):
-            avoid(self._socket_address)
+            avoid(self._frames.peer)
         self._failure = failure
-        self._stream.close()
+        self._frames.stream.close()
         return failure

@@ -17,6 +17,7 @@ from kfetch.model import Broker, TopicPartition
 from kfetch.offsets import Position
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection
+from kfetch.wire.messages import by_topic
 from kfetch.wire.retry import Round
 
 __all__ = ["commit_offsets", "committed_offsets", "find_coordinator", "send_commit", "send_fetch"]
@@ -91,9 +92,9 @@ def send_fetch(
     version = connection.version(OffsetFetchRequest, lowest=2, highest=highest)
     topics = [
         OffsetFetchRequest.OffsetFetchRequestTopic(
-            version=version, name=name, partition_indexes=[tp.partition for tp in of_topic]
+            version=version, name=name, partition_indexes=[partition for partition, _ in of_topic]
         )
-        for name, of_topic in _by_topic(partitions).items()
+        for name, of_topic in by_topic(dict.fromkeys(partitions))
     ]
     request = OffsetFetchRequest[version](group_id=group, topics=topics, require_stable=True)
     reply = connection.call(request, deadline)
@@ -123,9 +124,9 @@ def send_commit(
         OffsetCommitRequest.OffsetCommitRequestTopic(
             version=version,
             name=name,
-            partitions=[_commit_entry(version, tp, positions[tp]) for tp in of_topic],
+            partitions=[_commit_entry(version, partition, at) for partition, at in of_topic],
         )
-        for name, of_topic in _by_topic(positions).items()
+        for name, of_topic in by_topic(positions)
     ]
     request = OffsetCommitRequest[version](
         group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
@@ -137,10 +138,10 @@ def send_commit(
             _check(p.error_code, action, group, connection)
 
 
-def _commit_entry(version: int, tp: TopicPartition, position: Position) -> Any:
+def _commit_entry(version: int, partition: int, position: Position) -> Any:
     return OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
         version=version,
-        partition_index=tp.partition,
+        partition_index=partition,
         committed_offset=position.offset,
         committed_leader_epoch=position.leader_epoch,
         committed_metadata="",
@@ -151,10 +152,3 @@ def _check(code: int, action: str, group: str, connection: Connection) -> None:
     if code != codes.NONE:
         request = f"{action} of group {group}"
         raise codes.error(code, request, group=group, user=connection.user)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    topics: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp)
-    return topics

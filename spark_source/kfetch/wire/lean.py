@@ -1,7 +1,8 @@
 """kafka-python's message classes without its clients, for processes that run only kfetch's code.
 
 The driver's source process and a new agent use only the messages. The first micro-batch waits for
-their imports, and three unused clients would take more than 150 ms of CPU.
+their imports, and three unused clients would take more than 150 ms of CPU. This runs before them,
+so it stands alone.
 """
 
 import sys

@@ -192,7 +192,7 @@ def list_offsets(
                 for partition, timestamp in partitions
             ],
         )
-        for topic, partitions in _by_topic(timestamps)
+        for topic, partitions in by_topic(timestamps)
     ]
     timeout_ms = int(connection.request_timeout_s * 1000)
     reply = connection.call(
@@ -238,7 +238,7 @@ def epoch_ends(
                 for partition, epoch in partitions
             ],
         )
-        for topic, partitions in _by_topic(epochs)
+        for topic, partitions in by_topic(epochs)
     ]
     reply = connection.call(
         OffsetForLeaderEpochRequest[version](replica_id=-1, topics=topics), deadline
@@ -252,7 +252,8 @@ def epoch_ends(
     }
 
 
-def _by_topic(values: Mapping[TopicPartition, V]) -> list[tuple[str, list[tuple[int, V]]]]:
+def by_topic(values: Mapping[TopicPartition, V]) -> list[tuple[str, list[tuple[int, V]]]]:
+    """Returns the values of each topic, with their partitions, as requests list them."""
     grouped: dict[str, list[tuple[int, V]]] = {}
     for tp, value in values.items():
         grouped.setdefault(tp.topic, []).append((tp.partition, value))

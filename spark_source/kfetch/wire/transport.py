@@ -13,7 +13,7 @@ from kfetch.wire.addresses import avoid, connect
 if TYPE_CHECKING:
     from kfetch.wire.tls import Identify
 
-__all__ = ["open_stream", "open_tcp", "peer_address", "pending_alert", "send_all"]
+__all__ = ["open_stream", "open_tcp", "peer_address", "pending_alert"]
 
 _ALERT_S = 0.1
 """How long to wait for the reason why a broker closes a connection of TLS."""
@@ -86,19 +86,6 @@ def _configure(stream: socket.socket, options: NetworkOptions) -> None:
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.receive_buffer_bytes > 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
-
-
-def send_all(stream: socket.socket, frame: bytes, deadline: float) -> None:
-    """Sends a frame by the deadline. With TLS, ``sendall`` would give each 16 KiB that time.
-
-    Raises OSError.
-    """
-    rest = memoryview(frame)
-    while rest:
-        if (remaining_s := deadline - time.monotonic()) <= 0:
-            raise TimeoutError("timed out")
-        stream.settimeout(remaining_s)
-        rest = rest[stream.send(rest) :]
 
 
 def pending_alert(stream: socket.socket) -> OSError | None:

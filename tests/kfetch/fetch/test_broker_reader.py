@@ -116,7 +116,7 @@ def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str
     reader.add(left)
     reader.send(deadline)
     assert fetcher._connection
-    assert select.select([fetcher._connection._stream], [], [], 10)[0]  # the reply is here
+    assert select.select([fetcher._connection._frames.stream], [], [], 10)[0]  # the reply is here
     reader.drop(left)
     epoch = kafka.log(T0).epoch
     kafka.create("t", 1)

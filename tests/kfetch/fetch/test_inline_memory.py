@@ -40,5 +40,5 @@ def read(inline_query: Query, kafka: LittleKafka, start: int, end: int) -> None:
 def reply_memory() -> int:
     """The bytes that buffers of replies take now."""
     snapshot = tracemalloc.take_snapshot()
-    of_buffers = snapshot.filter_traces([tracemalloc.Filter(True, "*/wire/buffers.py")])
+    of_buffers = snapshot.filter_traces([tracemalloc.Filter(True, "*/wire/frames.py")])
     return sum(trace.size for trace in of_buffers.traces)

@@ -14,8 +14,8 @@ from kfetch.errors import TlsFailed
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
 from kfetch.wire import tls
-from kfetch.wire.buffers import ReplyBuffer
 from kfetch.wire.connection import Connection
+from kfetch.wire.frames import ReplyBuffer
 from tests.kfetch.wire.certificates import Authority, Identity
 from tests.kfetch.wire.tls_helpers import (
     AUTHORITY,
@@ -41,7 +41,7 @@ def test_a_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
     connection = connect(start(version=version).port)
 
     assert "c" == ask(connection).cluster_id
-    assert version.name == connection._stream.version().replace(".", "_")  # type: ignore[attr-defined]
+    assert version.name == connection._frames.stream.version().replace(".", "_")  # type: ignore[attr-defined]
     connection.close()
 
 
@@ -240,5 +240,5 @@ def test_the_wanted_cipher_is_used(start: Start) -> None:
     cipher = "ECDHE-ECDSA-CHACHA20-POLY1305"
     connection = connect(start().port, replace(TLS, max_version="TLSv1.2", ciphers=(cipher,)))
 
-    assert cipher == connection._stream.cipher()[0]  # type: ignore[attr-defined]
+    assert cipher == connection._frames.stream.cipher()[0]  # type: ignore[attr-defined]
     connection.close()
