@@ -33,8 +33,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
+from kfetch.formats.files import with_descriptors
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn
 from kfetch.options.columns import (
     DEAD_LETTER,
@@ -47,9 +47,9 @@ from kfetch.options.columns import (
 )
 
 if TYPE_CHECKING:
+    from kfetch.formats.columns.types import ValueType
     from kfetch.options import SourceOptions
     from kfetch.options.values import TypedColumn
-    from kfetch.values.types import ValueType
 
 __all__ = ["column_type", "schema", "with_schema"]
 
@@ -128,7 +128,7 @@ def _unused_zones(options: SourceOptions) -> list[str]:
     zoned = [one for one in options.typed_columns if isinstance(one, JsonColumn) and one.time_zone]
     if not zoned:  # most queries have none, and can't spare the time of the import
         return []
-    from kfetch.values.json_options import needs_zone
+    from kfetch.formats.json.options import needs_zone
 
     return [typed.zone_option for typed in zoned if not needs_zone(column_type(typed))]
 
@@ -143,7 +143,9 @@ def _with_types(options: SourceOptions, given: StructType | None = None) -> Sour
     options = with_descriptors(options)
     if all(typed.registry is None for typed in options.typed_columns):
         return options
-    from kfetch.reader_schemas import with_reader_schemas  # late: it imports HTTP and TLS
+    from kfetch.formats.registry.reader_schemas import (
+        with_reader_schemas,  # late: it imports HTTP and TLS
+    )
 
     if given is None:
         return with_reader_schemas(options)
@@ -177,11 +179,11 @@ def column_type(typed: TypedColumn) -> ValueType:
     """Return the struct of a column. Raises OptionError or NotBuilt."""
     name = typed.type_option
     # Imported here, because they need Arrow.
-    from kfetch.time_zones import zone_named
-    from kfetch.values.avro_decoder import reader_type
-    from kfetch.values.ddl import parse_schema
-    from kfetch.values.json_options import check_corrupt_column, check_zone
-    from kfetch.values.protobuf_decoder import message_type
+    from kfetch.formats.avro.decoder import reader_type
+    from kfetch.formats.columns.ddl import parse_schema
+    from kfetch.formats.json.options import check_corrupt_column, check_zone
+    from kfetch.formats.json.time_zones import zone_named
+    from kfetch.formats.protobuf.decoder import message_type
 
     if isinstance(typed, AvroColumn) and typed.registry:
         return reader_type(typed.reader_schema, source=name, references=typed.references)
@@ -327,7 +329,7 @@ def _first_difference(
 
 
 def _spark_type(kind: ValueType) -> Any:
-    from kfetch.values.types import Kind
+    from kfetch.formats.columns.types import Kind
 
     children = [_spark_type(child) for child in kind.children]
     match kind.kind:

@@ -32,13 +32,13 @@ def report(
     """
     import pyarrow as pa
 
-    from kfetch.descriptor_files import with_descriptors
     from kfetch.fetch.typed_values import column_decoder
+    from kfetch.formats.columns.ddl_text import fields_text
+    from kfetch.formats.files import with_descriptors
+    from kfetch.formats.registry.headers import SchemaUnavailable
+    from kfetch.formats.registry.reader_schemas import with_reader_schemas
     from kfetch.options import parse
-    from kfetch.reader_schemas import with_reader_schemas
     from kfetch.schema import column_type
-    from kfetch.values.ddl_text import fields_text
-    from kfetch.values.wire_format import SchemaUnavailable
 
     parsed = parse({**options, "subscribe": topic}, batch=True)
     resolved = with_reader_schemas(with_descriptors(parsed)).typed_columns

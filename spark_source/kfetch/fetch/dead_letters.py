@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.fetch.places import places
+from kfetch.formats.columns.raw_copies import copies, is_listed, texts
+from kfetch.formats.columns.struct_column import positions_of
 from kfetch.options import SourceOptions
 from kfetch.records import Memory, Slice
-from kfetch.values.columns import positions_of
-from kfetch.values.raw_copies import copies, is_listed, texts
 
 __all__ = ["ROW_BYTES", "UNEXAMINED", "Misfits", "Reason", "column_of", "counts"]
 

@@ -16,11 +16,12 @@ from typing import Any
 
 from kfetch.fetch import events
 from kfetch.fetch.kinds import Kinds, added, printable
+from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.json.infer import unknown_in_json
+from kfetch.formats.protobuf.decoder import ProtobufDecoder
+from kfetch.formats.protobuf.schema import unknown_in_protobuf
 from kfetch.records import Slice
-from kfetch.values.avro_decoder import AvroDecoder
-from kfetch.values.json_decoder import JsonDecoder
-from kfetch.values.protobuf_decoder import ProtobufDecoder
-from kfetch.values.unknown_fields import unknown_in_json, unknown_in_protobuf
 
 __all__ = ["FieldWatch", "sample", "unknown_fields"]
 

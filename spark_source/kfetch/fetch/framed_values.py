@@ -17,24 +17,25 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import KfetchError, OptionError
-from kfetch.options.registry import RegistryOptions
-from kfetch.records.memory import UNLIMITED, Memory
-from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro, Programs
-from kfetch.values.avro_program import Program, failing_program
-from kfetch.values.columns import positions_of
-from kfetch.values.json_decoder import DecodedValues, JsonDecoder
-from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
-from kfetch.values.protobuf_fields import Damaged
-from kfetch.values.protobuf_names import message_at, serialized_file
-from kfetch.values.unknown_fields import unknown_in_json, unknown_in_protobuf
-from kfetch.values.wire_format import (
+from kfetch.formats.avro.decoder import AvroDecoder, DecodedAvro, Programs
+from kfetch.formats.avro.program import Program, failing_program
+from kfetch.formats.columns.struct_column import positions_of
+from kfetch.formats.json.decoder import DecodedValues, JsonDecoder
+from kfetch.formats.json.infer import unknown_in_json
+from kfetch.formats.protobuf.decoder import DecodedMessages, ProtobufDecoder
+from kfetch.formats.protobuf.fields import Damaged
+from kfetch.formats.protobuf.names import message_at, serialized_file
+from kfetch.formats.protobuf.schema import unknown_in_protobuf
+from kfetch.formats.registry.client import Registry, Schema, SchemaUnknown, registry_of
+from kfetch.formats.registry.headers import (
     Header,
     Headers,
     SchemaUnavailable,
     read_header,
     read_headers,
 )
-from kfetch.wire.registry import Registry, Schema, SchemaUnknown, registry_of
+from kfetch.options.registry import RegistryOptions
+from kfetch.records.memory import UNLIMITED, Memory
 
 __all__ = ["Framed", "FramedAvro", "FramedJson", "FramedProtobuf", "framed"]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kfetch import value_loading
 from kfetch.compiled.machine_code import Loop
 from kfetch.errors import MalformedValue
 from kfetch.fetch import dead_letters, events
@@ -18,18 +17,19 @@ from kfetch.fetch.dead_letters import Misfits, Reason
 from kfetch.fetch.drift import FieldWatch, sample
 from kfetch.fetch.kinds import printable
 from kfetch.fetch.places import Place, places
+from kfetch.formats import loading
+from kfetch.formats.avro.decoder import AvroDecoder, DecodedAvro
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.json.decoder import DecodedValues, JsonDecoder, JsonSettings
+from kfetch.formats.json.time_zones import find_zone, zone_named
+from kfetch.formats.json.times import Zones
+from kfetch.formats.protobuf.decoder import DecodedMessages, ProtobufDecoder
+from kfetch.formats.registry.headers import SchemaUnavailable
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.options.values import TypedColumn
 from kfetch.records import Memory, Slice
 from kfetch.records.memory import Part
-from kfetch.time_zones import find_zone, zone_named
-from kfetch.values.avro_decoder import AvroDecoder, DecodedAvro
-from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import DecodedValues, JsonDecoder, JsonSettings
-from kfetch.values.protobuf_decoder import DecodedMessages, ProtobufDecoder
-from kfetch.values.times import Zones
-from kfetch.values.wire_format import SchemaUnavailable
 
 if TYPE_CHECKING:
     from kfetch.fetch.framed_values import Framed
@@ -205,7 +205,7 @@ class _ColumnDecoder:
 
 
 def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
-    loops = value_loading.load(column.format)
+    loops = loading.load(column.format)
     if isinstance(column, AvroColumn):
         if column.registry:
             source, references = column.type_option, column.references

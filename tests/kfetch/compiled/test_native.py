@@ -13,9 +13,10 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
-from kfetch import decoding, value_loading
+from kfetch import decoding
 from kfetch.compiled import code_cache, layout, machine_code, native
 from kfetch.errors import KfetchError
+from kfetch.formats import loading
 from tests.kfetch.compiled.helpers import cache_environ
 
 
@@ -92,7 +93,7 @@ GOOD = "".join(
 
 @pytest.mark.parametrize(
     "sources",
-    [native.SOURCES, *(item.sources for item in value_loading.FORMATS.values())],
+    [native.SOURCES, *(item.sources for item in loading.FORMATS.values())],
 )
 def test_the_cache_key_covers_all_compiled_code(sources: tuple[Path, ...]) -> None:
     """Every module of kfetch that a source of the machine code imports is itself such a source."""

@@ -15,9 +15,9 @@ from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.records import Memory, Slice
 from tests.kfetch.fetch.helpers import T0, T1, part, query
+from tests.kfetch.formats.columns.test_raw_copies import Counted
 from tests.kfetch.records.batch_builder import batch, make_slice, record
 from tests.kfetch.test_decoding_parts import CountedMemory
-from tests.kfetch.values.test_raw_copies import Counted
 from tests.kfetch.wire.little import LittleKafka
 
 VALUES = {"valueFormat": "json", "valueSchema": "id INT"}

@@ -10,9 +10,9 @@ import pytest
 
 from kfetch.fetch import drift
 from kfetch.fetch.events import UnknownFields
-from kfetch.value_loading import load
-from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import JsonDecoder
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.loading import load
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.wire.little import LittleKafka
 

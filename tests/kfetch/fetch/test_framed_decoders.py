@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from kfetch.fetch import framed_values
 from kfetch.fetch.drift import unknown_fields
 from kfetch.fetch.framed_values import FramedAvro, FramedJson
-from kfetch.value_loading import load
-from kfetch.values.avro_decoder import AvroDecoder
-from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import JsonDecoder
-from kfetch.wire import registry as client
+from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.loading import load
+from kfetch.formats.registry import client
 from tests.kfetch.fetch.test_framed_values import ONE, V1, V2
-from tests.kfetch.values.avro_records import evolved, record
-from tests.kfetch.values.avro_records import schema as random_schema
-from tests.kfetch.values.plain import plain
-from tests.kfetch.wire.scripted_registry import framed
+from tests.kfetch.formats.avro.records import evolved, record
+from tests.kfetch.formats.avro.records import schema as random_schema
+from tests.kfetch.formats.json.plain import plain
+from tests.kfetch.formats.registry.scripted_registry import framed
 
 
 class _Known:

@@ -14,17 +14,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
+from kfetch.formats.registry import client
 from kfetch.schema import schema, with_schema
-from kfetch.wire import registry as client
 from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.formats.avro.records import number
+from tests.kfetch.formats.protobuf.cases import alone
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import number as field
+from tests.kfetch.formats.protobuf.wire import sized
+from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
 from tests.kfetch.test_schema import options
-from tests.kfetch.values.avro_records import number
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.protobuf_cases import alone
-from tests.kfetch.values.wire import number as field
-from tests.kfetch.values.wire import sized
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch.wire.scripted_registry import ScriptedRegistry, framed
 
 
 def _fields(*fields: tuple[Any, ...]) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def test_json_behind_a_header(registry: ScriptedRegistry) -> None:
         _read(registry, values[1:2], **more, valueMode="FAILFAST")
 
 
-# What Confluent's own serializers for Python wrote (integration/values/wire_format_record.py).
+# What Confluent's own serializers for Python wrote (integration/formats/wire_format_record.py).
 
 _WRITTEN = json.loads(
     (Path(__file__).parents[2] / "vectors" / "confluent" / "wire_format.json").read_text()

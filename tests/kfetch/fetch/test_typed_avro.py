@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from kfetch.errors import MalformedValue, OptionError
+from kfetch.formats.avro import layout as ops
 from kfetch.schema import schema, with_schema
-from kfetch.values import avro_layout as ops
 from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.formats.avro.records import number
 from tests.kfetch.test_schema import options
-from tests.kfetch.values.avro_records import number
 from tests.kfetch.wire.little import LittleKafka
 
 _WRITER = json.dumps(

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kfetch import descriptor_files
 from kfetch.agent import channel
-from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import MalformedValue, OptionError
 from kfetch.fetch import typed_values
+from kfetch.formats import files
+from kfetch.formats.files import with_descriptors
 from kfetch.options import SourceOptions
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import number, sized
 from tests.kfetch.test_schema import options
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.wire import number, sized
 from tests.kfetch.wire.little import LittleKafka
 
 _FILE = """
@@ -123,12 +123,12 @@ def test_files_have_a_limit(tmp_path: Path) -> None:
         schema(options(**given))
     assert "valueDescriptor" == refusal.value.option
     split_bytes = 20 << 20
-    assert 2 * descriptor_files.BYTES_MAX + split_bytes < channel.MESSAGE_BYTES_MAX
+    assert 2 * files.BYTES_MAX + split_bytes < channel.MESSAGE_BYTES_MAX
 
 
 def test_the_decoders_kept_have_a_limit() -> None:
     """Each may keep two files of types. Together they take less than the agent's own limit."""
-    kept = typed_values.DECODERS_MAX * 2 * descriptor_files.BYTES_MAX
+    kept = typed_values.DECODERS_MAX * 2 * files.BYTES_MAX
     assert kept <= 128 << 20
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch import value_loading
 from kfetch.errors import MalformedValue
 from kfetch.fetch import typed_values
+from kfetch.formats import loading
 from kfetch.options import AvroColumn, JsonColumn
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
@@ -88,8 +88,8 @@ def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyP
         (AvroColumn(column="value", schema='{"type":"record","name":"R","fields":[]}'),),
     )
     shared = typed_values.typed_values(known)
-    monkeypatch.setattr(value_loading, "_loaded", {"json": value_loading.load("json")})
-    monkeypatch.setattr(value_loading, "_linked", slow)
+    monkeypatch.setattr(loading, "_loaded", {"json": loading.load("json")})
+    monkeypatch.setattr(loading, "_linked", slow)
     with ThreadPoolExecutor() as pool:
         try:
             compiling = pool.submit(typed_values.typed_values, avro)

@@ -16,9 +16,9 @@ from kfetch.model import OffsetRange
 from kfetch.records import Memory
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, T1, opened, part, query
-from tests.kfetch.values.avro_records import number
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.wire import sized
+from tests.kfetch.formats.avro.records import number
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import sized
 from tests.kfetch.wire.little import LittleKafka
 
 PART_BYTES = 4096
