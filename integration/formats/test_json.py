@@ -18,7 +18,8 @@ import pytest
 
 from integration.formats.oracle import CORRUPT, answers
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json.decoder import DecodedValues, JsonDecoder, JsonSettings
+from kfetch.formats.columns.decoded import DecodedColumn
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
 from kfetch.formats.json.times import Zones
 from kfetch.formats.loading import load
 from tests.kfetch.formats.json.documents import ddl, document, schema
@@ -50,7 +51,7 @@ def _settings(zone: str, options: dict[str, str]) -> JsonSettings:
     )
 
 
-def _decoded(text: str, documents: list[bytes], settings: JsonSettings) -> DecodedValues:
+def _decoded(text: str, documents: list[bytes], settings: JsonSettings) -> DecodedColumn:
     lengths = np.array([len(item) for item in documents], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     decoder = JsonDecoder(parse_schema(text), load("json"), settings)

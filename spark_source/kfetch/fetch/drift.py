@@ -10,20 +10,15 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
 from kfetch.fetch import events
 from kfetch.fetch.kinds import Kinds, added, printable
-from kfetch.formats.avro.decoder import AvroDecoder
-from kfetch.formats.json.decoder import JsonDecoder
-from kfetch.formats.json.infer import unknown_in_json
-from kfetch.formats.protobuf.decoder import ProtobufDecoder
-from kfetch.formats.protobuf.schema import unknown_in_protobuf
 from kfetch.records import Slice
 
-__all__ = ["FieldWatch", "sample", "unknown_fields"]
+__all__ = ["FieldWatch", "sample"]
 
 log = logging.getLogger(__name__)
 
@@ -35,19 +30,6 @@ _REPORT_S = 3600.0
 _NAME_MAX = 60  # characters
 _NAMES_MAX = 20
 """Names of one value."""
-
-
-def unknown_fields(decoder: Any, value: bytes) -> Iterable[str]:
-    """Returns the fields of a value that its decoder's schema lacks."""
-    match decoder:
-        case JsonDecoder():
-            return unknown_in_json(value, decoder.decoded_schema)
-        case ProtobufDecoder():
-            return unknown_in_protobuf(value, decoder.root)
-        case AvroDecoder():
-            return decoder.unread
-    fields: Iterable[str] = decoder.unknown_fields(value)  # behind a header of the wire format
-    return fields
 
 
 class FieldWatch:
@@ -109,7 +91,7 @@ def sample(
             if not 0 < size <= left:
                 continue
             left, sampled = left - size, sampled + 1
-            found = islice(unknown_fields(decoder, value.to_pybytes()), _NAMES_MAX)
+            found = islice(decoder.unknown_fields(value.to_pybytes()), _NAMES_MAX)
             names.update({printable(f"{name}.{field}"[:_NAME_MAX]) for field in found})
     topics = sorted({one.tp.topic for one in slices})
     more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""

@@ -17,15 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import KfetchError, OptionError
-from kfetch.formats.avro.decoder import AvroDecoder, DecodedAvro, Programs
+from kfetch.formats.avro.decoder import AvroDecoder, Programs
 from kfetch.formats.avro.program import Program, failing_program
+from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.columns.struct_column import positions_of
-from kfetch.formats.json.decoder import DecodedValues, JsonDecoder
-from kfetch.formats.json.infer import unknown_in_json
-from kfetch.formats.protobuf.decoder import DecodedMessages, ProtobufDecoder
+from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.fields import Damaged
 from kfetch.formats.protobuf.names import message_at, serialized_file
-from kfetch.formats.protobuf.schema import unknown_in_protobuf
 from kfetch.formats.registry.client import Registry, Schema, SchemaUnknown, registry_of
 from kfetch.formats.registry.headers import (
     Header,
@@ -51,14 +50,6 @@ _OBJECT_ROWS = 50
 """What a program's or a table's objects take, as instructions."""
 _NO_JSON = b"}"
 """A document that is corrupt for sure."""
-
-
-class Problem(NamedTuple):
-    """Why a value can't be decoded."""
-
-    what: str
-    at: int
-    """The byte of the value."""
 
 
 class _Kept(Generic[V]):
@@ -125,7 +116,7 @@ class FramedAvro:
         self._programs = _Kept[Program](_ROWS_MAX, lambda program: _weight(program.rows))
         self._tables = _Kept[_Table](_ROWS_MAX, lambda table: _weight(table[1].rows))
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
         data, positions, lengths, headers = _behind(column, indexed=False)
         programs = self._programs_of(headers, memory)
@@ -187,7 +178,7 @@ class FramedProtobuf:
         self.row_bytes = decoder.row_bytes
         self._refusals = _Kept[str](_SCHEMAS_MAX)
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedMessages:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See ProtobufDecoder. Raises SchemaUnavailable, too."""
         data, positions, lengths, headers = _behind(column, indexed=True)
         refusals = [
@@ -212,7 +203,7 @@ class FramedProtobuf:
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the numbers of the fields that the reader's message lacks."""
-        return unknown_in_protobuf(_body(value, indexed=True), self._decoder.root)
+        return self._decoder.unknown_fields(_body(value, indexed=True))
 
     def _refusal(self, header: Header, memory: Memory) -> str:
         """Returns why values with a header can't be decoded; empty if they can."""
@@ -265,7 +256,7 @@ class FramedJson:
         self._decoder = decoder
         self.row_bytes = decoder.row_bytes
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See JsonDecoder. A value without a header is corrupt."""
         data, positions, lengths, headers = _behind(column, indexed=False)
         damaged = np.array([*(bool(each.damage) for each in headers.distinct), False])
@@ -288,7 +279,7 @@ class FramedJson:
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the fields that the schema lacks."""
-        return unknown_in_json(_body(value, indexed=False), self._decoder.decoded_schema)
+        return self._decoder.unknown_fields(_body(value, indexed=False))
 
 
 def _body(value: bytes, *, indexed: bool) -> bytes:

@@ -18,12 +18,13 @@ from kfetch.fetch.drift import FieldWatch, sample
 from kfetch.fetch.kinds import printable
 from kfetch.fetch.places import Place, places
 from kfetch.formats import loading
-from kfetch.formats.avro.decoder import AvroDecoder, DecodedAvro
+from kfetch.formats.avro.decoder import AvroDecoder
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json.decoder import DecodedValues, JsonDecoder, JsonSettings
+from kfetch.formats.columns.decoded import DecodedColumn
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.formats.json.times import Zones
-from kfetch.formats.protobuf.decoder import DecodedMessages, ProtobufDecoder
+from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.registry.headers import SchemaUnavailable
 from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
 from kfetch.options.columns import DEAD_LETTER
@@ -171,7 +172,7 @@ class _ColumnDecoder:
 
     def decoded(
         self, column: pa.Array[Any], memory: Memory, place_of: Callable[[int], Place]
-    ) -> DecodedValues | DecodedAvro | DecodedMessages:
+    ) -> DecodedColumn:
         """Returns the column. The error of a registry names the record that needs its answer."""
         try:
             return self._decoder.decode_column(column, memory)

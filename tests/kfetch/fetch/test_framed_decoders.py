@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.fetch import framed_values
-from kfetch.fetch.drift import unknown_fields
 from kfetch.fetch.framed_values import FramedAvro, FramedJson
 from kfetch.formats.avro.decoder import AvroDecoder
 from kfetch.formats.columns.ddl import parse_schema
@@ -66,9 +65,9 @@ def test_unknown_fields_behind_headers() -> None:
     plain_json = FramedJson(JsonDecoder(schema, load("json")))
     document = b'{"id": 1, "more": 2}'
 
-    assert ["gone"] == [*unknown_fields(avro, framed(0, ONE))]
-    assert ["more"] == [*unknown_fields(plain_json, framed(1, document))]
-    assert [] == [*unknown_fields(avro, b"\0\0"), *unknown_fields(plain_json, document)]
+    assert ["gone"] == [*avro.unknown_fields(framed(0, ONE))]
+    assert ["more"] == [*plain_json.unknown_fields(framed(1, document))]
+    assert [] == [*avro.unknown_fields(b"\0\0"), *plain_json.unknown_fields(document)]
 
 
 def test_what_a_decoder_keeps_has_a_limit() -> None:

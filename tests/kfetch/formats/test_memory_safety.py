@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.formats.columns import layout
-from kfetch.formats.json import decoder as json_decoder
+from kfetch.formats.columns import decoded, layout
 from kfetch.records.memory import Memory
 from tests.kfetch.formats.guarded import GuardedColumn, GuardedMemory
 from tests.kfetch.formats.json import documents
@@ -34,7 +33,7 @@ class _Patched:
 
     def __enter__(self) -> None:
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(json_decoder, "StructColumn", GuardedColumn)
+        self._patch.setattr(decoded, "StructColumn", GuardedColumn)
 
     def __exit__(self, *_: object) -> None:
         self._patch.undo()

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json.decoder import DecodedValues, JsonDecoder, JsonSettings
+from kfetch.formats.columns.decoded import DecodedColumn
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
 from kfetch.formats.json.times import Zones
 from kfetch.formats.loading import load
 
@@ -45,7 +46,7 @@ def decoder(schema: str, settings: JsonSettings | None = None) -> JsonDecoder:
     return JsonDecoder(parse_schema(schema), load("json"), settings)
 
 
-def decode(using: JsonDecoder, documents: list[bytes | None]) -> DecodedValues:
+def decode(using: JsonDecoder, documents: list[bytes | None]) -> DecodedColumn:
     """Decodes documents that lie one behind the other; None is a null value."""
     lengths = np.array([-1 if item is None else len(item) for item in documents], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths.clip(0))[:-1]]).astype(np.int64)

@@ -7,9 +7,8 @@ into the memory of the caller, which is not copied.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +20,13 @@ from kfetch.formats.avro.matching import unknown_in_avro
 from kfetch.formats.avro.program import ALLOWS_MORE, Program, compile_program
 from kfetch.formats.avro.schema import AvroType, parse_avro
 from kfetch.formats.avro.types import column_type
-from kfetch.formats.columns.struct_column import Plan, StructColumn, positions_of, too_large
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.struct_column import Plan, positions_of, too_large
 from kfetch.formats.columns.types import ValueType
-from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
+from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["AvroDecoder", "DecodedAvro", "Problem", "Programs", "reader_type"]
+__all__ = ["AvroDecoder", "Programs", "reader_type"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
@@ -44,23 +43,6 @@ _REASONS = {
     ops.BAD_TIME: "its time is too far from 1970",
     ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
 }
-
-
-class Problem(NamedTuple):
-    """Why a value does not fit."""
-
-    what: str
-    at: int
-    """The byte of the value where it starts to be wrong."""
-
-
-class DecodedAvro(NamedTuple):
-    """The column of many records."""
-
-    values: Any
-    """A row for each record."""
-    corrupt: Array
-    """int32: the numbers of the records that do not fit, in order."""
 
 
 class Programs:
@@ -158,8 +140,7 @@ class AvroDecoder:
         self._loops = loops
         own = _program(written, self._reader, self._plan, source)
         self._own = Programs([own])
-        self.unread = own.unread
-        """The writer's fields that the reader's schema lacks."""
+        self._unread = own.unread
 
     def decode(
         self,
@@ -169,7 +150,7 @@ class AvroDecoder:
         memory: Memory = UNLIMITED,
         *,
         written: tuple[Programs, Array] | None = None,
-    ) -> DecodedAvro:
+    ) -> DecodedColumn:
         """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
@@ -180,10 +161,9 @@ class AvroDecoder:
         """
         programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
         run = _Run(self, programs, data, positions, lengths, starts, memory)
-        corrupt = run.corrupt_records()
-        return DecodedAvro(run.column.array(), corrupt)
+        return run.decoded()
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedAvro:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
@@ -204,6 +184,10 @@ class AvroDecoder:
         if not len(run.corrupt_records()):
             return None
         return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)
+
+    def unknown_fields(self, _value: bytes) -> Iterable[str]:
+        """Returns the writer's fields that the reader's schema lacks: the same for all values."""
+        return self._unread
 
     def program(self, writer: str, references: Sequence[str], source: str) -> Program:
         """Returns the program of another writer. ``source``: its name, for errors.
@@ -237,8 +221,8 @@ def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
     )
 
 
-class _Run:
-    """One call of ``decode``. It keeps everything whose address the loops get."""
+class _Run(LoopCall):
+    """One call of ``decode``."""
 
     def __init__(
         self,
@@ -259,15 +243,9 @@ class _Run:
             np.ascontiguousarray(starts, np.int32),
         )
         self._check_places()
-        data_bytes = int(self._numbers[1].clip(0).sum(dtype=np.int64))
-        check_bytes(data_bytes)
-        self.column = StructColumn(decoder.plan, len(positions), data_bytes, memory)
-        self._corrupt = np.empty(len(positions) + 1, np.int32)
+        super().__init__(decoder.plan, self._numbers[1], memory, state_width=ops.STATE_WIDTH)
         self._counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
-        self.state = array("q", bytes(8 * ops.STATE_WIDTH))
         self.state[ops.NODE_COUNT] = len(decoder.plan.types)
-        self.refused = False
-        """Whether a record needed more memory than one may have."""
 
     def _check_places(self) -> None:
         positions, lengths, _ = self._numbers
@@ -275,13 +253,7 @@ class _Run:
         if len(positions) and (positions.min() < 0 or ends.max() > self._view.size):
             raise KfetchError("a value lies outside the memory of its batch")
 
-    def corrupt_records(self) -> Array:
-        """Decodes records until the part is full. Returns the numbers of those that do not fit."""
-        with suppress(PartIsFull):
-            self._decode()
-        return self._corrupt[: self.state[ops.CORRUPT]].copy()
-
-    def _decode(self) -> None:
+    def decode(self) -> None:
         state_address = self.state.buffer_info()[0]
         decoder, column = self._decoder, self.column
         tables: list[Array] = [self._programs.rows, column.table, decoder.plan.flat_nodes]
@@ -293,7 +265,7 @@ class _Run:
                 len(self._numbers[0]),
                 *(address_of(table) for table in tables),
                 state_address,
-                address_of(self._corrupt),
+                address_of(self.corrupt),
                 address_of(self._counts),
             )
             if result == ops.DONE:

@@ -6,32 +6,31 @@ on behind that document. The positions point into the memory of the caller, whic
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kfetch.formats.columns import layout
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
 from kfetch.formats.columns.raw_copies import copies
-from kfetch.formats.columns.struct_column import Plan, StructColumn, positions_of
+from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import exact
+from kfetch.formats.json.infer import unknown_in_json
 from kfetch.formats.json.options import CORRUPT_COLUMN, check_corrupt_column
 from kfetch.formats.json.powers import POWERS
 from kfetch.formats.json.substitutes import substitute
 from kfetch.formats.json.times import Zones
 from kfetch.formats.json.zone_rules import zone_rules
-from kfetch.records.arrow import check_bytes
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
+from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["DecodedValues", "JsonDecoder", "JsonSettings"]
+__all__ = ["JsonDecoder", "JsonSettings"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
@@ -51,15 +50,6 @@ class JsonSettings:
     """allowNonNumericNumbers: NaN and Infinity are numbers."""
     corrupt_column: str = CORRUPT_COLUMN
     """columnNameOfCorruptRecord: this field of the schema gets the text of corrupt records."""
-
-
-class DecodedValues(NamedTuple):
-    """The struct column of many records."""
-
-    values: pa.StructArray
-    """A row for each record. Null and empty values are null."""
-    corrupt: Array
-    """int32: the numbers of the corrupt records, in order. A corrupt record's row is partial."""
 
 
 class JsonDecoder:
@@ -88,7 +78,7 @@ class JsonDecoder:
         memory: Memory = UNLIMITED,
         *,
         texts: tuple[Array, Array] | None = None,
-    ) -> DecodedValues:
+    ) -> DecodedColumn:
         """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
@@ -103,19 +93,21 @@ class JsonDecoder:
             positions, lengths = texts or (positions, lengths)
             text = copies(data, positions, np.asarray(lengths)[: len(values)], corrupt, memory)
             values = self._with_corrupt_column(values, text)
-        return DecodedValues(values, corrupt)
+        return DecodedColumn(values, corrupt)
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedValues:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(
-        self, value: bytes | memoryview, _memory: Memory = UNLIMITED
-    ) -> exact.Problem | None:
+    def problem(self, value: bytes | memoryview, _memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
         return self.exact(value).problem
 
-    def exact(self, value: bytes | memoryview) -> exact.Decoded:
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the fields of a value that the schema lacks."""
+        return unknown_in_json(value, self._decoded)
+
+    def exact(self, value: bytes | memoryview) -> exact.ExactRow:
         """Returns a value's row, slowly."""
         settings = self._settings
         options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
@@ -134,11 +126,6 @@ class JsonDecoder:
         made: Any = pa.Array.from_buffers(kind, count, [valid], children=arrays)
         result: pa.StructArray = made
         return result
-
-    @property
-    def decoded_schema(self) -> ValueType:
-        """The schema without the column of corrupt records."""
-        return self._decoded
 
     @property
     def plan(self) -> Plan:
@@ -168,47 +155,36 @@ def _corrupt_field(schema: ValueType, name: str) -> int | None:
     return schema.names.index(name) if name in schema.names else None
 
 
-class _Run:
+class _Run(LoopCall):
     """One call of ``decode``."""
 
     def __init__(
         self, decoder: JsonDecoder, data: Any, positions: Array, lengths: Array, memory: Memory
     ) -> None:
+        self._lengths = np.ascontiguousarray(lengths, np.int32)
+        super().__init__(decoder.plan, self._lengths, memory, state_width=layout.STATE_WIDTH)
         self._decoder = decoder
         self._data = memoryview(data)
         self._positions = positions
-        self._lengths = np.ascontiguousarray(lengths, np.int32)
-        count = len(positions)
-        data_bytes = int(self._lengths.clip(0).sum())
-        check_bytes(data_bytes)
-        self.column = StructColumn(decoder.plan, count, data_bytes, memory)
-        self._corrupt = np.empty(count + 1, np.int32)
-        self._state = array("q", bytes(8 * layout.STATE_WIDTH))
-        self._state[layout.ZONE_RULES] = len(decoder.zone_table)
-        self._state[layout.NODE_COUNT] = len(decoder.plan.types)
+        self.state[layout.ZONE_RULES] = len(decoder.zone_table)
+        self.state[layout.NODE_COUNT] = len(decoder.plan.types)
         tables = self.column.table, decoder.plan.flat_nodes
         self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)  # the open containers
-        more = self._corrupt, POWERS, decoder.zone_table, self._stack
-        state = self._state.buffer_info()[0]
+        more = self.corrupt, POWERS, decoder.zone_table, self._stack
+        state = self.state.buffer_info()[0]
         self._addresses = *map(address_of, tables), state, *map(address_of, more)
 
-    def corrupt_records(self) -> Array:
-        """Decodes records until the part is full. Returns the numbers of the corrupt ones."""
-        with suppress(PartIsFull):
-            self._decode()
-        return self._corrupt[: self._state[layout.CORRUPT]].copy()
-
-    def _decode(self) -> None:
+    def decode(self) -> None:
         view = pa.py_buffer(self._data)
         numbers = self._positions, self._lengths
         while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
-            record = self._state[layout.RECORD]
+            record = self.state[layout.RECORD]
             start = int(self._positions[record])
             if result == layout.DOUBTFUL:
                 self._decide(record, self._data[start : start + int(self._lengths[record])])
             else:
                 self._refuse(record)
-            self._state[layout.RECORD] = record + 1
+            self.state[layout.RECORD] = record + 1
 
     def _decide(self, record: int, value: memoryview) -> None:
         """Decodes the value that the loops could not decode."""
@@ -232,19 +208,19 @@ class _Run:
         if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
             raise AssertionError(f"the loops refuse the row of record {record}")
         if is_corrupt:
-            self._corrupt[self._state[layout.CORRUPT]] = record
-            self._state[layout.CORRUPT] += 1
+            self.corrupt[self.state[layout.CORRUPT]] = record
+            self.state[layout.CORRUPT] += 1
 
     def _one(self, data: bytes, length: int, *, raw: int, record: int) -> int:
         """Decodes one document from other memory."""
-        corrupt = self._state[layout.CORRUPT]
-        self._state[layout.RECORD], self._state[layout.RAW] = 0, raw
+        corrupt = self.state[layout.CORRUPT]
+        self.state[layout.RECORD], self.state[layout.RAW] = 0, raw
         lengths = np.full(1, length, np.int32)
         value_bytes = int(self._lengths[record])
         result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1, value_bytes=value_bytes)
-        self._state[layout.RAW] = 0
-        if self._state[layout.CORRUPT] > corrupt:
-            self._corrupt[corrupt] = record
+        self.state[layout.RAW] = 0
+        if self.state[layout.CORRUPT] > corrupt:
+            self.corrupt[corrupt] = record
         return result
 
     def _loop(
@@ -266,6 +242,6 @@ class _Run:
             result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
             if result != layout.FULL:
                 return result
-            size = value_bytes or int(lengths[self._state[layout.RECORD]])
-            if not self.column.grow(self._state[layout.STUCK_NODE], size):
+            size = value_bytes or int(lengths[self.state[layout.RECORD]])
+            if not self.column.grow(self.state[layout.STUCK_NODE], size):
                 return result

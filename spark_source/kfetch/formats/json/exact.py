@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kfetch.formats.columns.ddl_text import kind_text, type_text
+from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.struct_column import too_large, value_limit
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json.scalars import (
@@ -27,7 +28,7 @@ from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timest
 from kfetch.formats.json.tokens import BadDocument, Token, Tokens
 from kfetch.records.java_text import java_text
 
-__all__ = ["Decoded", "Problem", "decode", "problem_of"]
+__all__ = ["ExactRow", "decode", "problem_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
@@ -38,15 +39,7 @@ _PLACE_MAX = 100  # characters of a place in an error
 _OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
 
 
-class Problem(NamedTuple):
-    """Why a record is corrupt, and where."""
-
-    what: str
-    at: int
-    """The byte in the value, from 0. Bytes that are not UTF-8 count as three."""
-
-
-class Decoded(NamedTuple):
+class ExactRow(NamedTuple):
     """One decoded record."""
 
     row: list[Value] | None
@@ -75,7 +68,7 @@ def decode(
     *,
     single_quotes: bool = True,
     non_numeric: bool = True,
-) -> Decoded:
+) -> ExactRow:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = java_text(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
@@ -83,14 +76,14 @@ def decode(
     nothing: list[Value] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
-            return Decoded(None, None)
-        return Decoded(converter.root(schema), None)
+            return ExactRow(None, None)
+        return ExactRow(converter.root(schema), None)
     except _Partial as partial:
-        return Decoded(partial.value, problem_of(partial.cause, text))
+        return ExactRow(partial.value, problem_of(partial.cause, text))
     except BadDocument as error:
-        return Decoded(nothing, problem_of(error, text))
+        return ExactRow(nothing, problem_of(error, text))
     except _TooLarge:
-        return Decoded(nothing, Problem(too_large(len(data)), 0))
+        return ExactRow(nothing, Problem(too_large(len(data)), 0))
 
 
 def problem_of(error: BadDocument, text: str) -> Problem:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import exact
-from kfetch.formats.json.exact import Problem
 from kfetch.formats.json.infer import NOTHING, Seen, TooDeep, merged, missing_in, schema_of, seen
 from kfetch.formats.json.times import Zones
 from kfetch.formats.json.tokens import BadDocument

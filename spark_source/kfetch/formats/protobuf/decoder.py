@@ -6,47 +6,28 @@ decoded is a null row, as in Spark 4.2 with the mode PERMISSIVE.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kfetch.formats.columns.struct_column import StructColumn, positions_of, too_large
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.struct_column import positions_of, too_large
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.descriptors import read_descriptors
 from kfetch.formats.protobuf.plan import MessagePlan
-from kfetch.formats.protobuf.schema import Item, message_tree
-from kfetch.records.arrow import check_bytes
+from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protobuf
 from kfetch.records.codecs import address_of
-from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
+from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["DecodedMessages", "Problem", "ProtobufDecoder", "message_type"]
+__all__ = ["ProtobufDecoder", "message_type"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_messages``."""
-
-
-class DecodedMessages(NamedTuple):
-    """The struct column of many records."""
-
-    values: pa.StructArray
-    """A row for each record. Null values are null, and those that can't be decoded."""
-    corrupt: Array
-    """int32: the numbers of the records that can't be decoded, in order."""
-
-
-class Problem(NamedTuple):
-    """Why a value can't be decoded."""
-
-    what: str
-    at: int
-    """The byte in the value where the field starts that can't be decoded."""
 
 
 def message_type(
@@ -103,65 +84,63 @@ class ProtobufDecoder:
         positions: Array,
         lengths: Array,
         memory: Memory = UNLIMITED,
-    ) -> DecodedMessages:
+    ) -> DecodedColumn:
         """Returns the column of values that lie in ``data``, and of fewer if a part is full.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them.
         Raises KfetchError for more bytes of text than a column can hold.
         """
-        run = _Run(self.plan, self.loops, np.ascontiguousarray(positions, np.int64),
-                   np.ascontiguousarray(lengths, np.int32), memory)  # fmt: skip
-        corrupt = run.corrupt_records(memoryview(data))
-        return DecodedMessages(run.column.array(), corrupt)
+        positions = np.ascontiguousarray(positions, np.int64)
+        lengths = np.ascontiguousarray(lengths, np.int32)
+        return _Run(self, data, positions, lengths, memory).decoded()
 
-    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedMessages:
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
     def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
         lengths = np.full(1, len(value), np.int32)
-        run = _Run(self.plan, self.loops, np.zeros(1, np.int64), lengths, memory)
-        if not len(run.corrupt_records(memoryview(value))):
+        run = _Run(self, value, np.zeros(1, np.int64), lengths, memory)
+        if not len(run.corrupt_records()):
             return None
         if run.refused:
             return Problem(too_large(len(value)), 0)
         return Problem(layout.REASONS[run.state[layout.WHY]], run.state[layout.AT])
 
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the numbers of the fields that the message lacks."""
+        return unknown_in_protobuf(value, self.root)
 
-class _Run:
+
+class _Run(LoopCall):
     """One call of ``decode``."""
 
     def __init__(
-        self, plan: MessagePlan, loops: Loops, positions: Array, lengths: Array, memory: Memory
+        self,
+        decoder: ProtobufDecoder,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory,
     ) -> None:
-        self._loops = loops
-        data_bytes = int(lengths.clip(0).sum())
-        check_bytes(data_bytes)
-        self.column = StructColumn(plan.nodes, len(positions), data_bytes, memory)
-        self._corrupt = np.empty(len(positions) + 1, np.int32)
-        self.state = array("q", bytes(8 * layout.STATE_WIDTH))
+        plan = decoder.plan
+        super().__init__(plan.nodes, lengths, memory, state_width=layout.STATE_WIDTH)
+        self._loops = decoder.loops
+        self._data = data
         self.state[layout.NODE_COUNT] = len(plan.nodes.types)
         self.state[layout.FIELD_COUNT] = len(plan.fields)
-        self.refused = False
-        """Whether a record needed more memory than one may have."""
         lengths = lengths.copy()  # ``_refuse`` changes it
         # The addresses below need these arrays to live as long as this object.
         self._arrays = (
             *(positions, lengths, self.column.table, plan.nodes.flat_nodes, plan.fields.copy()),
-            *(plan.flat, plan.subtrees, plan.enums, self._corrupt),
+            *(plan.flat, plan.subtrees, plan.enums, self.corrupt),
             *(np.zeros(2 * layout.DEPTH_MAX + 2, np.int64), np.zeros(layout.DEPTH_MAX, np.int64)),
         )
 
-    def corrupt_records(self, data: memoryview) -> Array:
-        """Decodes records until the part is full. Returns the numbers of those that can't be."""
-        with suppress(PartIsFull):
-            self._decode(data)
-        return self._corrupt[: self.state[layout.CORRUPT]].copy()
-
-    def _decode(self, data: memoryview) -> None:
-        view = pa.py_buffer(data)
+    def decode(self) -> None:
+        view = pa.py_buffer(self._data)
         positions, lengths, *tables, corrupt, stack, groups = map(address_of, self._arrays)
         state = self.state.buffer_info()[0]
         arguments = view.address, view.size, positions, lengths, len(self._arrays[0])
@@ -177,6 +156,6 @@ class _Run:
     def _refuse(self, record: int) -> None:
         """Makes a record corrupt: null, as every record that can't be decoded."""
         self._arrays[1][record] = -1
-        self._corrupt[self.state[layout.CORRUPT]] = record
+        self.corrupt[self.state[layout.CORRUPT]] = record
         self.state[layout.CORRUPT] += 1
         self.refused = True

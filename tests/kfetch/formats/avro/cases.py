@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kfetch.formats.avro.decoder import AvroDecoder, DecodedAvro
+from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.columns.decoded import DecodedColumn
 from kfetch.formats.loading import load
 from tests.kfetch.formats.avro.records import written
 
@@ -35,7 +36,7 @@ def decoder(writer: Any, reader: Any = None) -> AvroDecoder:
     return AvroDecoder(json.dumps(writer), load("avro"), reader=text)
 
 
-def decode(using: AvroDecoder, items: list[bytes | None]) -> DecodedAvro:
+def decode(using: AvroDecoder, items: list[bytes | None]) -> DecodedColumn:
     """Decodes records that lie one behind the other; None is a null value."""
     data, positions, lengths = written(items)
     return using.decode(data, np.array(positions, np.int64), np.array(lengths, np.int32))

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
-from kfetch.formats.avro import decoder as avro_decoder
 from kfetch.formats.avro import layout as ops
 from kfetch.formats.avro.decoder import reader_type
-from kfetch.formats.columns import layout
+from kfetch.formats.columns import decoded, layout
 from kfetch.formats.columns.types import Kind
 from tests.examples import examples
 from tests.kfetch.formats.avro.cases import decode, decoder
@@ -88,7 +87,7 @@ def _guarded(using: Any, items: list[bytes], gap: int) -> Any:
     lengths = np.array([len(item) for item in items], np.int32)
     positions = np.cumsum(lengths + gap, dtype=np.int64) - lengths - gap
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(avro_decoder, "StructColumn", GuardedColumn)
+        patch.setattr(decoded, "StructColumn", GuardedColumn)
         return using.decode(memoryview(memory.bytes), positions, lengths)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
+from kfetch.formats.columns.decoded import DecodedColumn
 from kfetch.formats.columns.raw_copies import copies, texts
 from kfetch.formats.columns.struct_column import positions_of
-from kfetch.formats.json.decoder import DecodedValues
 from kfetch.records.memory import UNLIMITED, Memory
 from tests.kfetch.formats.vectors import decoder
 
@@ -74,7 +74,7 @@ def test_the_corrupt_column_is_counted() -> None:
     sizes = []
     for schema in ("id INT", "id INT, _corrupt_record STRING"):
         memory = Counted()
-        result: DecodedValues = decoder(schema).decode(data, *place, memory)
+        result: DecodedColumn = decoder(schema).decode(data, *place, memory)
         assert [0] == result.corrupt.tolist()
         sizes.append(memory.size)
     assert sizes[0] + len(bad) <= sizes[1]

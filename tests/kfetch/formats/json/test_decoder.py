@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kfetch.errors import KfetchError, OptionError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json.decoder import DecodedValues, JsonDecoder, JsonSettings
-from kfetch.formats.json.exact import Problem
+from kfetch.formats.columns.decoded import DecodedColumn, Problem
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
 from kfetch.formats.json.times import Zones
 from kfetch.records.memory import Memory
 from tests.examples import examples
@@ -244,7 +244,7 @@ def test_errors_of_the_loops_have_no_data() -> None:
 def test_the_result_does_not_need_the_data() -> None:
     """The column keeps its values when the caller's memory changes."""
     data = bytearray(b'{"id":7,"name":"kept"}' + bytes(64))
-    result: DecodedValues = decoder(_SIMPLE).decode(
+    result: DecodedColumn = decoder(_SIMPLE).decode(
         memoryview(data), np.array([0]), np.array([22], np.int32)
     )
     data[:] = bytes(len(data))

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
+from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.loading import load
 from kfetch.formats.protobuf import layout as protobuf_layout
-from kfetch.formats.protobuf.decoder import Problem, ProtobufDecoder
+from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.descriptors import read_descriptors
 from kfetch.records import Memory
 from tests.examples import examples
