@@ -11,11 +11,11 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from kfetch.fetch.framed_values import FramedAvro
 from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.avro.framed import FramedAvro
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.loading import load
-from kfetch.formats.registry.client import Schema
+from kfetch.formats.registry.schemas import Schema
 from tests.kfetch.formats.registry.scripted_registry import framed
 
 __all__ = ["avro_contestants", "avro_documents"]

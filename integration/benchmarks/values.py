@@ -25,7 +25,7 @@ import pyarrow.json
 
 from integration.benchmarks.avro_values import avro_contestants, avro_documents
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.types import arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.loading import load
 from kfetch.formats.protobuf.decoder import ProtobufDecoder

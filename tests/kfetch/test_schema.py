@@ -25,7 +25,7 @@ from kfetch import records
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.fetch.record_columns import record_columns
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.types import arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.options import SourceOptions, parse
 from kfetch.schema import schema, with_schema
 

@@ -40,8 +40,9 @@ def warm() -> str:
     """
     from kfetch.decoder_loading import describe, load_decoder
     from kfetch.formats import loading
+    from kfetch.formats.face import FORMATS
 
     described = describe(load_decoder())
-    for name in loading.FORMATS:
+    for name in FORMATS:
         loading.load(name)
     return described

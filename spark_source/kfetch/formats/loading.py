@@ -11,60 +11,31 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from kfetch.compiled import code_cache, machine_code
-from kfetch.compiled.machine_code import Loop, Parameters
-from kfetch.formats.avro import layout as avro_layout
-from kfetch.formats.columns import layout
-from kfetch.formats.protobuf import layout as protobuf_layout
+from kfetch.compiled.machine_code import Loop
+from kfetch.formats.format import format_of
 
-__all__ = ["FORMATS", "ValueFormat", "load"]
+__all__ = ["load", "sources"]
 
 log = logging.getLogger(__name__)
 
 _SLOW_S = 1.0
 _HERE = Path(__file__).parent
 _COMMON = ("intrinsics", "layout", "number_loops", "slot_loops")
-"""The modules of ``columns`` that every decoder uses."""
+"""The modules of ``columns`` that the loops of every format use."""
+_COMPILED = ("cpu", "machine_code", "pointers")
 
 
-class ValueFormat(NamedTuple):
-    """A format of values, and the compiled function that decodes it."""
-
-    title: str
-    """Its name in log lines."""
-    module: str
-    """The module that makes the function."""
-    parameters: Parameters
-    """The function's name, and the C types of its parameters."""
-    sources: tuple[Path, ...]
-    """The files that decide about the machine code."""
-
-
-def _format(name: str, title: str, parameters: Parameters, *others: str) -> ValueFormat:
-    """``others``: the modules beside ``loops`` that the function uses."""
-    compiled = ("cpu", "machine_code", "pointers")
-    sources = (
-        *(_HERE.parent / "compiled" / f"{module}.py" for module in compiled),
+def sources(name: str) -> tuple[Path, ...]:
+    """Returns the files that decide about the machine code of a format."""
+    own = ("loops", *format_of(name).loop_modules)
+    return (
+        *(_HERE.parent / "compiled" / f"{module}.py" for module in _COMPILED),
         *(_HERE / "columns" / f"{module}.py" for module in _COMMON),
-        *(_HERE / name / f"{module}.py" for module in ("loops", *others)),
+        *(_HERE / name / f"{module}.py" for module in own),
     )
-    return ValueFormat(title, f"kfetch.formats.{name}.loops", parameters, sources)
 
-
-FORMATS = {
-    "json": _format(
-        *("json", "JSON", layout.PARAMETERS),
-        *("scalar_loops", "skip_loops", "text_loops", "time_loops"),
-    ),
-    "avro": _format("avro", "Avro", avro_layout.PARAMETERS, "layout", "scalars", "steps"),
-    "protobuf": _format(
-        *("protobuf", "Protobuf", protobuf_layout.PARAMETERS),
-        *("layout", "row_loops", "text_loops", "wire_loops"),
-    ),
-}
-"""The formats by their names in ``valueFormat``."""
 
 _loaded: dict[str, Loop] = {}
 _loading = threading.Lock()
@@ -84,21 +55,21 @@ def load(name: str) -> Loop:
 
 def _timed(name: str) -> Loop:
     began = time.monotonic()
-    loop = _linked(name, FORMATS[name])
+    loop = _linked(name)
     seconds = time.monotonic() - began
     if seconds > _SLOW_S:
         advice = "`kfetch warm` does that when you build an image"
-        log.warning(
-            "the %s decoder was compiled in %.1f s; %s", FORMATS[name].title, seconds, advice
-        )
+        title = format_of(name).title
+        log.warning("the %s decoder was compiled in %.1f s; %s", title, seconds, advice)
     return loop
 
 
-def _linked(name: str, chosen: ValueFormat) -> Loop:
+def _linked(name: str) -> Loop:
+    parameters = format_of(name).parameters
     cached = code_cache.read_or_make(
-        machine_code.name_of(name, chosen.sources),
-        lambda: machine_code.object_file(chosen.module, chosen.parameters),
+        machine_code.name_of(name, sources(name)),
+        lambda: machine_code.object_file(f"kfetch.formats.{name}.loops", parameters),
         os.environ,
     )
-    (loop,) = machine_code.link(cached.code, chosen.parameters).values()
+    (loop,) = machine_code.link(cached.code, parameters).values()
     return loop

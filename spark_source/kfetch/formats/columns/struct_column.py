@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from kfetch.errors import KfetchError
 from kfetch.formats.columns import layout
-from kfetch.formats.columns.types import Kind, ValueType, arrow_type
+from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.records.arrow import BATCH_BYTES_MAX
 from kfetch.records.memory import Memory, PartIsFull
 
-__all__ = ["Plan", "StructColumn", "positions_of", "too_large", "value_limit"]
+__all__ = ["Plan", "StructColumn", "arrow_type", "positions_of", "too_large", "value_limit"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +70,47 @@ def _slot_bits(kind: ValueType) -> int:
     inside = sum(map(_slot_bits, kind.children)) if kind.kind is Kind.STRUCT else 0
     ends = 32 if kind.kind in (*_TEXTS, *_LISTS) else 0
     return 1 + ends + _WIDTHS.get(kind.kind, 0) + inside
+
+
+_ARROW_SCALARS: dict[Kind, pa.DataType] = {
+    Kind.INTERVAL: pa.duration("us"),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.BYTE: pa.int8(),
+    Kind.SHORT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: ValueType) -> pa.DataType:
+    """Returns the Arrow type of pyspark's ``to_arrow_type``. Spark compares it exactly."""
+    children: list[Any] = [arrow_type(child) for child in kind.children]
+    match kind.kind:
+        case Kind.STRUCT:
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return pa.struct([pa.field(n, t, nullable=child.nullable) for n, t, child in fields])
+        case Kind.ARRAY:
+            element: Any = pa.field("element", children[0], nullable=kind.children[0].nullable)
+            return pa.list_(element)
+        case Kind.MAP:
+            key: Any = pa.field("key", children[0], nullable=False)
+            value: Any = pa.field("value", children[1], nullable=kind.children[1].nullable)
+            return _map_type(key, value)
+        case Kind.DECIMAL:
+            return pa.decimal128(kind.precision, kind.scale)
+    return _ARROW_SCALARS[kind.kind]
+
+
+def _map_type(key: Any, value: Any) -> pa.DataType:
+    made: pa.DataType = pa.map_(key, value)
+    return made
 
 
 class _Share(NamedTuple):

@@ -1,18 +1,12 @@
-"""The types of typed values: a tree of Spark's types, and the same tree as Arrow types.
-
-The Arrow types are those of pyspark's ``to_arrow_type``. Spark compares them exactly.
-"""
+"""The types of typed values: a tree of Spark's types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-import pyarrow as pa
-
-__all__ = ["DEPTH_MAX", "Kind", "ValueType", "arrow_type", "list_of", "map_of", "struct_of"]
+__all__ = ["DEPTH_MAX", "Kind", "ValueType", "list_of", "map_of", "struct_of"]
 
 DEPTH_MAX = 32
 """Types that may lie inside each other in a schema."""
@@ -80,44 +74,3 @@ def list_of(element: ValueType) -> ValueType:
 def map_of(value: ValueType) -> ValueType:
     """Returns a map type from strings to ``value``."""
     return ValueType(Kind.MAP, children=(ValueType(Kind.STRING), value))
-
-
-_SCALARS: dict[Kind, pa.DataType] = {
-    Kind.INTERVAL: pa.duration("us"),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.BYTE: pa.int8(),
-    Kind.SHORT: pa.int16(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-}
-
-
-def arrow_type(kind: ValueType) -> pa.DataType:
-    """Returns the Arrow type that Spark expects for a type."""
-    children: list[Any] = [arrow_type(child) for child in kind.children]
-    match kind.kind:
-        case Kind.STRUCT:
-            fields = zip(kind.names, children, kind.children, strict=True)
-            return pa.struct([pa.field(n, t, nullable=child.nullable) for n, t, child in fields])
-        case Kind.ARRAY:
-            element: Any = pa.field("element", children[0], nullable=kind.children[0].nullable)
-            return pa.list_(element)
-        case Kind.MAP:
-            key: Any = pa.field("key", children[0], nullable=False)
-            value: Any = pa.field("value", children[1], nullable=kind.children[1].nullable)
-            return _map_type(key, value)
-        case Kind.DECIMAL:
-            return pa.decimal128(kind.precision, kind.scale)
-    return _SCALARS[kind.kind]
-
-
-def _map_type(key: Any, value: Any) -> pa.DataType:
-    made: pa.DataType = pa.map_(key, value)
-    return made

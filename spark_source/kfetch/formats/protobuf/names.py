@@ -22,7 +22,14 @@ from kfetch.formats.protobuf.fields import (
 )
 from kfetch.formats.protobuf.layout import ENUM_TYPE, MESSAGE_TYPE
 
-__all__ = ["TypeNames", "declared_names", "descriptor_set", "message_at", "serialized_file"]
+__all__ = [
+    "TypeNames",
+    "declared_names",
+    "descriptor_set",
+    "lacks_descriptors",
+    "message_at",
+    "serialized_file",
+]
 
 _NESTED_MAX = 100
 
@@ -110,3 +117,11 @@ def message_at(file: bytes, indexes: Sequence[int]) -> str:
         name = _inside(name, text_of(declared[index], 1))
         messages = all_of(declared[index], 3)
     return name
+
+
+def lacks_descriptors(registry: str, number: int) -> str:
+    """Returns the sentence about a schema that a registry has only as text."""
+    return (
+        f"the schema registry {registry} gives schema {number} only as the text of a "
+        ".proto file, and kfetch needs its descriptors (?format=serialized)"
+    )

@@ -1,1 +1,1 @@
-"""Schema registries: the headers of values, the client, the reader's schemas."""
+"""Schema registries: the headers of values, the client, and what decoders of such values share."""

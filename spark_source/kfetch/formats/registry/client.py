@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from http.client import HTTPException
 from typing import Any
@@ -23,11 +23,12 @@ from urllib.parse import quote
 
 from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, OptionError, RegistryRefused, RegistryUnavailable
+from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from kfetch.options.registry import RegistryOptions, with_registry_names
 from kfetch.wire.http_request import Request, exchange, server_words
 from kfetch.wire.tls import context_of
 
-__all__ = ["Registry", "Schema", "SchemaUnknown", "registry_of"]
+__all__ = ["Registry", "registry_of"]
 
 log = logging.getLogger(__name__)
 
@@ -51,26 +52,6 @@ _ATTEMPT_S = 5.0
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
 _PASSING = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
-    """A schema, and those that it refers to."""
-
-    id: int
-    """Its number; 0 for a schema that was found by a subject and whose answer has no number."""
-    version: int
-    """Its version in the subject by which it was found; 0 for one that was found by its id."""
-    kind: str
-    """``AVRO``, ``PROTOBUF`` or ``JSON``."""
-    text: str
-    """JSON for Avro. For Protobuf the Base64 of a FileDescriptorProto, if the registry has it."""
-    references: tuple[str, ...] = ()
-    """The texts of the schemas that it needs. Each stands behind those that it needs itself."""
-
-
-class SchemaUnknown(Exception):
-    """The registry answers, and has no such schema, subject or version. It is a sentence."""
 
 
 class Registry:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.types import arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
 
 _TYPES = [
     ("BOOLEAN", spark.BooleanType()),

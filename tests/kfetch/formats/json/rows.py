@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfetch.formats.columns.types import Kind, ValueType, arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
+from kfetch.formats.columns.types import Kind, ValueType
 
 __all__ = ["column_of"]
 

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from kfetch.formats.columns.types import arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.formats.protobuf.decoder import message_type
 from kfetch.formats.protobuf.names import descriptor_set as set_of
 from kfetch.formats.protobuf.names import message_at, serialized_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.formats.columns.types import arrow_type
+from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.formats.protobuf.decoder import message_type
 from kfetch.formats.protobuf.descriptors import read_descriptors
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set

@@ -11,7 +11,8 @@ import pytest
 
 from kfetch.errors import RegistryRefused, RegistryUnavailable
 from kfetch.formats.registry import client as module
-from kfetch.formats.registry.client import Registry, SchemaUnknown
+from kfetch.formats.registry.client import Registry
+from kfetch.formats.registry.schemas import SchemaUnknown
 from kfetch.options.registry import RegistryOptions
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kfetch.errors import OptionError
-from kfetch.formats.protobuf.descriptors import read_descriptors
-from kfetch.formats.protobuf.names import descriptor_set, message_at, serialized_file
-from kfetch.formats.registry.client import Registry, Schema, SchemaUnknown, registry_of
-from kfetch.options import AvroColumn, ProtobufColumn, SourceOptions
+from kfetch.formats.format import format_of
+from kfetch.formats.registry.client import Registry, registry_of
+from kfetch.formats.registry.schemas import Schema, SchemaUnknown
+from kfetch.options import SourceOptions
 from kfetch.options.registry import RegistryColumn
 from kfetch.options.values import TypedColumn
 
-__all__ = ["with_reader_schemas"]
+__all__ = ["needs_schema", "with_reader_schemas"]
 
 _VERSIONS_MAX = 20
 """Older versions that are tried, if the latest one has other columns than Spark knows."""
@@ -51,9 +51,7 @@ def needs_schema(typed: TypedColumn) -> bool:
     """Return whether the reader's schema of a column is in a registry, and not asked for yet."""
     if typed.registry is None or not typed.registry.subject:
         return False
-    if isinstance(typed, AvroColumn):
-        return not typed.reader_schema
-    return isinstance(typed, ProtobufColumn) and not typed.descriptors
+    return not format_of(typed.format).has_schema(typed)
 
 
 def _candidates(typed: TypedColumn, column: RegistryColumn) -> Iterator[TypedColumn]:
@@ -84,7 +82,7 @@ def _version(
     typed: TypedColumn, column: RegistryColumn, registry: Registry, version: int | None
 ) -> Schema:
     kind = typed.format.upper()
-    form = "serialized" if kind == "PROTOBUF" else ""
+    form = format_of(typed.format).schema_form
     try:
         found = registry.by_version(column.subject, version, form=form)
     except SchemaUnknown as unknown:
@@ -105,19 +103,5 @@ def _version(
 
 
 def _with_schema(typed: TypedColumn, schema: Schema, registry: Registry) -> TypedColumn:
-    if isinstance(typed, AvroColumn):
-        return replace(typed, reader_schema=schema.text, references=schema.references)
-    assert isinstance(typed, ProtobufColumn)
-    files = [serialized_file(text) for text in (schema.text, *schema.references)]
-    known = [file for file in files if file is not None]
-    if len(known) < len(files):
-        raise OptionError(
-            f"the schema registry {registry.name} gives schema {schema.id} only as the text of a "
-            ".proto file, and kfetch needs its descriptors (?format=serialized)",
-            action=f"set {typed.column}Descriptor to a file of protoc, and {typed.column}Message",
-            option=f"{typed.column}Registry",
-        )
-    message = typed.message or message_at(known[0], (0,))
-    descriptors = descriptor_set(known)
-    full_name = read_descriptors(descriptors, column=typed.column).message(message).full_name
-    return replace(typed, descriptors=descriptors, message=full_name)
+    found: TypedColumn = format_of(typed.format).with_schema(typed, schema, registry.name)
+    return found

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kfetch.errors import MalformedValue
-from kfetch.fetch import typed_values
-from kfetch.formats import loading
+from kfetch.formats import loading, typed_values
 from kfetch.options import AvroColumn, JsonColumn
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka

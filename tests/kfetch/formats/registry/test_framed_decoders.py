@@ -10,18 +10,19 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.fetch import framed_values
-from kfetch.fetch.framed_values import FramedAvro, FramedJson
 from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.avro.framed import FramedAvro
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.json.framed import FramedJson
 from kfetch.formats.loading import load
-from kfetch.formats.registry import client
-from tests.kfetch.fetch.test_framed_values import ONE, V1, V2
+from kfetch.formats.registry.framing import Kept
+from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from tests.kfetch.formats.avro.records import evolved, record
 from tests.kfetch.formats.avro.records import schema as random_schema
 from tests.kfetch.formats.json.plain import plain
 from tests.kfetch.formats.registry.scripted_registry import framed
+from tests.kfetch.formats.registry.test_framed_values import ONE, V1, V2
 
 
 class _Known:
@@ -30,12 +31,12 @@ class _Known:
     def __init__(self, writers: list[Any]) -> None:
         self._writers = writers
 
-    def by_id(self, number: int, *, form: str = "") -> client.Schema:
+    def by_id(self, number: int, *, form: str = "") -> Schema:
         """As the real one."""
         if number >= len(self._writers):
-            raise client.SchemaUnknown(f"no {number}")
+            raise SchemaUnknown(f"no {number}")
         text = json.dumps(self._writers[number])
-        return client.Schema(id=number, version=0, kind="AVRO", text=text)
+        return Schema(id=number, version=0, kind="AVRO", text=text)
 
 
 @given(st.integers(0, 1 << 32))
@@ -72,7 +73,7 @@ def test_unknown_fields_behind_headers() -> None:
 
 def test_what_a_decoder_keeps_has_a_limit() -> None:
     """The values that were used last stay, up to a weight. The newest one stays in any case."""
-    kept = framed_values._Kept[str](4, len)
+    kept = Kept[str](4, len)
     asked: list[str] = []
 
     def get(key: str, value: str) -> str:

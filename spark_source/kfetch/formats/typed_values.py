@@ -6,42 +6,42 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kfetch.compiled.machine_code import Loop
 from kfetch.errors import MalformedValue
-from kfetch.fetch import dead_letters, events
-from kfetch.fetch.dead_letters import Misfits, Reason
-from kfetch.fetch.drift import FieldWatch, sample
-from kfetch.fetch.kinds import printable
-from kfetch.fetch.places import Place, places
-from kfetch.formats import loading
-from kfetch.formats.avro.decoder import AvroDecoder
-from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.decoded import DecodedColumn
-from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
-from kfetch.formats.json.time_zones import find_zone, zone_named
-from kfetch.formats.json.times import Zones
-from kfetch.formats.protobuf.decoder import ProtobufDecoder
+from kfetch.formats import dead_letters, loading
+from kfetch.formats.columns.decoded import DecodedColumn, ValueDecoder
+from kfetch.formats.dead_letters import Misfits, Reason
+from kfetch.formats.drift import Drift, FieldWatch, sample
+from kfetch.formats.format import format_of
+from kfetch.formats.places import RecordPlace, places, slices_from
 from kfetch.formats.registry.headers import SchemaUnavailable
-from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, SourceOptions
+from kfetch.options import SourceOptions
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.options.values import TypedColumn
 from kfetch.records import Memory, Slice
 from kfetch.records.memory import Part
+from kfetch.topic_counts import printable
 
-if TYPE_CHECKING:
-    from kfetch.fetch.framed_values import Framed
-
-__all__ = ["TypedValues", "column_decoder", "typed_values"]
-
-Decoder = JsonDecoder | AvroDecoder | ProtobufDecoder
+__all__ = ["TypedPart", "TypedValues", "column_decoder", "typed_values"]
 
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
 _WATCHES_MAX = 64
+
+
+class TypedPart(NamedTuple):
+    """A batch with structs in place of the bytes of its keys or values."""
+
+    batch: pa.RecordBatch
+    remaining: tuple[Slice, ...]
+    """What is left to decode."""
+    undecoded: Sequence[tuple[str, str, int]]
+    """Topic, kind and number of the records that can't be decoded."""
+    drift: Drift | None
+    """Unknown fields of a sample; None for a batch that no sample is taken of."""
 
 
 class TypedValues:
@@ -61,21 +61,22 @@ class TypedValues:
     def typed(
         self,
         batch: pa.RecordBatch,
+        remaining: tuple[Slice, ...],
         memory: Memory,
         slices: Sequence[Slice],
         options: SourceOptions,
-        on_event: events.EventHandler = events.log_event,
-    ) -> pa.RecordBatch:
+    ) -> TypedPart:
         """Returns a batch with structs in place of the bytes of its keys or values.
 
         It has fewer rows if their columns fill a part of ``memory``. The first row always fits.
         With ``deadLetters=column``, it has that column, too. ``slices`` and ``options``: what the
-        batch was decoded from, and how. ``on_event`` gets the records that can't be decoded.
+        batch was decoded from, and how. ``remaining``: the slices that are left.
         Raises MalformedValue for the first corrupt record of a column whose mode is FAILFAST.
         """
         misfits = Misfits(all_reasons=options.dead_letters)
+        rows = batch.num_rows
 
-        def place_of(row: int) -> Place:
+        def place_of(row: int) -> RecordPlace:
             return next(places(slices, [row], options, memory))
 
         results = []
@@ -91,27 +92,23 @@ class TypedValues:
                     raise decoder.malformed(reason(row), place_of(row))
                 misfits.add(corrupt, reason)
         decoded = [result.values.slice(0, batch.num_rows) for result in results]
-        self._sample(batch, slices, options, on_event)
-        if misfits.kinds:
-            for topic, kind, records in dead_letters.counts(
-                misfits, batch, slices, options, memory
-            ):
-                on_event(events.Undecoded(topic=topic, kind=kind, records=records))
-        return self._with_columns(batch, decoded, misfits, memory, options)
+        drift = self._sample(batch, slices, options)
+        undecoded = tuple(dead_letters.counts(misfits, batch, slices, options, memory))
+        batch = self._with_columns(batch, decoded, misfits, memory, options)
+        if batch.num_rows < rows:
+            remaining = slices_from(slices, batch.num_rows, options, memory)
+        return TypedPart(batch, remaining, undecoded, drift)
 
     def _sample(
-        self,
-        batch: pa.RecordBatch,
-        slices: Sequence[Slice],
-        options: SourceOptions,
-        on_event: events.EventHandler,
-    ) -> None:
+        self, batch: pa.RecordBatch, slices: Sequence[Slice], options: SourceOptions
+    ) -> Drift | None:
         """Looks for unknown fields, if it is time for that."""
         watch = self._watch(options)
-        if watch.takes_sample():
-            found = sample([one.sampled(batch) for one in self._decoders], slices)
-            watch.add(found)
-            on_event(found)
+        if not watch.takes_sample():
+            return None
+        found = sample([one.sampled(batch) for one in self._decoders], slices)
+        watch.add(found)
+        return found
 
     def _watch(self, options: SourceOptions) -> FieldWatch:
         key = options.bootstrap, options.subscription
@@ -171,7 +168,7 @@ class _ColumnDecoder:
         return self.name, self._decoder, batch.column(self.name)
 
     def decoded(
-        self, column: pa.Array[Any], memory: Memory, place_of: Callable[[int], Place]
+        self, column: pa.Array[Any], memory: Memory, place_of: Callable[[int], RecordPlace]
     ) -> DecodedColumn:
         """Returns the column. The error of a registry names the record that needs its answer."""
         try:
@@ -192,7 +189,7 @@ class _ColumnDecoder:
         sentence = f"the {self.name} does not fit {self._type_option}: {what}{at}"
         return Reason(f"{self.name}: {what}", sentence)
 
-    def malformed(self, reason: Reason, place: Place) -> MalformedValue:
+    def malformed(self, reason: Reason, place: RecordPlace) -> MalformedValue:
         """Returns the error for a corrupt record at a place."""
         (tp, offset), name = place, self.name
         why = reason.sentence.removeprefix(f"the {name} ")
@@ -205,36 +202,15 @@ class _ColumnDecoder:
         )
 
 
-def _decoder_of(column: TypedColumn) -> JsonDecoder | AvroDecoder | ProtobufDecoder:
-    loops = loading.load(column.format)
-    if isinstance(column, AvroColumn):
-        if column.registry:
-            source, references = column.type_option, column.references
-            return AvroDecoder(column.reader_schema, loops, source=source, references=references)
-        source = f"{column.column}Schema"
-        return AvroDecoder(column.schema, loops, reader=column.reader_schema, source=source)
-    if isinstance(column, ProtobufColumn):
-        return ProtobufDecoder(
-            column.descriptors, column.message, loops, nullable=column.flat, column=column.column
-        )
-    return _json_decoder(column, loops)
-
-
-def column_decoder(column: TypedColumn) -> Decoder | Framed:
+def column_decoder(column: TypedColumn) -> ValueDecoder:
     """Returns the decoder of a column's values, with or without headers of the wire format."""
-    decoder = _decoder_of(column)
+    its_format = format_of(column.format)
+    decoder = its_format.decoder(column, loading.load(column.format))
     if column.registry is None:
         return decoder
-    from kfetch.fetch.framed_values import framed  # late: it imports HTTP and TLS
+    from kfetch.formats.registry.client import registry_of  # late: it imports HTTP and TLS
 
-    return framed(decoder, column.registry.registry)
-
-
-def _json_decoder(column: JsonColumn, loops: Loop) -> JsonDecoder:
-    session = zone_named(column.time_zone or "UTC", option=column.zone_option)
-    settings = JsonSettings(zones=Zones(session, find_zone))
-    schema = parse_schema(column.schema, option=column.type_option)
-    return JsonDecoder(schema, loops, settings)
+    return its_format.framed(decoder, registry_of(column.registry.registry))
 
 
 _making: dict[tuple[str, ...], threading.Lock] = {}

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch.fetch import drift
-from kfetch.fetch.events import UnknownFields
+from kfetch.formats import drift
 from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.drift import Drift
 from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.loading import load
 from tests.kfetch.fetch.helpers import T0, part, query
@@ -26,8 +26,8 @@ class Clock:
         return self.now
 
 
-def _found(**fields: int) -> UnknownFields:
-    return UnknownFields(topic="t", fields=fields, sampled=20)
+def _found(**fields: int) -> Drift:
+    return Drift(topic="t", fields=fields, sampled=20)
 
 
 def test_a_sample_every_ten_seconds() -> None:
@@ -63,7 +63,7 @@ def test_a_report_an_hour(caplog: pytest.LogCaptureFixture) -> None:
     assert {logging.WARNING} == {record.levelno for record in caplog.records}
 
 
-def _sampled(values: list[bytes | None]) -> UnknownFields:
+def _sampled(values: list[bytes | None]) -> Drift:
     decoder = JsonDecoder(parse_schema("a INT", option="valueSchema"), load("json"))
     return drift.sample([("value", decoder, pa.array(values, pa.binary()))], [_slice()])
 

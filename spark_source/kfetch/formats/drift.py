@@ -10,15 +10,14 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from kfetch.fetch import events
-from kfetch.fetch.kinds import Kinds, added, printable
 from kfetch.records import Slice
+from kfetch.topic_counts import TopicCounts, added, printable
 
-__all__ = ["FieldWatch", "sample"]
+__all__ = ["Drift", "FieldWatch", "sample"]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +31,16 @@ _NAMES_MAX = 20
 """Names of one value."""
 
 
+class Drift(NamedTuple):
+    """The unknown fields of a sample."""
+
+    topic: str
+    fields: Mapping[str, int]
+    """Names with their column in front, and the number of sampled records that have them."""
+    sampled: int
+    """Keys and values that were examined."""
+
+
 class FieldWatch:
     """The unknown fields of one query. Any thread may use it."""
 
@@ -40,7 +49,7 @@ class FieldWatch:
         self._lock = threading.Lock()
         self._next_sample = now()
         self._next_report = now()
-        self._unreported: Kinds = {}
+        self._unreported: TopicCounts = {}
         self._sampled = 0
         """Values since the last report."""
 
@@ -54,7 +63,7 @@ class FieldWatch:
                 self._next_sample = self._now() + _SAMPLE_S
             return due
 
-    def add(self, found: events.UnknownFields) -> None:
+    def add(self, found: Drift) -> None:
         """Count a sample. Logs the fields, if the last report was an hour ago."""
         with self._lock:
             self._sampled += found.sampled
@@ -75,9 +84,7 @@ class FieldWatch:
             )
 
 
-def sample(
-    columns: Sequence[tuple[str, Any, Any]], slices: Sequence[Slice]
-) -> events.UnknownFields:
+def sample(columns: Sequence[tuple[str, Any, Any]], slices: Sequence[Slice]) -> Drift:
     """Returns the unknown fields of some records of a batch.
 
     ``columns``: name, decoder and bytes of each typed column.
@@ -95,7 +102,7 @@ def sample(
             names.update({printable(f"{name}.{field}"[:_NAME_MAX]) for field in found})
     topics = sorted({one.tp.topic for one in slices})
     more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
-    return events.UnknownFields(topic=f"{topics[0]}{more}", fields=dict(names), sampled=sampled)
+    return Drift(topic=f"{topics[0]}{more}", fields=dict(names), sampled=sampled)
 
 
 def _rows(count: int) -> range:

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfetch.fetch import dead_letters
-from kfetch.fetch.dead_letters import UNEXAMINED, Misfits
-from kfetch.fetch.places import places
+from kfetch.formats import dead_letters
+from kfetch.formats.dead_letters import UNEXAMINED, Misfits
+from kfetch.formats.places import places
 from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.records import Memory, Slice

@@ -11,9 +11,9 @@ from kfetch.options import SourceOptions
 from kfetch.records import Columns, Memory, Slice
 from kfetch.records.memory import Part
 
-__all__ = ["Place", "places", "slices_from"]
+__all__ = ["RecordPlace", "places", "slices_from"]
 
-Place = tuple[TopicPartition, int]
+RecordPlace = tuple[TopicPartition, int]
 """A record's partition and offset."""
 
 _COLUMNS = Columns(names=("topic", "partition", "offset"))
@@ -21,7 +21,7 @@ _COLUMNS = Columns(names=("topic", "partition", "offset"))
 
 def places(
     slices: Sequence[Slice], rows: Sequence[int], options: SourceOptions, memory: Memory
-) -> Iterator[Place]:
+) -> Iterator[RecordPlace]:
     """Yields the place of each row of a batch. ``rows``: their numbers, in order.
 
     ``slices`` and ``options``: what the batch was decoded from, and how. They are decoded again, in

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kfetch.fetch.places import places
 from kfetch.formats.columns.raw_copies import copies, is_listed, texts
 from kfetch.formats.columns.struct_column import positions_of
+from kfetch.formats.places import places
 from kfetch.options import SourceOptions
 from kfetch.records import Memory, Slice
 
@@ -83,6 +83,8 @@ def counts(
 
     ``slices``: what the batch was decoded from.
     """
+    if not misfits.kinds:
+        return
     rows = misfits.rows.tolist()
     kinds = (misfits.kinds.get(row, UNEXAMINED) for row in rows)
     topics = _topics(rows, batch, slices, options, memory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.fetch.kinds import OTHER, Kinds, added, printable
+from kfetch.topic_counts import OTHER, TopicCounts, added, printable
 
 names = st.sampled_from([f"n{i}" for i in range(30)])
 kinds = st.dictionaries(
@@ -13,14 +13,14 @@ kinds = st.dictionaries(
 )
 
 
-def _total(counts: Kinds) -> int:
+def _total(counts: TopicCounts) -> int:
     return sum(sum(names.values()) for names in counts.values())
 
 
 @given(st.lists(kinds, max_size=20))
-def test_sums(parts: list[Kinds]) -> None:
+def test_sums(parts: list[TopicCounts]) -> None:
     """No count is lost, whatever the names; and there are never more than the limits."""
-    sums: Kinds = {}
+    sums: TopicCounts = {}
     for part in parts:
         sums = added(sums, part)
 

@@ -13,9 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.agent import channel
 from kfetch.errors import MalformedValue, OptionError
-from kfetch.fetch import typed_values
-from kfetch.formats import files
-from kfetch.formats.files import with_descriptors
+from kfetch.formats import face, files, typed_values
 from kfetch.options import SourceOptions
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
@@ -94,11 +92,11 @@ def test_the_bytes_of_types_are_not_shown(file: Path) -> None:
     """A log line with the options stays short."""
     with LittleKafka(1) as kafka:
         kafka.create("t", 1)
-        options = with_descriptors(query(
+        options = face.with_types(query(
             kafka, valueFormat="protobuf", valueDescriptor=str(file), valueMessage="t.M"
         )._options)  # fmt: skip
     assert "descriptors" not in repr(options.typed_columns)
-    assert replace(options) == with_descriptors(options)
+    assert replace(options) == face.with_types(options)
 
 
 @pytest.mark.parametrize("column", ["key", "value"])

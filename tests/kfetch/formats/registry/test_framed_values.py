@@ -315,7 +315,7 @@ def test_json_behind_a_header(registry: ScriptedRegistry) -> None:
 # What Confluent's own serializers for Python wrote (integration/formats/wire_format_record.py).
 
 _WRITTEN = json.loads(
-    (Path(__file__).parents[2] / "vectors" / "confluent" / "wire_format.json").read_text()
+    (Path(__file__).parents[3] / "vectors" / "confluent" / "wire_format.json").read_text()
 )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["OTHER", "Kinds", "added", "printable"]
+__all__ = ["OTHER", "TopicCounts", "added", "printable"]
 
-Kinds = Mapping[str, Mapping[str, int]]
+TopicCounts = Mapping[str, Mapping[str, int]]
 """Counts by topic, then by name."""
 
 OTHER = "other"
@@ -16,7 +16,7 @@ _NAMES_MAX = 20
 """Names of one topic."""
 
 
-def added(first: Kinds, second: Kinds) -> dict[str, dict[str, int]]:
+def added(first: TopicCounts, second: TopicCounts) -> dict[str, dict[str, int]]:
     """Returns the sum of two counts. It has no more than 100 topics, and 20 names of each."""
     sums = {topic: dict(names) for topic, names in first.items()}
     for topic, names in second.items():
