@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.ddl_text import fields_text
+from kfetch.formats.columns.ddl import fields_text, parse_schema
 from kfetch.formats.json.fit import inferred
 from kfetch.formats.json.infer import schema_of
 from tests.kfetch.formats.json.documents import document, schema

@@ -38,7 +38,7 @@ def warm() -> str:
     The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
     names another cache directory.
     """
-    from kfetch.decoder_loading import describe, load_decoder
+    from kfetch.decoding import describe, load_decoder
     from kfetch.formats import loading
     from kfetch.formats.face import FORMATS
 

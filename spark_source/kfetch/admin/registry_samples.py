@@ -32,7 +32,7 @@ def report(
     """
     import pyarrow as pa
 
-    from kfetch.formats.columns.ddl_text import fields_text
+    from kfetch.formats.columns.ddl import fields_text
     from kfetch.formats.face import value_type, with_types
     from kfetch.formats.registry.headers import SchemaUnavailable
     from kfetch.formats.typed_values import column_decoder

@@ -141,8 +141,7 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
 
     Raises OptionError for text that is no schema.
     """
-    from kfetch.formats.columns.ddl import parse_schema
-    from kfetch.formats.columns.ddl_text import fields_text, kind_text
+    from kfetch.formats.columns.ddl import fields_text, kind_text, parse_schema
     from kfetch.formats.json.fit import fit, types_of
     from kfetch.formats.json.infer import merged, mixed, schema_of
     from kfetch.formats.json.time_zones import find_zone

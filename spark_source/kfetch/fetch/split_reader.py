@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from kfetch import codes, decoder_loading
+from kfetch import codes, decoding
 from kfetch.decoding import decode_part
 from kfetch.errors import (
     AuthenticationFailed,
@@ -137,7 +137,7 @@ class SplitReader:
         """Yields batches until every range is done. Raises KfetchError."""
         try:
             self._add(list(self._unfinished.values()))
-            decoder_loading.load_decoder()  # while an agent's brokers answer
+            decoding.load_decoder()  # while an agent's brokers answer
             if self._options.typed_columns:
                 self._values = face.typed_values(self._options.typed_columns)
                 row_bytes = self._values.row_bytes(self._options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Event
@@ -11,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch.errors import MalformedValue
 from kfetch.formats import loading, typed_values
 from kfetch.options import AvroColumn, JsonColumn
 from tests.kfetch.fetch.helpers import T0, T1, part, query
@@ -54,22 +52,6 @@ def test_values_are_structs(more: dict[str, str]) -> None:
             (1, 1): _row(None, "kept"),
             (1, 2): _row(4),
         } == _values(batches)
-
-
-@pytest.mark.parametrize("columns", ["value", "offset,value,partition"])
-@pytest.mark.parametrize("more", [{}, LARGE])
-def test_failfast_names_the_record(more: dict[str, str], columns: str) -> None:
-    """The error has the topic, the partition and the offset, although no column has them."""
-    with LittleKafka(1) as kafka:
-        ranges = _logs(kafka)
-        reader = query(kafka, **JSON, **more, columns=columns, valueMode="FAILFAST")
-        with pytest.raises(MalformedValue) as failure:
-            list(reader.read(ranges))
-
-    error = pickle.loads(pickle.dumps(failure.value))
-    assert ("t", 1, 1) == (error.topic, error.partition, error.offset)
-    assert "the record at offset 1 of t-1 does not fit valueSchema" in error.message
-    assert "field id is no INT, at byte 10" in error.message
 
 
 def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,20 +112,6 @@ def test_keys_are_structs(more: dict[str, str], values: dict[str, str]) -> None:
     kinds = {"json": lambda i: _row(i), "string": '{{"id":{}}}'.format}
     made = kinds.get(values.get("valueFormat", ""), lambda i: b'{"id":%d}' % i)
     assert [made(i) for i in range(6)] == [row["value"] for row in rows]
-
-
-def test_failfast_of_keys_names_the_key() -> None:
-    """The error says that the key is wrong, and names the options of keys."""
-    with LittleKafka(1) as kafka:
-        ranges = _log_with_keys(kafka)
-        reader = query(kafka, **JSON, **KEYS, columns="value,key", keyMode="FAILFAST")
-        with pytest.raises(MalformedValue) as failure:
-            list(reader.read(ranges))
-
-    assert (
-        "the key of the record at offset 4 of t-0 does not fit keySchema: the document ends inside "
-        "an object, at byte 1: correct the producer or the schema, or set keyMode=PERMISSIVE"
-    ) == failure.value.message
 
 
 @pytest.mark.parametrize("columns", [{}, {"columns": "value,key"}])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.formats.columns.schema_text import check_is_text
+from kfetch.formats.columns.ddl import check_is_text
 
 __all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro"]
 

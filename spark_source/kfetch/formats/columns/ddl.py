@@ -1,4 +1,4 @@
-"""Reads a schema from text: Spark's DDL, or the JSON of a StructType. No JVM is needed.
+"""Reads a schema from text: Spark's DDL, or the JSON of a StructType. Writes DDL. No JVM is needed.
 
 The grammar is that of ``StructType.fromDDL``: ``id BIGINT, tags ARRAY<STRING>, n STRUCT<a: INT>``.
 ``STRUCT<id: BIGINT, …>`` is the same schema. Raises OptionError for text that is no schema, and
@@ -13,10 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.formats.columns.schema_text import check_is_text
 from kfetch.formats.columns.types import DEPTH_MAX, Kind, ValueType, list_of, map_of, struct_of
 
-__all__ = ["parse_schema"]
+__all__ = [
+    "check_is_text",
+    "fields_text",
+    "kind_text",
+    "parse_schema",
+    "type_text",
+]
 
 _SCALARS = {
     "boolean": Kind.BOOLEAN,
@@ -296,3 +301,55 @@ def _json_scalar(name: str, option: str) -> ValueType:
     if name not in _SCALARS:
         raise _unknown(re.split(r"[( ]", name)[0], option)
     return ValueType(_SCALARS[name])
+
+
+_NAMES = {Kind.BYTE: "TINYINT", Kind.SHORT: "SMALLINT", Kind.LONG: "BIGINT"}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = {"not", "null", "comment"}
+"""The words that may follow a field's type."""
+
+
+def fields_text(struct: ValueType) -> str:
+    """Returns the fields of a struct, such as ``id BIGINT, tags ARRAY<STRING>``."""
+    pairs = zip(struct.names, struct.children, strict=True)
+    return ", ".join(f"{_name(name)} {type_text(kind)}" for name, kind in pairs)
+
+
+def type_text(kind: ValueType) -> str:
+    """Returns a type, such as ``STRUCT<id: BIGINT>``."""
+    match kind.kind:
+        case Kind.STRUCT:
+            pairs = zip(kind.names, kind.children, strict=True)
+            return f"STRUCT<{', '.join(f'{_name(n)}: {type_text(c)}' for n, c in pairs)}>"
+        case Kind.ARRAY:
+            return f"ARRAY<{type_text(kind.children[0])}>"
+        case Kind.MAP:
+            return f"MAP<STRING, {type_text(kind.children[1])}>"
+        case Kind.DECIMAL:
+            return f"DECIMAL({kind.precision},{kind.scale})"
+    return kind_text(kind.kind)
+
+
+def kind_text(kind: Kind) -> str:
+    """Returns the name of a kind of types without the types inside, such as ``BIGINT``."""
+    return _NAMES.get(kind, kind.name)
+
+
+def _name(name: str) -> str:
+    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+_PATH = re.compile(r"(~|\.{0,2}/|file:)\S*|\S+\.(avsc|avro|json|ddl|sql|txt|desc|proto)")
+
+
+def check_is_text(text: str, option: str) -> None:
+    """Raises OptionError for the path of a file in place of its text."""
+    if _PATH.fullmatch(text.strip()):
+        raise OptionError(
+            f"{option} looks like the path of a file ({text.strip()}), and it must be the text "
+            "of the schema",
+            action=f"read the file in your program; in a job file, write {option}: ${{file:PATH}}",
+            option=option,
+        )

@@ -15,28 +15,32 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kfetch.errors import OptionError
 from kfetch.formats.columns import layout
+from kfetch.formats.columns.ddl import kind_text
 from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
 from kfetch.formats.columns.raw_copies import copies
 from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import exact
 from kfetch.formats.json.infer import unknown_in_json
-from kfetch.formats.json.options import CORRUPT_COLUMN, check_corrupt_column
 from kfetch.formats.json.powers import POWERS
 from kfetch.formats.json.substitutes import substitute
+from kfetch.formats.json.time_zones import zone_rules
 from kfetch.formats.json.times import Zones
-from kfetch.formats.json.zone_rules import zone_rules
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["JsonDecoder", "JsonSettings"]
+__all__ = ["CORRUPT_COLUMN", "JsonDecoder", "JsonSettings", "check_corrupt_column"]
 
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_documents``."""
 
 _FIRST = np.zeros(1, np.int64)
+
+CORRUPT_COLUMN = "_corrupt_record"
+"""Spark's default of spark.sql.columnNameOfCorruptRecord."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,20 @@ class JsonDecoder:
     def loops(self) -> Loops:
         """The compiled code."""
         return self._loops
+
+
+def check_corrupt_column(
+    schema: ValueType, *, name: str = CORRUPT_COLUMN, column: str = "value"
+) -> None:
+    """Raises OptionError if the field for the text of corrupt records is no STRING."""
+    kinds = dict(zip(schema.names, schema.children, strict=False))
+    if name in kinds and kinds[name].kind is not Kind.STRING:
+        raise OptionError(
+            f"{column}Schema gives the field {name} the type {kind_text(kinds[name].kind)}, but "
+            "it gets the text of values that do not fit",
+            action="give it the type STRING",
+            option=f"{column}Schema",
+        )
 
 
 def _corrupt_field(schema: ValueType, name: str) -> int | None:

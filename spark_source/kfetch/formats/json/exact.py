@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kfetch.formats.columns.ddl_text import kind_text, type_text
+from kfetch.formats.columns.ddl import kind_text, type_text
 from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.struct_column import too_large, value_limit
 from kfetch.formats.columns.types import Kind, ValueType

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kfetch.errors import OptionError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.types import ValueType
+from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.format import Format
-from kfetch.formats.json.options import check_corrupt_column, check_zone, needs_zone
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.formats.json.times import Zones
 from kfetch.options import JsonColumn
 
 if TYPE_CHECKING:
-    from kfetch.formats.json.decoder import JsonDecoder
     from kfetch.formats.json.framed import FramedJson
     from kfetch.formats.registry.schemas import SchemaSource
 
@@ -30,14 +30,12 @@ class _Json(Format[JsonColumn]):
     def value_type(self, column: JsonColumn) -> ValueType:
         parsed = parse_schema(column.schema, option=column.type_option)
         check_corrupt_column(parsed, column=column.column)
-        check_zone(parsed, column.time_zone, column=column.column)
+        _check_zone(parsed, column.time_zone, column=column.column)
         if column.time_zone:
             zone_named(column.time_zone, option=column.zone_option)
         return parsed
 
     def decoder(self, column: JsonColumn, loop: Callable[..., int]) -> JsonDecoder:
-        from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
-
         session = zone_named(column.time_zone or "UTC", option=column.zone_option)
         settings = JsonSettings(zones=Zones(session, find_zone))
         schema = parse_schema(column.schema, option=column.type_option)
@@ -49,9 +47,28 @@ class _Json(Format[JsonColumn]):
         return FramedJson(decoder)
 
     def unused_options(self, column: JsonColumn) -> tuple[str, ...]:
-        if column.time_zone and not needs_zone(self.value_type(column)):
+        if column.time_zone and not _needs_zone(self.value_type(column)):
             return (column.zone_option,)
         return ()
+
+
+def _check_zone(schema: ValueType, zone: str, *, column: str) -> None:
+    """Raises OptionError if the schema of a column has times that need a zone, and none is named.
+
+    Spark takes the session's zone, which a source in Python can't see.
+    """
+    if not zone and _needs_zone(schema):
+        raise OptionError(
+            f"{column}Schema has a TIMESTAMP, so option {column}TimeZone must name the zone of "
+            "times without one",
+            action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
+            option=f"{column}TimeZone",
+        )
+
+
+def _needs_zone(kind: ValueType) -> bool:
+    """Returns whether a type has a TIMESTAMP. Text of one may lack a zone."""
+    return kind.kind is Kind.TIMESTAMP or any(map(_needs_zone, kind.children))
 
 
 FORMAT = _Json()

@@ -22,8 +22,7 @@ from kfetch.formats.protobuf.fields import (
 )
 from kfetch.formats.protobuf.layout import ENUM_TYPE, GROUP_TYPE, MESSAGE_TYPE, STRING_TYPE
 from kfetch.formats.protobuf.names import TypeNames, declared_names
-from kfetch.formats.protobuf.types import EnumType, Field, MessageType
-from kfetch.formats.protobuf.well_known import WELL_KNOWN, add_well_known
+from kfetch.formats.protobuf.types import WELL_KNOWN, EnumType, Field, MessageType, add_well_known
 
 __all__ = ["Descriptors", "read_descriptors"]
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EnumType", "Field", "MessageType"]
+from kfetch.formats.protobuf import layout
+
+__all__ = [
+    "WELL_KNOWN",
+    "EnumType",
+    "Field",
+    "MessageType",
+    "add_well_known",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +67,52 @@ class MessageType:
     def name(self) -> str:
         """The name without the package and the messages around it."""
         return self.full_name.rpartition(".")[2]
+
+
+_FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
+    "google.protobuf.Timestamp": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
+    "google.protobuf.Duration": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
+    "google.protobuf.Any": (("type_url", layout.STRING_TYPE), ("value", layout.BYTES_TYPE)),
+    "google.protobuf.Empty": (),
+    "google.protobuf.DoubleValue": (("value", layout.DOUBLE_TYPE),),
+    "google.protobuf.FloatValue": (("value", layout.FLOAT_TYPE),),
+    "google.protobuf.Int64Value": (("value", layout.INT64_TYPE),),
+    "google.protobuf.UInt64Value": (("value", layout.UINT64_TYPE),),
+    "google.protobuf.Int32Value": (("value", layout.INT32_TYPE),),
+    "google.protobuf.UInt32Value": (("value", layout.UINT32_TYPE),),
+    "google.protobuf.BoolValue": (("value", layout.BOOL_TYPE),),
+    "google.protobuf.StringValue": (("value", layout.STRING_TYPE),),
+    "google.protobuf.BytesValue": (("value", layout.BYTES_TYPE),),
+    "confluent.type.Decimal": (
+        ("value", layout.BYTES_TYPE),
+        ("precision", layout.UINT32_TYPE),
+        ("scale", layout.INT32_TYPE),
+    ),
+}
+"""The names and types of each message's fields, whose numbers are 1, 2, 3."""
+WELL_KNOWN = frozenset(_FIELDS)
+"""Their full names."""
+
+
+def add_well_known(messages: dict[str, MessageType], enums: dict[str, EnumType]) -> None:
+    """Adds the messages that the files do not declare themselves."""
+    for name, fields in _FIELDS.items():
+        if name not in messages and name not in enums:
+            made = tuple(_field(*field, i) for i, field in enumerate(fields, 1))
+            messages[name] = MessageType(name, made, False)
+
+
+def _field(name: str, kind: int, number: int) -> Field:
+    return Field(
+        name=name,
+        number=number,
+        type=kind,
+        type_name="",
+        is_repeated=False,
+        is_required=False,
+        oneof=-1,
+        has_presence=False,
+        is_strict=kind == layout.STRING_TYPE,
+        is_closed=False,
+        default=None,
+    )

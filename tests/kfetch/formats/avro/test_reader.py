@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import pickle
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from kfetch.errors import MalformedValue, OptionError
+from kfetch.errors import OptionError
 from kfetch.formats.avro import layout as ops
 from kfetch.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
@@ -63,22 +62,6 @@ def test_values_are_structs_of_the_reader() -> None:
         {"t": None, "id": None, "new": None},
         {"t": None, "id": -3, "new": 7},
     ] == [row["value"] for batch in batches for row in batch.to_pylist()]
-
-
-def test_failfast_is_the_default_and_names_the_record() -> None:
-    """The error has the topic, the partition, the offset, the field and the byte."""
-    with LittleKafka(1) as kafka:
-        kafka.create("t", 1)
-        kafka.log(T0).append(_record(1, "a"), _record(2, "b")[:-1])
-        with pytest.raises(MalformedValue) as failure:
-            list(query(kafka, **AVRO, columns="value").read([part(kafka, T0, 0, 2)]))
-
-    error = pickle.loads(pickle.dumps(failure.value))
-    assert ("t", 0, 1) == (error.topic, error.partition, error.offset)
-    assert (
-        "the value of the record at offset 1 of t-0 does not fit valueSchema: field t: the value "
-        "ends inside it, at byte 5"
-    ) in error.message
 
 
 def test_keys_may_be_avro_and_values_flat() -> None:

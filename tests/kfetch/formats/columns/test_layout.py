@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from kfetch.formats.avro import layout as avro_layout
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.types import Kind
 from kfetch.formats.json.powers import POWERS
+from kfetch.formats.protobuf import layout as protobuf_layout
 
 
 def test_kinds_have_the_numbers_of_the_loops() -> None:
@@ -14,6 +16,13 @@ def test_kinds_have_the_numbers_of_the_loops() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         kind.name: getattr(layout, kind.name) for kind in Kind
     }
+
+
+def test_the_states_of_all_loops_begin_alike() -> None:
+    """``LoopCall`` reads the number of corrupt records at one place, whatever the format."""
+    names = ("RECORD", "STUCK_NODE", "CORRUPT")
+    for other in (avro_layout, protobuf_layout):
+        assert [getattr(layout, name) for name in names] == [getattr(other, name) for name in names]
 
 
 def test_powers_of_five_have_128_bits() -> None:

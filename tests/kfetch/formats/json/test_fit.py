@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.ddl_text import fields_text
+from kfetch.formats.columns.ddl import fields_text, parse_schema
 from kfetch.formats.json import exact
 from kfetch.formats.json.fit import fit, inferred
 from kfetch.formats.json.infer import schema_of

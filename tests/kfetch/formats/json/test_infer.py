@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.ddl_text import fields_text
+from kfetch.formats.columns.ddl import fields_text, parse_schema
 from kfetch.formats.json import exact
 from kfetch.formats.json.characters import BadDocument
 from kfetch.formats.json.infer import NOTHING, merged, schema_of, seen

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kfetch.formats.json.time_zones import zone_rules
 from kfetch.formats.json.times import Zones, date_of, days_of, timestamp_of
-from kfetch.formats.json.zone_rules import zone_rules
 from tests.kfetch.formats.vectors import find_zone
 
 _EPOCH = date(1970, 1, 1)

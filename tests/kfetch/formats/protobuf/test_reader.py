@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.agent import channel
-from kfetch.errors import MalformedValue, OptionError
+from kfetch.errors import OptionError
 from kfetch.formats import face, files, typed_values
 from kfetch.options import SourceOptions
 from kfetch.schema import schema, with_schema
@@ -72,20 +72,6 @@ def test_fields_may_be_columns(file: Path) -> None:
     table = pa.Table.from_batches(batches)
     assert to_arrow_schema(schema(options), timezone="UTC") == table.schema
     assert [2, None] == table.column("id").to_pylist()
-
-
-def test_failfast_names_the_record(file: Path) -> None:
-    """It is the default. The error has the topic, the partition, the offset and the byte."""
-    with LittleKafka(1) as kafka:
-        kafka.create("t", 1)
-        kafka.log(T0).append(*_GOOD, number(1, 5) + b"\x12\x7f")
-        with pytest.raises(MalformedValue) as failure:
-            _read(kafka, file)
-
-    error = pickle.loads(pickle.dumps(failure.value))
-    assert ("t", 0, 3) == (error.topic, error.partition, error.offset)
-    assert "at offset 3 of t-0 does not fit valueMessage: the value ends inside" in error.message
-    assert "at byte 2" in error.message
 
 
 def test_the_bytes_of_types_are_not_shown(file: Path) -> None:
