@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfetch.formats.avro import layout
 from kfetch.formats.avro.decoder import AvroDecoder, reader_type
@@ -25,18 +25,10 @@ class _Avro(Format[AvroColumn]):
     loop_modules = ("layout", "scalars", "steps")
 
     def value_type(self, column: AvroColumn) -> ValueType:
-        if column.registry:
-            source, references = column.type_option, column.references
-            return reader_type(column.reader_schema, source=source, references=references)
-        source = f"{column.column}Schema"
-        return reader_type(column.schema, reader=column.reader_schema, source=source)
+        return reader_type(**_schemas(column))
 
     def decoder(self, column: AvroColumn, loop: Callable[..., int]) -> AvroDecoder:
-        if column.registry:
-            source, references = column.type_option, column.references
-            return AvroDecoder(column.reader_schema, loop, source=source, references=references)
-        source = f"{column.column}Schema"
-        return AvroDecoder(column.schema, loop, reader=column.reader_schema, source=source)
+        return AvroDecoder(loops=loop, **_schemas(column))
 
     def framed(self, decoder: AvroDecoder, registry: SchemaSource) -> FramedAvro:
         from kfetch.formats.avro.framed import FramedAvro
@@ -48,6 +40,15 @@ class _Avro(Format[AvroColumn]):
 
     def with_schema(self, column: AvroColumn, schema: Schema, _registry: str) -> AvroColumn:
         return replace(column, reader_schema=schema.text, references=schema.references)
+
+
+def _schemas(column: AvroColumn) -> dict[str, Any]:
+    """Returns what ``AvroDecoder`` needs of a column."""
+    if column.registry:
+        source, references = column.type_option, column.references
+        return {"writer": column.reader_schema, "source": source, "references": references}
+    source = f"{column.column}Schema"
+    return {"writer": column.schema, "reader": column.reader_schema, "source": source}
 
 
 FORMAT = _Avro()

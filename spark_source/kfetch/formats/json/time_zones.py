@@ -14,11 +14,7 @@ import numpy as np
 from kfetch.errors import OptionError
 from kfetch.formats.json.times import Zone, Zones, zone_of
 
-__all__ = [
-    "find_zone",
-    "zone_named",
-    "zone_rules",
-]
+__all__ = ["find_zone", "zone_named", "zone_rules"]
 
 
 def zone_named(name: str, *, option: str) -> Zone:

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from kfetch.formats.protobuf import layout
 
-__all__ = [
-    "WELL_KNOWN",
-    "EnumType",
-    "Field",
-    "MessageType",
-    "add_well_known",
-]
+__all__ = ["WELL_KNOWN", "EnumType", "Field", "MessageType", "add_well_known"]
 
 
 @dataclass(frozen=True, slots=True)
