@@ -4,7 +4,7 @@
 decode one format each: ``loops`` is the compiled code, and ``decoder`` runs it. ``registry`` asks
 schema registries, and reads the headers of Confluent's wire format.
 
-The loops of JSON accept only documents whose meaning is certain. ``json.exact`` decides about all
-others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader into
-instructions, which the loops execute.
+The loops of JSON accept only documents whose meaning is certain. ``json.reference`` decides about
+all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader
+into instructions, which the loops execute. ``face`` is what other packages see.
 """

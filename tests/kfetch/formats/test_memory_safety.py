@@ -64,7 +64,7 @@ def test_no_byte_outside_is_touched(seed: int, tail: bytes, gap: int) -> None:
     items = [documents.document(rng, kind, 0.02) for _ in range(8)]
     items = [item if rng.random() < 0.3 else item[: rng.randint(0, len(item))] for item in items]
     using = decoder(documents.ddl(kind))
-    expected = column_of([using.exact(item).row for item in items], using.schema)
+    expected = column_of([using.reference_row(item).row for item in items], using.schema)
     assert plain(expected) == _guarded_rows(documents.ddl(kind), items, tail, gap)
 
 
@@ -84,7 +84,7 @@ def test_a_document_ends_where_its_length_says(tail: bytes) -> None:
     """What stands behind a cut document continues it, up to the end of the memory."""
     using = decoder(_WIDE)
     for document in _CUT:
-        expected = plain(column_of([using.exact(document).row], using.schema))
+        expected = plain(column_of([using.reference_row(document).row], using.schema))
         assert expected == _guarded_rows(_WIDE, [document], tail, layout.SLACK), document
 
 
@@ -94,7 +94,7 @@ def test_buffers_grow_in_time() -> None:
     pairs = ",".join(f'"key {i}":"{"v" * (i % 70)}"' for i in range(500))
     document = f'{{"s":[{items}],"l":[{items}],"m":{{{pairs}}}}}'.encode()
     using = decoder(_WIDE)
-    expected = plain(column_of([using.exact(document).row] * 3, using.schema))
+    expected = plain(column_of([using.reference_row(document).row] * 3, using.schema))
     assert expected == _guarded_rows(_WIDE, [document] * 3, b",1", layout.SLACK)
 
 

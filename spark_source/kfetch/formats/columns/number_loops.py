@@ -1,7 +1,7 @@
 """Numbers of JSON for the compiled loops: integers, floats and decimals, all exact.
 
 Each function returns the position behind the number, or a refusal: MISMATCH for a value that can't
-be of the type, UNSURE for text that ``exact`` must decide about.
+be of the type, UNSURE for text that ``reference`` must decide about.
 
 Digits are summed up as unsigned numbers, which wrap around: LLVM assumes that signed ones never do.
 """
@@ -126,7 +126,7 @@ def number_parts(data: Any, at: int) -> Any:  # noqa: C901
 def double_bits(value: int, digits: int, power: int, powers: Any) -> Any:
     """Returns the bits of the float64 next to ``value`` times ten to ``power``, and whether.
 
-    ``value`` counts as unsigned. Subnormal numbers are left to ``exact``.
+    ``value`` counts as unsigned. Subnormal numbers are left to ``reference``.
     """
     if value == 0:
         return 0, True

@@ -1,7 +1,7 @@
 """Decodes the values of many records into one struct column, with the meaning of ``from_json``.
 
-The compiled loops decode nearly all documents. Where they stop, ``exact`` decides, and the loops go
-on behind that document. The positions point into the memory of the caller, which is not copied.
+The compiled loops decode nearly all documents. Where they stop, ``reference`` decides, and the
+loops go on behind that document. The positions point into the memory of the caller, which is not copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
 from kfetch.formats.columns.raw_copies import copies
 from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from kfetch.formats.json.infer import unknown_in_json
 from kfetch.formats.json.powers import POWERS
 from kfetch.formats.json.substitutes import substitute
@@ -105,17 +105,17 @@ class JsonDecoder:
 
     def problem(self, value: bytes | memoryview, _memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
-        return self.exact(value).problem
+        return self.reference_row(value).problem
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the fields of a value that the schema lacks."""
         return unknown_in_json(value, self._decoded)
 
-    def exact(self, value: bytes | memoryview) -> exact.ExactRow:
+    def reference_row(self, value: bytes | memoryview) -> reference.ReferenceRow:
         """Returns a value's row, slowly."""
         settings = self._settings
         options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
-        return exact.decode(value, self._decoded, settings.zones, **options)
+        return reference.decode(value, self._decoded, settings.zones, **options)
 
     def _with_corrupt_column(self, values: Any, text: Any) -> pa.StructArray:
         """Returns the column with the text of the corrupt records, whose bytes are not checked."""
@@ -213,7 +213,7 @@ class _Run(LoopCall):
         if result == layout.FULL:
             self._refuse(record)
         elif result == layout.DOUBTFUL:
-            row, problem = self._decoder.exact(value)
+            row, problem = self._decoder.reference_row(value)
             self._put(record, row, is_corrupt=problem is not None)
 
     def _refuse(self, record: int) -> None:

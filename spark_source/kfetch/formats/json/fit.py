@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.types import Kind, ValueType
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from kfetch.formats.json.infer import NOTHING, Seen, TooDeep, merged, missing_in, schema_of, seen
 from kfetch.formats.json.times import Zones
 from kfetch.formats.json.tokens import BadDocument
@@ -71,13 +71,13 @@ def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
 
 
 def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
-    problem = exact.decode(value, schema, zones).problem
+    problem = reference.decode(value, schema, zones).problem
     if problem is not None:
         return problem
     try:
         seen(value)
     except TooDeep as error:
-        return exact.problem_of(error, java_text(value))
+        return reference.problem_of(error, java_text(value))
     except BadDocument:
         return None  # in a part that the decoder skips
     return None

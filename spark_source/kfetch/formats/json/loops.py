@@ -3,7 +3,7 @@
 The schema is a table of nodes, so the code is the same for all schemas. A document is accepted only
 if its grammar is strict JSON up to the end of its object. A field whose value does not fit its
 type is null then, and the document counts as corrupt. At everything else the loop stops, takes back
-what it wrote for the document, and leaves the document to ``exact``.
+what it wrote for the document, and leaves the document to ``reference``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values of JSON that no column wants, and values that a text column takes as JSON.
 
 The grammar is checked as strictly as for all others. Positions are bytes. A function that stops at
-text which ``exact`` must decide about returns UNSURE.
+text which ``reference`` must decide about returns UNSURE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of ``exact`` as documents that the compiled loops read without any doubt.
+"""Rows of ``reference`` as documents that the compiled loops read without any doubt.
 
 So all rows of a column go through the same loops, in their order. Numbers are those that the column
 stores. Structs have all their fields, in the schema's order and with empty names.

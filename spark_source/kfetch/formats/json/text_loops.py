@@ -1,7 +1,7 @@
 """Spaces, words and strings of JSON for the compiled loops.
 
-Positions are bytes. A function that stops at text which ``exact`` must decide about returns UNSURE.
-Everything is read at most SLACK bytes behind ``end``.
+Positions are bytes. A function that stops at text which ``reference`` must decide about returns
+UNSURE. Everything is read at most SLACK bytes behind ``end``.
 """
 
 from __future__ import annotations

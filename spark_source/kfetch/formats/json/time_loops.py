@@ -1,6 +1,7 @@
 """Dates, times and base64 for the compiled loops: the usual forms only.
 
-``exact`` decides about every other form. So these functions return UNSURE, and no other refusal.
+``reference`` decides about every other form. So these functions return UNSURE, never a refusal of
+another kind.
 """
 
 from __future__ import annotations

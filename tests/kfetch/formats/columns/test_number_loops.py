@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from kfetch.formats.json.times import Zones
 from tests.kfetch.formats.vectors import decode, decoder
 
@@ -69,7 +69,7 @@ def test_seconds_of_timestamps_wrap() -> None:
     micros = result.values.field("n").cast("int64").to_pylist()
     assert [(n * 10**6 + 2**63) % 2**64 - 2**63 for n in numbers] == micros
     schema = parse_schema("n TIMESTAMP")
-    assert micros == [(exact.decode(item, schema, Zones()).row or [])[0] for item in documents]
+    assert micros == [(reference.decode(item, schema, Zones()).row or [])[0] for item in documents]
 
 
 def test_floats_of_many_digits() -> None:

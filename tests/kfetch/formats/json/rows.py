@@ -1,4 +1,4 @@
-"""Rows of ``exact`` as an Arrow column, by pyarrow's own converters."""
+"""Rows of ``reference`` as an Arrow column, by pyarrow's own converters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRECISE = Context(prec=60)
 
 
 def column_of(rows: list[Any], schema: ValueType) -> pa.Array[Any]:
-    """Returns a struct column of rows: lists of values as ``exact.decode`` returns them."""
+    """Returns a struct column of rows: lists of values as ``reference.decode`` returns them."""
     return pa.array([_python(row, schema) for row in rows], arrow_type(schema))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from tests.kfetch.formats.vectors import decode, decoder
 
 _FAST = [
@@ -72,8 +72,8 @@ def test_what_python_decides(
 ) -> None:
     """The documents that the table names go to Python. Those next to them do not."""
     decided = []
-    real = exact.decode
-    monkeypatch.setattr(exact, "decode", lambda *a, **k: (decided.append(a), real(*a, **k))[1])
+    real = reference.decode
+    monkeypatch.setattr(reference, "decode", lambda *a, **k: (decided.append(a), real(*a, **k))[1])
     data = document if isinstance(document, bytes) else document.encode()
     decode(decoder(schema), [data, b"{}" + b" " * 64])
     assert slow == bool(decided)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch.formats.columns.ddl import fields_text, parse_schema
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from kfetch.formats.json.fit import fit, inferred
 from kfetch.formats.json.infer import schema_of
 from kfetch.formats.json.times import Zones
@@ -53,7 +53,7 @@ def test_a_schema_may_have_as_many_levels_as_ddl(opening: str, closing: str) -> 
 def test_the_exact_decoder_survives_many_levels(opening: str, closing: str, ddl: str) -> None:
     """Up to 1,000 levels are read, and more are a problem of the record."""
     for levels in (600, 1000, 1001, 20_000):
-        problem = exact.decode(
+        problem = reference.decode(
             _nested(levels, opening, closing), parse_schema(ddl), Zones()
         ).problem
         too_deep = problem is not None and "more than 1000 levels" in problem.what

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.json import exact
+from kfetch.formats.json import reference
 from kfetch.formats.json.scalars import decimal_of
 from kfetch.formats.json.times import Zones
 
@@ -17,8 +17,8 @@ _MANY = 4400  # Python converts no more than 4,300 digits
 _EXACT = Context(prec=2000, rounding=ROUND_HALF_UP)
 
 
-def _decoded(document: str, schema: str) -> exact.Decoded:
-    return exact.decode(document.encode(), parse_schema(schema), Zones())
+def _decoded(document: str, schema: str) -> reference.ReferenceRow:
+    return reference.decode(document.encode(), parse_schema(schema), Zones())
 
 
 @pytest.mark.parametrize(

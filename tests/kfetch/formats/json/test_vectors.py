@@ -41,7 +41,7 @@ def test_the_decoder_gives_the_rows_of_spark(group: Group) -> None:
 def test_the_exact_decoder_alone_gives_the_same(group: Group) -> None:
     """The slow path has the meaning of Spark for every document, not only for those in doubt."""
     using = decoder(group.schema, group.settings)
-    decoded = [using.exact(document) for document in group.documents]
+    decoded = [using.reference_row(document) for document in group.documents]
     column = column_of([item.row for item in decoded], parse_schema(group.schema))
     assert _expected(group) == plain(column)
     assert group.corrupt == [i for i, item in enumerate(decoded) if item.problem]

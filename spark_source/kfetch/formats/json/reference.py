@@ -28,7 +28,7 @@ from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timest
 from kfetch.formats.json.tokens import BadDocument, Token, Tokens
 from kfetch.records.java_text import java_text
 
-__all__ = ["ExactRow", "decode", "problem_of"]
+__all__ = ["ReferenceRow", "decode", "problem_of"]
 
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
@@ -39,7 +39,7 @@ _PLACE_MAX = 100  # characters of a place in an error
 _OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
 
 
-class ExactRow(NamedTuple):
+class ReferenceRow(NamedTuple):
     """One decoded record."""
 
     row: list[Value] | None
@@ -68,7 +68,7 @@ def decode(
     *,
     single_quotes: bool = True,
     non_numeric: bool = True,
-) -> ExactRow:
+) -> ReferenceRow:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = java_text(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
@@ -76,14 +76,14 @@ def decode(
     nothing: list[Value] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
-            return ExactRow(None, None)
-        return ExactRow(converter.root(schema), None)
+            return ReferenceRow(None, None)
+        return ReferenceRow(converter.root(schema), None)
     except _Partial as partial:
-        return ExactRow(partial.value, problem_of(partial.cause, text))
+        return ReferenceRow(partial.value, problem_of(partial.cause, text))
     except BadDocument as error:
-        return ExactRow(nothing, problem_of(error, text))
+        return ReferenceRow(nothing, problem_of(error, text))
     except _TooLarge:
-        return ExactRow(nothing, Problem(too_large(len(data)), 0))
+        return ReferenceRow(nothing, Problem(too_large(len(data)), 0))
 
 
 def problem_of(error: BadDocument, text: str) -> Problem:
