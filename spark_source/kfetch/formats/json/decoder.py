@@ -1,7 +1,8 @@
 """Decodes the values of many records into one struct column, with the meaning of ``from_json``.
 
 The compiled loops decode nearly all documents. Where they stop, ``reference`` decides, and the
-loops go on behind that document. The positions point into the memory of the caller, which is not copied.
+loops go on behind that document. The positions point into the memory of the caller, which is not
+copied.
 """
 
 from __future__ import annotations
