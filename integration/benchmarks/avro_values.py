@@ -11,12 +11,12 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from kfetch.fetch.framed_values import FramedAvro
-from kfetch.value_loading import load
-from kfetch.values.avro_decoder import AvroDecoder
-from kfetch.values.types import Kind, ValueType
-from kfetch.wire.registry import Schema
-from tests.kfetch.wire.scripted_registry import framed
+from kfetch.formats.avro.decoder import AvroDecoder
+from kfetch.formats.avro.framed import FramedAvro
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.loading import load
+from kfetch.formats.registry.schemas import Schema
+from tests.kfetch.formats.registry.scripted_registry import framed
 
 __all__ = ["avro_contestants", "avro_documents"]
 

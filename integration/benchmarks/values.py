@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.json
 
 from integration.benchmarks.avro_values import avro_contestants, avro_documents
-from kfetch.value_loading import load
-from kfetch.values.ddl import parse_schema
-from kfetch.values.json_decoder import JsonDecoder
-from kfetch.values.protobuf_decoder import ProtobufDecoder
-from kfetch.values.types import arrow_type
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.wire import fixed64, number, sized
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.columns.struct_column import arrow_type
+from kfetch.formats.json.decoder import JsonDecoder
+from kfetch.formats.loading import load
+from kfetch.formats.protobuf.decoder import ProtobufDecoder
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import fixed64, number, sized
 
 FIVE = "id BIGINT, customer STRING, amount DOUBLE, country STRING, confirmed BOOLEAN"
 FIVE_FILE = """

@@ -18,8 +18,8 @@ from integration.conftest import TopicFactory
 from integration.records import producer
 from integration.streams import finish
 from kfetch_jobs.kafka import Cluster
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.wire.scripted_registry import ScriptedRegistry, framed
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.integration

@@ -1,16 +1,22 @@
 """Record batches to Arrow: two decoders behind one function.
 
 ``decode`` uses the kernel unless KFETCH_RECORDS=reference. Both decoders give the same rows and the
-same errors, and one test suite runs over both. Importing this module loads no compiled code.
+same errors, and one test suite runs over both. Importing this module loads no compiled code:
+``load_decoder`` does, once per process.
 The decoders read every message format that brokers hold: v2, and v0 and v1 of segments older than
 Kafka 0.11. Damaged data raises CorruptBatch; with ``on_corrupt``, ``decode`` skips and reports it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
@@ -27,13 +33,18 @@ from kfetch.records.sections import OnCorrupt, Section, sections
 __all__ = [
     "IMPLEMENTATION",
     "CodeOrigin",
+    "DecoderLoad",
     "batches_from",
     "decode",
     "decode_part",
     "decoder",
+    "describe",
     "extent",
     "load",
+    "load_decoder",
 ]
+
+log = logging.getLogger(__name__)
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
 """The decoder that ``decode`` uses. Nothing else chooses one."""
@@ -101,6 +112,68 @@ def load() -> CodeOrigin:
     _walker = import_module("kfetch.compiled.walk").walk
     loops = import_module("kfetch.compiled.native").load()
     return CodeOrigin(loops.compiled, loops.directory, loops.named_directory_problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderLoad:
+    """How this process loaded the decoder."""
+
+    compiled: bool
+    """Whether this process compiled it; otherwise it came from the cache."""
+    seconds: float
+    """The time that loading took."""
+    cache_directory: str
+    """Where compiled code is cached; empty if it can't be cached."""
+    named_directory_problem: str = ""
+    """The directory that KFETCH_CACHE names, and why it can't be used; empty if it can."""
+
+
+_lock = threading.Lock()
+
+
+def load_decoder() -> DecoderLoad:
+    """Loads the decoder once per process.
+
+    Logs a warning if the process had to compile it, or if it can't use KFETCH_CACHE.
+    Another thread that calls this during the load waits for its end.
+    """
+    with _lock:
+        return _load_decoder()
+
+
+@cache
+def _load_decoder() -> DecoderLoad:
+    began = time.monotonic()
+    origin = load()
+    loaded = DecoderLoad(
+        compiled=origin.compiled,
+        seconds=time.monotonic() - began,
+        cache_directory=origin.directory,
+        named_directory_problem=origin.named_directory_problem,
+    )
+    needs_attention = loaded.compiled or loaded.named_directory_problem
+    log.log(logging.WARNING if needs_attention else logging.INFO, "%s", describe(loaded))
+    return loaded
+
+
+def describe(load: DecoderLoad) -> str:
+    """Returns one sentence for the user: how long loading took, and how to make it faster."""
+    sentence = _describe(load)
+    if load.named_directory_problem:
+        sentence += f"; KFETCH_CACHE can't be used: {load.named_directory_problem}"
+    return sentence
+
+
+def _describe(load: DecoderLoad) -> str:
+    if not load.compiled:
+        return f"the record decoder was ready in {load.seconds:.1f} s, from {load.cache_directory}"
+    advice = (
+        f"it is cached in {load.cache_directory}: keep that directory, or fill it with "
+        "`kfetch warm` when you build an image"
+        if load.cache_directory
+        else "it can't be cached: set KFETCH_CACHE to a directory that only this user can write"
+    )
+    return f"the record decoder was compiled in {load.seconds:.1f} s; {advice}"
 
 
 def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:

@@ -33,9 +33,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kfetch.descriptor_files import with_descriptors
 from kfetch.errors import OptionError
-from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn
+from kfetch.formats import face
 from kfetch.options.columns import (
     DEAD_LETTER,
     DEAD_LETTER_TYPE,
@@ -49,9 +48,8 @@ from kfetch.options.columns import (
 if TYPE_CHECKING:
     from kfetch.options import SourceOptions
     from kfetch.options.values import TypedColumn
-    from kfetch.values.types import ValueType
 
-__all__ = ["column_type", "schema", "with_schema"]
+__all__ = ["schema", "with_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _DEAD_LETTER = StructType(
@@ -119,18 +117,9 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
     columns = checked(named, options.includes, "the schema", options.string_columns)
     _check_formats(options, columns)
     check_same(options.columns, columns)
-    unused = (name for name in _unused_zones(options) if name not in options.ignored)
-    return replace(options, columns=columns, ignored=(*options.ignored, *unused))
-
-
-def _unused_zones(options: SourceOptions) -> list[str]:
-    """Return the options that name the zone of times, and whose schema has no such times."""
-    zoned = [one for one in options.typed_columns if isinstance(one, JsonColumn) and one.time_zone]
-    if not zoned:  # most queries have none, and can't spare the time of the import
-        return []
-    from kfetch.values.json_options import needs_zone
-
-    return [typed.zone_option for typed in zoned if not needs_zone(column_type(typed))]
+    unused = [name for typed in options.typed_columns for name in face.unused_options(typed)]
+    ignored = dict.fromkeys((*options.ignored, *unused))
+    return replace(options, columns=columns, ignored=tuple(ignored))
 
 
 def _structs(options: SourceOptions) -> dict[str, StructType]:
@@ -140,14 +129,7 @@ def _structs(options: SourceOptions) -> dict[str, StructType]:
 
 def _with_types(options: SourceOptions, given: StructType | None = None) -> SourceOptions:
     """Return the options with the types that files and registries hold. ``given``: Spark's."""
-    options = with_descriptors(options)
-    if all(typed.registry is None for typed in options.typed_columns):
-        return options
-    from kfetch.reader_schemas import with_reader_schemas  # late: it imports HTTP and TLS
-
-    if given is None:
-        return with_reader_schemas(options)
-    return with_reader_schemas(options, partial(_is_in, given))
+    return face.with_types(options, None if given is None else partial(_is_in, given))
 
 
 def _is_in(given: StructType, typed: TypedColumn) -> bool:
@@ -166,37 +148,11 @@ def _is_in(given: StructType, typed: TypedColumn) -> bool:
 
 
 def _struct_of(typed: TypedColumn) -> StructType:
-    parsed, name = column_type(typed), typed.type_option
+    parsed, name = face.value_type(typed), typed.type_option
     if typed.flat and not parsed.names:
         raise OptionError(f"valueFields=flat needs fields, and {name} has none", option=name)
     struct: StructType = _spark_type(parsed)
     return struct
-
-
-def column_type(typed: TypedColumn) -> ValueType:
-    """Return the struct of a column. Raises OptionError or NotBuilt."""
-    name = typed.type_option
-    # Imported here, because they need Arrow.
-    from kfetch.time_zones import zone_named
-    from kfetch.values.avro_decoder import reader_type
-    from kfetch.values.ddl import parse_schema
-    from kfetch.values.json_options import check_corrupt_column, check_zone
-    from kfetch.values.protobuf_decoder import message_type
-
-    if isinstance(typed, AvroColumn) and typed.registry:
-        return reader_type(typed.reader_schema, source=name, references=typed.references)
-    if isinstance(typed, AvroColumn):
-        return reader_type(typed.schema, reader=typed.reader_schema, source=f"{typed.column}Schema")
-    if isinstance(typed, ProtobufColumn):
-        return message_type(
-            typed.descriptors, typed.message, nullable=typed.flat, column=typed.column
-        )
-    parsed = parse_schema(typed.schema, option=typed.type_option)
-    check_corrupt_column(parsed, column=typed.column)
-    check_zone(parsed, typed.time_zone, column=typed.column)
-    if typed.time_zone:
-        zone_named(typed.time_zone, option=typed.zone_option)
-    return parsed
 
 
 def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
@@ -326,20 +282,18 @@ def _first_difference(
     return None
 
 
-def _spark_type(kind: ValueType) -> Any:
-    from kfetch.values.types import Kind
-
+def _spark_type(kind: face.ValueType) -> Any:
     children = [_spark_type(child) for child in kind.children]
     match kind.kind:
-        case Kind.STRUCT:
+        case face.Kind.STRUCT:
             fields = zip(kind.names, children, kind.children, strict=True)
             return StructType([StructField(name, t, child.nullable) for name, t, child in fields])
-        case Kind.ARRAY:
+        case face.Kind.ARRAY:
             return ArrayType(children[0], kind.children[0].nullable)
-        case Kind.MAP:
+        case face.Kind.MAP:
             key, value = children
             return MapType(key, value, kind.children[1].nullable)
-        case Kind.DECIMAL:
+        case face.Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]
 

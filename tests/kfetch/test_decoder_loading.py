@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import decoder_loading, decoding
+from kfetch import decoding
 from kfetch.compiled import native
-from kfetch.decoder_loading import DecoderLoad, describe, load_decoder
+from kfetch.decoding import DecoderLoad, describe, load_decoder
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_readers_that_come_together_load_once(
         time.sleep(0.05)
         return decoding.CodeOrigin(compiled=compiled, directory="/cache")
 
-    decoder_loading._load_decoder.cache_clear()
+    decoding._load_decoder.cache_clear()
     monkeypatch.setattr(decoding, "load", compiling)
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(4) as readers:
         loads = [reader.result() for reader in [readers.submit(load_decoder) for _ in range(4)]]
-    decoder_loading._load_decoder.cache_clear()
+    decoding._load_decoder.cache_clear()
 
     assert 1 == len({id(load) for load in loads})
     assert [level] == [record.levelno for record in caplog.records]
@@ -85,10 +85,10 @@ def test_an_unusable_cache_is_a_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("KFETCH_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(native, "load", native.load.__wrapped__)
-    decoder_loading._load_decoder.cache_clear()
+    decoding._load_decoder.cache_clear()
     with caplog.at_level(logging.INFO):
         load = load_decoder()
-    decoder_loading._load_decoder.cache_clear()
+    decoding._load_decoder.cache_clear()
 
     assert not load.compiled
     assert [logging.WARNING] == [record.levelno for record in caplog.records]

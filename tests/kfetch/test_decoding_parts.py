@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kfetch import decoding
 from kfetch.decoding import decode, decode_part
 from kfetch.errors import CorruptBatch
-from kfetch.fetch.places import slices_from
+from kfetch.formats.places import slices_from
 from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.records import Columns, Memory, Slice, codecs

@@ -24,10 +24,10 @@ from pyspark.sql.types import (
 from kfetch import records
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.fetch.record_columns import record_columns
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.options import SourceOptions, parse
 from kfetch.schema import schema, with_schema
-from kfetch.values.ddl import parse_schema
-from kfetch.values.types import arrow_type
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 ALL = {"includeLeaderEpoch": "true", "includeSerializedSizes": "true"}

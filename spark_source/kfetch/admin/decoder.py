@@ -38,10 +38,11 @@ def warm() -> str:
     The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
     names another cache directory.
     """
-    from kfetch import value_loading
-    from kfetch.decoder_loading import describe, load_decoder
+    from kfetch.decoding import describe, load_decoder
+    from kfetch.formats import loading
+    from kfetch.formats.face import FORMATS
 
     described = describe(load_decoder())
-    for name in value_loading.FORMATS:
-        value_loading.load(name)
+    for name in FORMATS:
+        loading.load(name)
     return described

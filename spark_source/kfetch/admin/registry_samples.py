@@ -32,16 +32,14 @@ def report(
     """
     import pyarrow as pa
 
-    from kfetch.descriptor_files import with_descriptors
-    from kfetch.fetch.typed_values import column_decoder
+    from kfetch.formats.columns.ddl import fields_text
+    from kfetch.formats.face import value_type, with_types
+    from kfetch.formats.registry.headers import SchemaUnavailable
+    from kfetch.formats.typed_values import column_decoder
     from kfetch.options import parse
-    from kfetch.reader_schemas import with_reader_schemas
-    from kfetch.schema import column_type
-    from kfetch.values.ddl_text import fields_text
-    from kfetch.values.wire_format import SchemaUnavailable
 
     parsed = parse({**options, "subscribe": topic}, batch=True)
-    resolved = with_reader_schemas(with_descriptors(parsed)).typed_columns
+    resolved = with_types(parsed).typed_columns
     (typed,) = (each for each in resolved if each.column == ("key" if keys else "value"))
     decoder = column_decoder(typed)
     values = [record.value for record in records]
@@ -58,7 +56,7 @@ def report(
     empty = sum(value is None for value in values)
     return SampleReport(
         records=len(records),
-        schema=fields_text(column_type(typed)),
+        schema=fields_text(value_type(typed)),
         fits=len(records) - len(corrupt) - empty,
         empty=empty,
         confluent=0,

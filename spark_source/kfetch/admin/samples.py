@@ -141,12 +141,11 @@ def report(records: list[Record], schema: str = "") -> SampleReport:
 
     Raises OptionError for text that is no schema.
     """
-    from kfetch.time_zones import find_zone
-    from kfetch.values.ddl import parse_schema
-    from kfetch.values.ddl_text import fields_text, kind_text
-    from kfetch.values.fit import fit, types_of
-    from kfetch.values.infer import merged, mixed, schema_of
-    from kfetch.values.times import Zones
+    from kfetch.formats.columns.ddl import fields_text, kind_text, parse_schema
+    from kfetch.formats.json.fit import fit, types_of
+    from kfetch.formats.json.infer import merged, mixed, schema_of
+    from kfetch.formats.json.time_zones import find_zone
+    from kfetch.formats.json.times import Zones
 
     values = [record.value for record in records]
     types = [] if schema else types_of(values)

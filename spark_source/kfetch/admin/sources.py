@@ -272,7 +272,7 @@ def check_schemas(options: SourceOptions) -> None:
 
     Columns whose schema is in a registry are not checked, and then no others either.
     """
-    from kfetch.reader_schemas import needs_schema
+    from kfetch.formats.reader_schemas import needs_schema
 
     if not any(needs_schema(typed) for typed in options.typed_columns):
         columns(options)

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from kfetch import codes, decoder_loading
+from kfetch import codes, decoding
 from kfetch.decoding import decode_part
 from kfetch.errors import (
     AuthenticationFailed,
@@ -30,20 +29,17 @@ from kfetch.errors import (
 )
 from kfetch.fetch import events, recovery
 from kfetch.fetch.broker_reader import Arrival
-from kfetch.fetch.places import slices_from
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.record_columns import record_columns
 from kfetch.fetch.replica_moves import ReplicaMoves
+from kfetch.formats import face
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
 from kfetch.records import Memory, Slice
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.retry import RetryPauses, clearer, may_retry
-
-if TYPE_CHECKING:
-    from kfetch.fetch.typed_values import TypedValues
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +108,7 @@ class SplitReader:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
         self._columns = record_columns(options)
-        self._values: TypedValues | None = None
+        self._values: face.TypedValues | None = None
         self._cluster = cluster
         self._leaders = leaders or recovery.FreshMetadata(cluster)
         self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
@@ -140,10 +136,9 @@ class SplitReader:
         """Yields batches until every range is done. Raises KfetchError."""
         try:
             self._add(list(self._unfinished.values()))
-            decoder_loading.load_decoder()  # while an agent's brokers answer
+            decoding.load_decoder()  # while an agent's brokers answer
             if self._options.typed_columns:
-                typed_values = import_module("kfetch.fetch.typed_values").typed_values
-                self._values = typed_values(self._options.typed_columns)
+                self._values = face.typed_values(self._options.typed_columns)
                 row_bytes = self._values.row_bytes(self._options)
                 self._columns = self._columns._replace(typed_bytes=row_bytes)
             # Only now: compiling may take longer than the timeout.
@@ -227,14 +222,19 @@ class SplitReader:
                 memory=memory,
             )
             if batch is not None and self._values is not None:
-                rows = batch.num_rows
-                batch = self._values.typed(batch, memory, slices, self._options, self._on_event)
-                if batch.num_rows < rows:
-                    remaining = slices_from(slices, batch.num_rows, self._options, memory)
+                typed = self._values.typed(batch, remaining, memory, slices, self._options)
+                batch, remaining = typed.batch, typed.remaining
+                self._report(typed)
         records = batch.num_rows if batch is not None else 0
         size, seconds = _size(slices) - _size(remaining), time.monotonic() - began
         self._on_event(events.Decoded(records=records, size=size, seconds=seconds))
         return batch, remaining
+
+    def _report(self, typed: face.TypedPart) -> None:
+        if drift := typed.drift:
+            self._on_event(events.UnknownFields(**drift._asdict()))
+        for topic, kind, records in typed.undecoded:
+            self._on_event(events.Undecoded(topic=topic, kind=kind, records=records))
 
     def _skip(self, error: CorruptBatch) -> None:
         """Log and count a damaged batch that the decoder skips, once: two parts may meet it."""

@@ -22,8 +22,8 @@ from kfetch.fetch.events import (
     UnknownFields,
     WaitedForMemory,
 )
-from kfetch.fetch.kinds import Kinds, added
 from kfetch.session.transitions import SessionEvent
+from kfetch.topic_counts import TopicCounts, added
 
 KINDS = ("undecoded_kinds", "unknown_fields")
 """Fields that are counts by topic and name."""
@@ -52,11 +52,11 @@ class FetchStats:
     """Damaged record batches that the decoder skipped (kfetch.onCorruptBatch=skip)."""
     undecoded: int = 0
     """Records whose key or value could not be decoded. ``records`` includes them."""
-    undecoded_kinds: Kinds = field(default_factory=dict)
+    undecoded_kinds: TopicCounts = field(default_factory=dict)
     """These records by topic and by reason."""
     sampled: int = 0
     """Keys and values that were examined for fields that their schema lacks."""
-    unknown_fields: Kinds = field(default_factory=dict)
+    unknown_fields: TopicCounts = field(default_factory=dict)
     """Sampled keys and values with such fields, by topic and by field."""
     decode_s: float = 0.0
     starved_s: float = 0.0
@@ -143,7 +143,7 @@ def _record_counts(event: Decoded | BatchSkipped | Undecoded | UnknownFields) ->
             return {"sampled": event.sampled}
 
 
-def kinds(event: FetchEvent) -> Mapping[str, Kinds]:
+def kinds(event: FetchEvent) -> Mapping[str, TopicCounts]:
     """Returns which counts by topic and name an event raises, and by how much."""
     match event:
         case Undecoded():

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.kinds import Kinds, added
 from kfetch.fetch.stats import FetchStats, counts, kinds
+from kfetch.topic_counts import TopicCounts, added
 
 
 class Totals:
@@ -16,7 +16,7 @@ class Totals:
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
-        self._kinds: dict[str, Kinds] = {}
+        self._kinds: dict[str, TopicCounts] = {}
         self._lock = threading.Lock()
 
     def add(self, event: FetchEvent) -> None:

@@ -14,7 +14,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from kfetch import decoder_loading
+from kfetch import decoding
 from kfetch.agent import broker_thread
 from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
@@ -154,7 +154,7 @@ def test_compiling_does_not_use_up_the_deadline(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the decoder takes longer to load than the poll timeout, no task fails."""
-    monkeypatch.setattr(decoder_loading, "load_decoder", lambda: time.sleep(0.3))
+    monkeypatch.setattr(decoding, "load_decoder", lambda: time.sleep(0.3))
     short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="250")
     with closing(SharedQuery("q", short_timeout, budget)) as query:
         assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import value_loading
+from kfetch.formats import loading
 from kfetch.schema import schema, with_schema
 from tests.kfetch.agent.helpers import T0, T1, options, part, wait_until
 from tests.kfetch.agent.test_server import Agent
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.protobuf_cases import alone
-from tests.kfetch.values.wire import number as field
+from tests.kfetch.formats.protobuf.cases import alone
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import number as field
+from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch.wire.scripted_registry import ScriptedRegistry, framed
 
 
 def record(*names: str) -> dict[str, object]:
@@ -59,7 +59,7 @@ def test_other_queries_read_on(
         of_registry = with_schema(given, schema(given))
         plain = options(kafka, valueFormat="json", valueSchema="a INT")
         for used in ("json", kind):  # to compile it may take half a minute
-            value_loading.load(used)
+            loading.load(used)
         registry.arrived.clear()
         registry.may_answer.clear()
         with ThreadPoolExecutor(1) as thread:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from kfetch import decoder_loading
+from kfetch import decoding
 from kfetch import options as parsing
 from kfetch._version import __version__
 from kfetch.agent import broker_thread, client, segment_pool, server, shared_query
@@ -291,7 +291,7 @@ def test_keep_alive_messages_let_a_worker_wait(
 ) -> None:
     """A read may wait for memory longer than its worker waits for a message. It fails for want of
     memory, and the worker does not treat the agent as hung."""
-    decoder_loading.load_decoder()  # importing numba would delay the keep-alive messages
+    decoding.load_decoder()  # importing numba would delay the keep-alive messages
     monkeypatch.setattr(segment_pool, "_KEEP_ALIVE_S", 0.05)
     monkeypatch.setattr(broker_thread, "_MEMORY_WAIT_S", 0.01)
     hog = agent.queries.budget.reserve(1, 0)

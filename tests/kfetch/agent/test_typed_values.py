@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import value_loading
 from kfetch.errors import MalformedValue
+from kfetch.formats import loading
 from tests.kfetch.agent.helpers import T0, options, part
 from tests.kfetch.agent.test_server import Agent
 from tests.kfetch.wire.little import LittleKafka
@@ -21,7 +21,7 @@ COUNT = 300
 @pytest.fixture
 def kafka() -> Iterator[LittleKafka]:
     """One node; a partition of JSON, the last record of which is corrupt."""
-    value_loading.load("json")  # to compile the decoder may take half a minute
+    loading.load("json")  # to compile the decoder may take half a minute
     with LittleKafka(1) as running:
         running.create("t", 1)
         text = '{"id":%d,"tags":["a",null,"%s"],"m":{"x":%d.5}}'

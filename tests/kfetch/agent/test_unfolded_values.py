@@ -15,10 +15,10 @@ from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.schema import schema, with_schema
 from tests.kfetch.agent.agent_process import MEMORY, connect, status
 from tests.kfetch.agent.helpers import T0, options, part
+from tests.kfetch.formats.avro.records import number
+from tests.kfetch.formats.protobuf.proto_text import descriptor_set
+from tests.kfetch.formats.protobuf.wire import sized
 from tests.kfetch.records.batch_builder import batch, record
-from tests.kfetch.values.avro_records import number
-from tests.kfetch.values.proto_text import descriptor_set
-from tests.kfetch.values.wire import sized
 from tests.kfetch.wire.little import LittleKafka
 
 VALUES, ELEMENTS = 24, 40_000  # a value takes 13 MiB as columns, and all of them 320 MiB

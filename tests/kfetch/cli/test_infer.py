@@ -9,8 +9,8 @@ import pytest
 
 from kfetch.model import TopicPartition
 from tests.kfetch.cli.conftest import Kfetch
+from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch.wire.scripted_registry import ScriptedRegistry, framed
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -13,9 +13,11 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
-from kfetch import decoding, value_loading
+from kfetch import decoding
 from kfetch.compiled import code_cache, layout, machine_code, native
 from kfetch.errors import KfetchError
+from kfetch.formats import loading
+from kfetch.formats.face import FORMATS
 from tests.kfetch.compiled.helpers import cache_environ
 
 
@@ -92,7 +94,7 @@ GOOD = "".join(
 
 @pytest.mark.parametrize(
     "sources",
-    [native.SOURCES, *(item.sources for item in value_loading.FORMATS.values())],
+    [native.SOURCES, *(loading.sources(name) for name in FORMATS)],
 )
 def test_the_cache_key_covers_all_compiled_code(sources: tuple[Path, ...]) -> None:
     """Every module of kfetch that a source of the machine code imports is itself such a source."""

@@ -1,0 +1,10 @@
+"""Typed values: from the bytes of a key or value to a struct column, as Spark's functions do.
+
+``columns`` has the types, their DDL and the struct column. ``json``, ``avro`` and ``protobuf``
+decode one format each: ``loops`` is the compiled code, and ``decoder`` runs it. ``registry`` asks
+schema registries, and reads the headers of Confluent's wire format.
+
+The loops of JSON accept only documents whose meaning is certain. ``json.reference`` decides about
+all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader
+into instructions, which the loops execute. ``face`` is what other packages see.
+"""

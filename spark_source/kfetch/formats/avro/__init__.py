@@ -1,0 +1,1 @@
+"""Avro to struct columns, as Spark's ``from_avro`` does."""

@@ -1,0 +1,1 @@
+"""Struct columns: their types, DDL, tables of nodes, and the compiled loops that fill them."""

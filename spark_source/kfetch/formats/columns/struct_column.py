@@ -1,0 +1,381 @@
+"""The buffers of a struct column that the compiled loops fill, and the table that describes them.
+
+Each type of the schema is a node with buffers of its own. They grow when the loops report that one
+is full. At the end they become Arrow arrays without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.errors import KfetchError
+from kfetch.formats.columns import layout
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.records.arrow import BATCH_BYTES_MAX
+from kfetch.records.memory import Memory, PartIsFull
+
+__all__ = ["Plan", "StructColumn", "arrow_type", "positions_of", "too_large", "value_limit"]
+
+Array = np.ndarray[Any, Any]
+
+_WIDTHS = {
+    Kind.INTERVAL: 64,
+    Kind.BOOLEAN: 1,
+    Kind.BYTE: 8,
+    Kind.SHORT: 16,
+    Kind.INT: 32,
+    Kind.LONG: 64,
+    Kind.FLOAT: 32,
+    Kind.DOUBLE: 64,
+    Kind.DECIMAL: 128,
+    Kind.DATE: 32,
+    Kind.TIMESTAMP: 64,
+    Kind.TIMESTAMP_NTZ: 64,
+}
+"""Bits of the values of a fixed width."""
+_TEXTS = (Kind.STRING, Kind.BINARY)
+_LISTS = (Kind.ARRAY, Kind.MAP)
+_LIST_SLOTS = 64  # of a list's elements at first, at least
+_GROWTH = 2
+_SLOTS_MAX = BATCH_BYTES_MAX - layout.SLACK  # the offsets of lists have 32 bits
+_VALUE_BYTES_MAX = 128 << 20
+_UNFOLDED_MAX = 16
+_PARTS_MAX = 4
+"""A column may take so many times a part's bytes. A part is planned for lists of one element, and
+for text that is spread evenly over the fields. If one field has all text, its buffers grow to three
+times the text. To end such a part would double the time that decoding takes."""
+
+
+def value_limit(value_bytes: int) -> int:
+    """Returns the bytes that the text or the elements of one value may take in a column.
+
+    Few bytes can unfold to much: ``[{},{}]`` to two rows of all fields, a number to the name of an
+    enum. Without a limit, one value could take all memory.
+    """
+    return max(_VALUE_BYTES_MAX, _UNFOLDED_MAX * value_bytes)
+
+
+def too_large(value_bytes: int) -> str:
+    """Returns why a value is refused that needs more than ``value_limit``."""
+    limit = value_limit(value_bytes) >> 20
+    return f"its text or its elements take more than {limit} MiB as columns"
+
+
+def _slot_bits(kind: ValueType) -> int:
+    """Returns the bits of a slot, with those of all fields inside it and without text."""
+    inside = sum(map(_slot_bits, kind.children)) if kind.kind is Kind.STRUCT else 0
+    ends = 32 if kind.kind in (*_TEXTS, *_LISTS) else 0
+    return 1 + ends + _WIDTHS.get(kind.kind, 0) + inside
+
+
+_ARROW_SCALARS: dict[Kind, pa.DataType] = {
+    Kind.INTERVAL: pa.duration("us"),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.BYTE: pa.int8(),
+    Kind.SHORT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: ValueType) -> pa.DataType:
+    """Returns the Arrow type of pyspark's ``to_arrow_type``. Spark compares it exactly."""
+    children: list[Any] = [arrow_type(child) for child in kind.children]
+    match kind.kind:
+        case Kind.STRUCT:
+            fields = zip(kind.names, children, kind.children, strict=True)
+            return pa.struct([pa.field(n, t, nullable=child.nullable) for n, t, child in fields])
+        case Kind.ARRAY:
+            element: Any = pa.field("element", children[0], nullable=kind.children[0].nullable)
+            return pa.list_(element)
+        case Kind.MAP:
+            key: Any = pa.field("key", children[0], nullable=False)
+            value: Any = pa.field("value", children[1], nullable=kind.children[1].nullable)
+            return _map_type(key, value)
+        case Kind.DECIMAL:
+            return pa.decimal128(kind.precision, kind.scale)
+    return _ARROW_SCALARS[kind.kind]
+
+
+def _map_type(key: Any, value: Any) -> pa.DataType:
+    made: pa.DataType = pa.map_(key, value)
+    return made
+
+
+class _Share(NamedTuple):
+    """One buffer of a node, and its size."""
+
+    node: int
+    column: int
+    """Where the table of nodes has its address: layout.VALID, ENDS or DATA."""
+    bits: int
+    """Bits for each slot."""
+    in_list: bool
+    """Whether the node has as many slots as lists have elements, instead of one a record."""
+    is_text: bool
+    """Whether it holds text, whose size is not known before."""
+
+
+class Plan:
+    """The nodes of a schema, which all columns of the schema share."""
+
+    def __init__(self, schema: ValueType) -> None:
+        self.schema = schema
+        self.types: list[ValueType] = [schema]
+        """The nodes' types: the struct first, and the children of a node in a row."""
+        self.parents: list[int] = [-1]
+        self._names: list[bytes] = [b""]
+        self._first_children: list[int] = []
+        for kind in self.types:  # which grows meanwhile
+            self._first_children.append(len(self.types))
+            self.types += kind.children
+            self.parents += [len(self._first_children) - 1] * len(kind.children)
+            self._names += _encoded_names(kind)
+        self._text = pa.py_buffer(b"".join(name + bytes(layout.SLACK) for name in self._names))
+        self.flat_nodes, self.table = self._tables()
+        self.arrow_types = [arrow_type(kind) for kind in self.types]
+        self.shares = [share for number in range(len(self.types)) for share in self._shares(number)]
+        self.nodes = np.array([share.node for share in self.shares])
+        self.columns = np.array([share.column for share in self.shares])
+        self.bits = np.array([share.bits for share in self.shares])
+        self.in_list = np.array([share.in_list for share in self.shares])
+        self.is_text = np.array([share.is_text for share in self.shares])
+        self.indexes = {share[:2]: i for i, share in enumerate(self.shares)}
+        self.row_bytes = -(-int(self.bits.sum()) // 8)
+        """Bytes that a record takes beside its text, if each list has one element."""
+
+    def children(self, number: int) -> range:
+        """Returns the numbers of a node's children."""
+        first = self._first_children[number]
+        return range(first, first + len(self.types[number].children))
+
+    def flat(self, number: int) -> Iterator[int]:
+        """Yields a node and all fields of structs inside it: they have the same slots."""
+        yield number
+        if self.types[number].kind is Kind.STRUCT:
+            for child in self.children(number):
+                yield from self.flat(child)
+
+    def _tables(self) -> tuple[Array, Array]:
+        """Returns the table of flat nodes and the table of nodes, without buffers."""
+        table = np.zeros((len(self.types), layout.NODE_WIDTH), np.int64)
+        at, flat = self._text.address, list[int]()
+        for number, (kind, name) in enumerate(zip(self.types, self._names, strict=True)):
+            inside = list(self.flat(number))
+            row = table[number]
+            row[layout.KIND] = kind.kind
+            row[layout.FIRST_CHILD] = self._first_children[number]
+            row[layout.CHILDREN] = len(kind.children)
+            row[layout.PRECISION], row[layout.SCALE] = kind.precision, kind.scale
+            row[layout.NAME], row[layout.NAME_SIZE] = at, _readable_size(name)
+            row[layout.FLAT], row[layout.FLAT_COUNT] = len(flat), len(inside)
+            at += len(name) + layout.SLACK
+            flat += inside
+        return np.array(flat, np.int64), table
+
+    def _shares(self, number: int) -> Iterator[_Share]:
+        kind, in_list = self.types[number].kind, self._is_in_list(number)
+        if not self.is_key(number):
+            yield _Share(number, layout.VALID, 1, in_list, False)
+        if kind in _TEXTS or kind in _LISTS:
+            yield _Share(number, layout.ENDS, 32, in_list, False)
+        if kind in _TEXTS:
+            yield _Share(number, layout.DATA, 0, in_list, True)
+        elif kind in _WIDTHS:
+            yield _Share(number, layout.DATA, _WIDTHS[kind], in_list, False)
+
+    def is_key(self, number: int) -> bool:
+        """Returns whether a node is the key of a map. Keys are never null and have no bits for it.
+
+        Arrow aborts the process for a map whose keys have nulls. Before version 26, it aborts for
+        all keys with a validity bitmap whose nulls are not counted yet.
+        """
+        parent = self.parents[number]
+        is_map = number > 0 and self.types[parent].kind is Kind.MAP
+        return is_map and number == self._first_children[parent]
+
+    def _is_in_list(self, number: int) -> bool:
+        while number > 0:
+            number = self.parents[number]
+            if self.types[number].kind in _LISTS:
+                return True
+        return False
+
+
+def _encoded_names(kind: ValueType) -> list[bytes]:
+    if kind.kind is Kind.STRUCT:
+        return [name.encode() for name in kind.names]
+    return [b""] * len(kind.children)
+
+
+def _readable_size(name: bytes) -> int:
+    """Returns a name's size, if its bytes in JSON are the name itself."""
+    is_escaped = any(byte < 32 or byte in b'"\\' for byte in name)
+    return layout.UNREADABLE if is_escaped else len(name)
+
+
+class StructColumn:
+    """One struct column that is being filled: its nodes and their buffers."""
+
+    def __init__(self, plan: Plan, rows: int, data_bytes: int, memory: Memory) -> None:
+        """``rows``: the records. ``data_bytes``: those of all values. ``memory``: what counts."""
+        self._plan = plan
+        self._memory = memory
+        self.table = plan.table.copy()
+        slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
+        room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
+        room = min(room, BATCH_BYTES_MAX)
+        # One allocation for all: each one costs time. Unwritten pages cost only address space.
+        sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
+        sizes = (sizes + 63) & ~63
+        starts = np.cumsum(sizes) - sizes
+        self._size = int(sizes.sum())
+        memory.reserve(self._size)
+        self._whole = pa.allocate_buffer(self._size)
+        self._starts = starts.tolist()
+        self._grown: dict[tuple[int, int], pa.Buffer] = {}
+        self.table[plan.nodes, plan.columns] = starts + self._whole.address
+        self.table[plan.nodes, layout.CAPACITY] = slots
+        self.table[plan.nodes, layout.ROOM] = room
+        buffer: Any = self._whole
+        whole = np.frombuffer(buffer, np.uint8)
+        for at in starts[plan.columns == layout.ENDS].tolist():
+            whole[at : at + 4] = 0
+
+    @property
+    def rows(self) -> int:
+        """The records that are written."""
+        return int(self.table[0, layout.COUNT])
+
+    def grow(self, stuck: int, value_bytes: int) -> bool:
+        """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
+
+        ``value_bytes``: the size of the value that needs it. What was written of it is taken back.
+        Returns False if the value would take more than ``value_limit``.
+        Raises PartIsFull if the value belongs to the next part, which never holds for the first
+        one. Raises KfetchError for more text or elements than a column can hold.
+        """
+        limit = value_limit(value_bytes)
+        if stuck >= 0:
+            return self._grow_text(stuck, limit)
+        parent = self._plan.parents[~stuck]
+        slot_bits = sum(map(_slot_bits, self._plan.types[parent].children))
+        most = 8 * limit // slot_bits
+        slots = int(self.table[~stuck, layout.CAPACITY])
+        larger = _larger(slots, int(self.table[~stuck, layout.COUNT]) + most, _SLOTS_MAX)
+        self._check_part(larger * slot_bits // 8)
+        for sibling in self._plan.children(parent) if larger else ():
+            for inner in self._plan.flat(sibling):
+                self._resize_slots(inner, slots, larger)
+        return larger > 0
+
+    def _grow_text(self, number: int, limit: int) -> bool:
+        room = int(self.table[number, layout.ROOM])
+        most = int(self.table[number, layout.SIZE]) + limit
+        if larger := _larger(room, most, BATCH_BYTES_MAX):
+            self._check_part(larger)
+            self._resize(number, layout.DATA, room, larger)
+            self.table[number, layout.ROOM] = larger
+        return larger > 0
+
+    def _check_part(self, growth: int) -> None:
+        """Raises PartIsFull if the column has rows, and no room in this part for more bytes."""
+        limit = self._memory.part_bytes
+        if limit is not None and self.rows and self._size + growth > _PARTS_MAX * limit:
+            raise PartIsFull
+
+    def _resize_slots(self, number: int, slots: int, larger: int) -> None:
+        for share in self._plan.shares:
+            if share.node == number and not share.is_text:
+                old, new = ((n * share.bits >> 3) + 8 for n in (slots, larger))
+                self._resize(number, share.column, old, new)
+        self.table[number, layout.CAPACITY] = larger
+
+    def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
+        self._memory.reserve(size)
+        self._size += size
+        new: Any = pa.allocate_buffer(size)
+        old: Any = self._buffer(number, column, old_size)
+        np.frombuffer(new, np.uint8)[:old_size] = np.frombuffer(old, np.uint8)
+        if (number, column) in self._grown:
+            self._memory.release(old_size)
+            self._size -= old_size
+        self._grown[number, column] = new
+        self.table[number, column] = new.address
+
+    def _buffer(self, number: int, column: int, size: int) -> pa.Buffer:
+        """Returns the first bytes of a buffer."""
+        grown = self._grown.get((number, column))
+        if grown is not None:
+            return grown.slice(0, size)
+        return self._whole.slice(self._starts[self._plan.indexes[number, column]], size)
+
+    def array(self) -> pa.StructArray:
+        """Returns the column."""
+        result: pa.StructArray = self._array(0)
+        return result
+
+    def _array(self, number: int) -> Any:
+        row = self.table[number]
+        count, size = int(row[layout.COUNT]), int(row[layout.SIZE])
+        kind, arrow_kind = self._plan.types[number].kind, self._plan.arrow_types[number]
+        parts: list[pa.Buffer | None] = [None]
+        if not self._plan.is_key(number):
+            parts = [self._buffer(number, layout.VALID, (count + 7) // 8)]
+        if kind in _TEXTS or kind in _LISTS:
+            parts.append(self._buffer(number, layout.ENDS, 4 * count + 4))
+        if kind in _TEXTS:
+            parts.append(self._buffer(number, layout.DATA, size))
+        elif kind in _WIDTHS:
+            parts.append(self._buffer(number, layout.DATA, (count * _WIDTHS[kind] + 7) // 8))
+        children = [self._array(child) for child in self._plan.children(number)]
+        if kind is Kind.MAP:
+            children = [_pairs(arrow_kind, children)]
+        return pa.Array.from_buffers(arrow_kind, count, parts, children=children)
+
+
+def _larger(room: int, most: int, limit: int) -> int:
+    """Returns the next size of a buffer; 0 if a single value has filled the room up to ``most``.
+
+    Raises KfetchError if the buffer has reached ``limit``.
+    """
+    if room >= most:
+        return 0
+    if room >= limit:
+        raise KfetchError(
+            "the values of one decode call have more text or elements than an Arrow batch holds",
+            action="lower kafka.max.partition.fetch.bytes",
+        )
+    return min(_GROWTH * room, most, limit)
+
+
+def _pairs(kind: Any, children: list[Any]) -> Any:
+    """Returns the entries of a map column: structs of a key and a value."""
+    fields = pa.struct([kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(fields, len(children[0]), [None], children=children)
+
+
+def positions_of(column: pa.Array[Any]) -> tuple[memoryview, Array, Array]:
+    """Returns the bytes of a binary column, where each value starts, and the values' lengths.
+
+    Positions and lengths are int32. The length of a null is -1.
+    """
+    parts: Any = column.buffers()
+    if not len(column) or parts[2] is None:
+        parts[2] = pa.py_buffer(b"")
+    ends = np.frombuffer(parts[1], np.int32)[column.offset :][: len(column) + 1]
+    lengths = np.diff(ends) if len(column) else np.array([], np.int32)
+    if column.null_count:
+        lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, -1)
+    return memoryview(parts[2]), ends[: len(column)], lengths

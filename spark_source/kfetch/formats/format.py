@@ -1,0 +1,72 @@
+"""What the folder of a format offers: its name, the types of columns, its decoder, its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kfetch.options.values import TypedColumn
+
+if TYPE_CHECKING:
+    from kfetch.formats.columns.decoded import ValueDecoder
+    from kfetch.formats.columns.types import ValueType
+    from kfetch.formats.registry.schemas import Schema, SchemaSource
+
+__all__ = ["FORMATS", "FileReader", "Format", "format_of"]
+
+C = TypeVar("C", bound=TypedColumn)
+FileReader = Callable[[str, str], bytes]
+"""Returns the bytes of a file: of its path, and the option that names it."""
+
+FORMATS = ("json", "avro", "protobuf")
+"""The formats by their names in ``valueFormat``. Each one is a folder with a module ``format``."""
+
+
+class Format(Generic[C]):
+    """One format. ``C``: the options of a column that has it."""
+
+    title = ""
+    """Its name in log lines."""
+    parameters: Mapping[str, Sequence[str]]
+    """The compiled function's name in ``loops``, and the C types of its parameters."""
+    loop_modules: tuple[str, ...]
+    """The modules of the folder that the compiled function uses, beside ``loops``."""
+    schema_form = ""
+    """What a registry is asked for in place of a schema's text."""
+
+    def value_type(self, column: C) -> ValueType:
+        """Returns the struct of a column. Raises OptionError or NotBuilt."""
+        raise NotImplementedError
+
+    def decoder(self, column: C, loop: Callable[..., int]) -> ValueDecoder:
+        """Returns the decoder of a column. ``loop``: the compiled function (``loading.load``)."""
+        raise NotImplementedError
+
+    def framed(self, decoder: Any, registry: SchemaSource) -> ValueDecoder:
+        """Returns the decoder of the same column for values in Confluent's wire format."""
+        raise NotImplementedError
+
+    def unused_options(self, _column: C) -> tuple[str, ...]:
+        """Returns the options that have no effect, because the type has no use for them."""
+        return ()
+
+    def with_files(self, column: C, _read: FileReader) -> C:
+        """Returns the column with what its files on the driver hold. Raises OptionError."""
+        return column
+
+    def has_schema(self, _column: C) -> bool:
+        """Returns whether the reader's schema is known. If not, a registry has it."""
+        return True
+
+    def with_schema(self, column: C, _schema: Schema, _registry: str) -> C:
+        """Returns the column with the reader's schema of a registry. Raises OptionError."""
+        return column
+
+
+@cache
+def format_of(name: str) -> Format[Any]:
+    """Returns a format. The first call imports it."""
+    found: Format[Any] = import_module(f"kfetch.formats.{name}.format").FORMAT
+    return found

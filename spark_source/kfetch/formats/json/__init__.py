@@ -1,0 +1,1 @@
+"""JSON to struct columns, as Spark's ``from_json`` does."""

@@ -1,0 +1,266 @@
+"""Decodes the values of many records into one struct column, with the meaning of ``from_json``.
+
+The compiled loops decode nearly all documents. Where they stop, ``reference`` decides, and the
+loops go on behind that document. The positions point into the memory of the caller, which is not
+copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.errors import OptionError
+from kfetch.formats.columns import layout
+from kfetch.formats.columns.ddl import kind_text
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.raw_copies import copies
+from kfetch.formats.columns.struct_column import Plan, positions_of
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.json import reference
+from kfetch.formats.json.infer import unknown_in_json
+from kfetch.formats.json.powers import POWERS
+from kfetch.formats.json.substitutes import substitute
+from kfetch.formats.json.time_zones import zone_rules
+from kfetch.formats.json.times import Zones
+from kfetch.records.codecs import address_of
+from kfetch.records.memory import UNLIMITED, Memory
+
+__all__ = ["CORRUPT_COLUMN", "JsonDecoder", "JsonSettings", "check_corrupt_column"]
+
+Array = np.ndarray[Any, Any]
+Loops = Callable[..., int]
+"""The compiled ``decode_documents``."""
+
+_FIRST = np.zeros(1, np.int64)
+
+CORRUPT_COLUMN = "_corrupt_record"
+"""Spark's default of spark.sql.columnNameOfCorruptRecord."""
+
+
+@dataclass(frozen=True)
+class JsonSettings:
+    """The options of ``from_json`` that change what a document means."""
+
+    zones: Zones = Zones()  # noqa: RUF009 - it never changes
+    single_quotes: bool = True
+    """allowSingleQuotes: names and strings may stand in single quotation marks."""
+    non_numeric: bool = True
+    """allowNonNumericNumbers: NaN and Infinity are numbers."""
+    corrupt_column: str = CORRUPT_COLUMN
+    """columnNameOfCorruptRecord: this field of the schema gets the text of corrupt records."""
+
+
+class JsonDecoder:
+    """Decodes documents of one schema, in any number of threads."""
+
+    def __init__(
+        self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
+    ) -> None:
+        """``schema``: a struct. ``loops``: the compiled code (``loading.load``).
+
+        Raises OptionError if the schema's corrupt record column is no STRING.
+        """
+        self.schema = schema
+        self._settings = settings or JsonSettings()
+        self._loops = loops
+        self._corrupt_at = _corrupt_field(schema, self._settings.corrupt_column)
+        has_column = self._corrupt_at is not None
+        self._decoded = schema.without(self._settings.corrupt_column) if has_column else schema
+        self._plan = Plan(self._decoded)
+
+    def decode(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory = UNLIMITED,
+        *,
+        texts: tuple[Array, Array] | None = None,
+    ) -> DecodedColumn:
+        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
+
+        ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
+        null. The bytes must not change meanwhile. The result does not refer to them. ``texts``:
+        positions and lengths of what the corrupt record column gets, if not the values.
+        Raises KfetchError for more bytes of values than a column can hold.
+        """
+        run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
+        corrupt = run.corrupt_records()
+        values = run.column.array()
+        if self._corrupt_at is not None:
+            positions, lengths = texts or (positions, lengths)
+            text = copies(data, positions, np.asarray(lengths)[: len(values)], corrupt, memory)
+            values = self._with_corrupt_column(values, text)
+        return DecodedColumn(values, corrupt)
+
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
+        """Returns the same for the values of a binary column."""
+        return self.decode(*positions_of(column), memory)
+
+    def problem(self, value: bytes | memoryview, _memory: Memory = UNLIMITED) -> Problem | None:
+        """Returns why a value is corrupt, and where; None if it is not."""
+        return self.reference_row(value).problem
+
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the fields of a value that the schema lacks."""
+        return unknown_in_json(value, self._decoded)
+
+    def reference_row(self, value: bytes | memoryview) -> reference.ReferenceRow:
+        """Returns a value's row, slowly."""
+        settings = self._settings
+        options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
+        return reference.decode(value, self._decoded, settings.zones, **options)
+
+    def _with_corrupt_column(self, values: Any, text: Any) -> pa.StructArray:
+        """Returns the column with the text of the corrupt records, whose bytes are not checked."""
+        column = pa.Array.from_buffers(pa.string(), len(text), text.buffers(), text.null_count)
+        arrays = [values.field(i) for i in range(values.type.num_fields)]
+        arrays.insert(self._corrupt_at or 0, column)
+        fields = [
+            pa.field(name, item.type) for name, item in zip(self.schema.names, arrays, strict=True)
+        ]
+        valid = values.buffers()[0]
+        kind, count = pa.struct(fields), len(values)
+        made: Any = pa.Array.from_buffers(kind, count, [valid], children=arrays)
+        result: pa.StructArray = made
+        return result
+
+    @property
+    def plan(self) -> Plan:
+        """The nodes of the columns."""
+        return self._plan
+
+    @cached_property
+    def zone_table(self) -> Array:
+        """The offsets of the session's time zone; short ones if no column needs them."""
+        zone = self._settings.zones.session
+        needed = any(kind.kind is Kind.TIMESTAMP for kind in self._plan.types)
+        return zone_rules(zone if needed or not isinstance(zone, tzinfo) else 0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a record takes beside its text."""
+        return self._plan.row_bytes
+
+    @property
+    def loops(self) -> Loops:
+        """The compiled code."""
+        return self._loops
+
+
+def check_corrupt_column(
+    schema: ValueType, *, name: str = CORRUPT_COLUMN, column: str = "value"
+) -> None:
+    """Raises OptionError if the field for the text of corrupt records is no STRING."""
+    kinds = dict(zip(schema.names, schema.children, strict=False))
+    if name in kinds and kinds[name].kind is not Kind.STRING:
+        raise OptionError(
+            f"{column}Schema gives the field {name} the type {kind_text(kinds[name].kind)}, but "
+            "it gets the text of values that do not fit",
+            action="give it the type STRING",
+            option=f"{column}Schema",
+        )
+
+
+def _corrupt_field(schema: ValueType, name: str) -> int | None:
+    check_corrupt_column(schema, name=name)
+    return schema.names.index(name) if name in schema.names else None
+
+
+class _Run(LoopCall):
+    """One call of ``decode``."""
+
+    def __init__(
+        self, decoder: JsonDecoder, data: Any, positions: Array, lengths: Array, memory: Memory
+    ) -> None:
+        self._lengths = np.ascontiguousarray(lengths, np.int32)
+        super().__init__(decoder.plan, self._lengths, memory, state_width=layout.STATE_WIDTH)
+        self._decoder = decoder
+        self._data = memoryview(data)
+        self._positions = positions
+        self.state[layout.ZONE_RULES] = len(decoder.zone_table)
+        self.state[layout.NODE_COUNT] = len(decoder.plan.types)
+        tables = self.column.table, decoder.plan.flat_nodes
+        self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)  # the open containers
+        more = self.corrupt, POWERS, decoder.zone_table, self._stack
+        state = self.state.buffer_info()[0]
+        self._addresses = *map(address_of, tables), state, *map(address_of, more)
+
+    def decode(self) -> None:
+        view = pa.py_buffer(self._data)
+        numbers = self._positions, self._lengths
+        while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
+            record = self.state[layout.RECORD]
+            start = int(self._positions[record])
+            if result == layout.DOUBTFUL:
+                self._decide(record, self._data[start : start + int(self._lengths[record])])
+            else:
+                self._refuse(record)
+            self.state[layout.RECORD] = record + 1
+
+    def _decide(self, record: int, value: memoryview) -> None:
+        """Decodes the value that the loops could not decode."""
+        is_last = int(self._positions[record]) + len(value) + layout.SLACK > len(self._data)
+        padded = bytes(value) + bytes(layout.SLACK)
+        # The loops read some bytes behind each value, so the last one may only need a copy.
+        result = self._one(padded, len(value), raw=0, record=record) if is_last else layout.DOUBTFUL
+        if result == layout.FULL:
+            self._refuse(record)
+        elif result == layout.DOUBTFUL:
+            row, problem = self._decoder.reference_row(value)
+            self._put(record, row, is_corrupt=problem is not None)
+
+    def _refuse(self, record: int) -> None:
+        """Writes the row of a record that needs more memory than one may have."""
+        self._put(record, [None] * len(self._decoder.plan.schema.children), is_corrupt=True)
+
+    def _put(self, record: int, row: list[Any] | None, *, is_corrupt: bool) -> None:
+        document = substitute(row, self._decoder.plan.schema)
+        padded = document + bytes(layout.SLACK)
+        if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
+            raise AssertionError(f"the loops refuse the row of record {record}")
+        if is_corrupt:
+            self.corrupt[self.state[layout.CORRUPT]] = record
+            self.state[layout.CORRUPT] += 1
+
+    def _one(self, data: bytes, length: int, *, raw: int, record: int) -> int:
+        """Decodes one document from other memory."""
+        corrupt = self.state[layout.CORRUPT]
+        self.state[layout.RECORD], self.state[layout.RAW] = 0, raw
+        lengths = np.full(1, length, np.int32)
+        value_bytes = int(self._lengths[record])
+        result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1, value_bytes=value_bytes)
+        self.state[layout.RAW] = 0
+        if self.state[layout.CORRUPT] > corrupt:
+            self.corrupt[corrupt] = record
+        return result
+
+    def _loop(
+        self,
+        view: pa.Buffer,
+        positions: Array,
+        lengths: Array,
+        count: int,
+        *,
+        value_bytes: int = 0,
+    ) -> int:
+        """Calls the loops, with larger buffers as often as they need them.
+
+        ``value_bytes``: the size of the record's value, if the document stands for another one.
+        FULL means that the record needs more memory than one may have.
+        """
+        records = address_of(positions), address_of(lengths), count
+        while True:
+            result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
+            if result != layout.FULL:
+                return result
+            size = value_bytes or int(lengths[self.state[layout.RECORD]])
+            if not self.column.grow(self.state[layout.STUCK_NODE], size):
+                return result

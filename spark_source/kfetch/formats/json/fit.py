@@ -1,0 +1,83 @@
+"""How JSON documents fit a schema: which do, which do not and why, and fields that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kfetch.formats.columns.decoded import Problem
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.json import reference
+from kfetch.formats.json.infer import NOTHING, Seen, TooDeep, merged, missing_in, schema_of, seen
+from kfetch.formats.json.times import Zones
+from kfetch.formats.json.tokens import BadDocument
+from kfetch.records.java_text import java_text
+
+__all__ = ["Fit", "fit", "inferred", "types_of"]
+
+_CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The documents of a sample under one schema."""
+
+    good: int
+    """The number of documents that fit."""
+    empty: int
+    """The number of null and empty values."""
+    confluent: int
+    """The number of values that look like Confluent's wire format, which is no JSON."""
+    problems: tuple[tuple[int, Problem], ...]
+    """The other documents: their place in the sample, and the reason.
+
+    Those with more levels than a schema can have are among them, whatever the schema."""
+    unknown: tuple[str, ...]
+    """Fields that documents have and the schema lacks, as ``a.b`` for a field of a struct."""
+
+
+def inferred(values: Iterable[bytes | None]) -> Seen:
+    """Returns the type of a sample. Values that are no JSON objects are left out."""
+    return merged(types_of(values))
+
+
+def types_of(values: Iterable[bytes | None]) -> list[Seen]:
+    """Returns the type of each JSON object of a sample."""
+    types = (_seen(value or b"") for value in values)
+    return [found for found in types if found.kind is Kind.STRUCT]
+
+
+def _seen(value: bytes) -> Seen:
+    try:
+        return seen(value)
+    except BadDocument:
+        return NOTHING
+
+
+def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
+    """Returns how values fit a struct. ``zones``: those of times in the documents."""
+    documents = list(values)
+    full = [(at, value) for at, value in enumerate(documents) if value]
+    framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_BYTES}
+    reasons = {at: _problem(value, schema, zones) for at, value in full if at not in framed}
+    problems = tuple((at, reason) for at, reason in reasons.items() if reason is not None)
+    return Fit(
+        good=len(reasons) - len(problems),
+        empty=len(documents) - len(full),
+        confluent=len(framed),
+        problems=problems,
+        unknown=tuple(missing_in(schema, schema_of(inferred(documents)))),
+    )
+
+
+def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
+    problem = reference.decode(value, schema, zones).problem
+    if problem is not None:
+        return problem
+    try:
+        seen(value)
+    except TooDeep as error:
+        return reference.problem_of(error, java_text(value))
+    except BadDocument:
+        return None  # in a part that the decoder skips
+    return None

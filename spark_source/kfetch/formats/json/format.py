@@ -1,0 +1,74 @@
+"""JSON as a format of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kfetch.errors import OptionError
+from kfetch.formats.columns import layout
+from kfetch.formats.columns.ddl import parse_schema
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.format import Format
+from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
+from kfetch.formats.json.time_zones import find_zone, zone_named
+from kfetch.formats.json.times import Zones
+from kfetch.options import JsonColumn
+
+if TYPE_CHECKING:
+    from kfetch.formats.json.framed import FramedJson
+    from kfetch.formats.registry.schemas import SchemaSource
+
+__all__ = ["FORMAT"]
+
+
+class _Json(Format[JsonColumn]):
+    title = "JSON"
+    parameters = layout.PARAMETERS
+    loop_modules = ("scalar_loops", "skip_loops", "text_loops", "time_loops")
+
+    def value_type(self, column: JsonColumn) -> ValueType:
+        parsed = parse_schema(column.schema, option=column.type_option)
+        check_corrupt_column(parsed, column=column.column)
+        _check_zone(parsed, column.time_zone, column=column.column)
+        if column.time_zone:
+            zone_named(column.time_zone, option=column.zone_option)
+        return parsed
+
+    def decoder(self, column: JsonColumn, loop: Callable[..., int]) -> JsonDecoder:
+        session = zone_named(column.time_zone or "UTC", option=column.zone_option)
+        settings = JsonSettings(zones=Zones(session, find_zone))
+        schema = parse_schema(column.schema, option=column.type_option)
+        return JsonDecoder(schema, loop, settings)
+
+    def framed(self, decoder: JsonDecoder, _registry: SchemaSource) -> FramedJson:
+        from kfetch.formats.json.framed import FramedJson
+
+        return FramedJson(decoder)
+
+    def unused_options(self, column: JsonColumn) -> tuple[str, ...]:
+        if column.time_zone and not needs_zone(self.value_type(column)):
+            return (column.zone_option,)
+        return ()
+
+
+def _check_zone(schema: ValueType, zone: str, *, column: str) -> None:
+    """Raises OptionError if the schema of a column has times that need a zone, and none is named.
+
+    Spark takes the session's zone, which a source in Python can't see.
+    """
+    if not zone and needs_zone(schema):
+        raise OptionError(
+            f"{column}Schema has a TIMESTAMP, so option {column}TimeZone must name the zone of "
+            "times without one",
+            action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
+            option=f"{column}TimeZone",
+        )
+
+
+def needs_zone(kind: ValueType) -> bool:
+    """Returns whether a type has a TIMESTAMP. Text of one may lack a zone."""
+    return kind.kind is Kind.TIMESTAMP or any(map(needs_zone, kind.children))
+
+
+FORMAT = _Json()

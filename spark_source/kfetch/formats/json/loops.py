@@ -1,0 +1,345 @@
+"""The compiled JSON decoder: one loop over documents that writes the buffers of all columns.
+
+The schema is a table of nodes, so the code is the same for all schemas. A document is accepted only
+if its grammar is strict JSON up to the end of its object. A field whose value does not fit its
+type is null then, and the document counts as corrupt. At everything else the loop stops, takes back
+what it wrote for the document, and leaves the document to ``reference``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from kfetch.compiled.pointers import row_of
+from kfetch.formats.columns.intrinsics import at_address, int32s, special16, trailing_zeros, word
+from kfetch.formats.columns.layout import (
+    ARRAY,
+    CAPACITY,
+    CHILDREN,
+    CORRUPT,
+    COUNT,
+    DEPTH_MAX,
+    DONE,
+    DOUBTFUL,
+    ENDS,
+    FIRST_CHILD,
+    FULL,
+    KIND,
+    NAME,
+    NAME_SIZE,
+    NODE_COUNT,
+    NODE_WIDTH,
+    PARAMETERS,
+    RAW,
+    RECORD,
+    SLACK,
+    STRUCT,
+    STUCK_NODE,
+)
+from kfetch.formats.columns.number_loops import MISMATCH, UNSURE, called, inlined
+from kfetch.formats.columns.slot_loops import null_slots, rewind, set_valid
+from kfetch.formats.json.scalar_loops import put_scalar, put_string
+from kfetch.formats.json.skip_loops import skip_value
+from kfetch.formats.json.text_loops import (
+    CLOSE,
+    CLOSE_LIST,
+    COLON,
+    COMMA,
+    NO_ROOM,
+    NULL,
+    OPEN,
+    OPEN_LIST,
+    QUOTE,
+    is_word,
+    skip_space,
+)
+
+__all__ = ["compiled", "decode_documents"]
+
+_NO_FIELD = -1
+
+# Names.
+
+
+@inlined
+def _has_name(data: Any, at: int, node: Any) -> Any:
+    """Returns whether a node's name and a quotation mark stand at a position."""
+    name, size, i = at_address(node[NAME]), node[NAME_SIZE], 0
+    if data[at + size] != QUOTE:
+        return False
+    while i + 8 <= size:
+        if word(data, at + i) != word(name, i):
+            return False
+        i += 8
+    if i == size:
+        return True
+    unused = 8 * (8 - (size - i))
+    return (word(data, at + i) ^ word(name, i)) << unused == 0
+
+
+@called
+def _search(data: Any, at: int, size: int, nodes: Any, struct: Any) -> Any:
+    """Returns the number of the field with the name at a position; _NO_FIELD without one."""
+    first = struct[FIRST_CHILD]
+    for number in range(first, first + struct[CHILDREN]):
+        node = row_of(nodes, number, NODE_WIDTH)
+        if node[NAME_SIZE] == size and _has_name(data, at, node):
+            return number
+    return _NO_FIELD
+
+
+@inlined
+def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int) -> Any:
+    """Returns the number of a field and the position behind its name, or UNSURE.
+
+    ``expected``: the field that comes next if the document has the fields in the schema's order.
+    """
+    if expected < struct[FIRST_CHILD] + struct[CHILDREN]:
+        node = row_of(nodes, expected, NODE_WIDTH)
+        if at + node[NAME_SIZE] < end and _has_name(data, at, node):
+            return expected, at + node[NAME_SIZE] + 1
+    start = at
+    while at < end:
+        stops = special16(data, at)
+        if stops == 0:
+            at += 16
+            continue
+        at += trailing_zeros(stops)
+        if data[at] != QUOTE or at - start > 10_000:
+            return 0, UNSURE
+        return _search(data, start, at - start, nodes, struct), at + 1
+    return 0, UNSURE
+
+
+# Documents.
+
+
+@called
+def _close_struct(nodes: Any, flat_nodes: Any, struct: Any, valid: int) -> None:
+    """Ends a struct's slot. Fields that the document has not are null."""
+    slot, first = struct[COUNT], struct[FIRST_CHILD]
+    for number in range(first, first + struct[CHILDREN]):
+        if row_of(nodes, number, NODE_WIDTH)[COUNT] <= slot:
+            null_slots(nodes, flat_nodes, number)
+    set_valid(struct, slot, valid)
+    struct[COUNT] = slot + 1
+
+
+@called
+def _close_list(nodes: Any, node: Any) -> None:
+    slot = node[COUNT]
+    int32s(node[ENDS])[slot + 1] = row_of(nodes, node[FIRST_CHILD], NODE_WIDTH)[COUNT]
+    set_valid(node, slot, 1)
+    node[COUNT] = slot + 1
+
+
+@called
+def _read_document(  # noqa: C901, PLR0915
+    data: Any,
+    at: int,
+    end: int,
+    nodes: Any,
+    flat_nodes: Any,
+    state: Any,
+    powers: Any,
+    zones: Any,
+    stack: Any,
+) -> Any:
+    """Reads an object behind its opening bracket into one row.
+
+    Returns whether it is corrupt (0 or 1), or a refusal. STUCK_NODE names the column without room.
+    """
+    number, depth, corrupt = np.int64(0), 0, np.int64(0)
+    container = row_of(nodes, 0, NODE_WIDTH)
+    kind, slot, expected = np.int64(STRUCT), container[COUNT], container[FIRST_CHILD]
+    at = skip_space(data, at, end)
+    empty = data[at] == CLOSE
+    first = True
+    while True:
+        # Behind a value, or behind an opening bracket.
+        if not first or empty:
+            byte = data[at]
+            if byte != COMMA or empty:
+                if byte != (CLOSE_LIST if kind == ARRAY else CLOSE) or at >= end:
+                    return UNSURE
+                at += 1
+                if kind == STRUCT:
+                    _close_struct(nodes, flat_nodes, container, 1)
+                else:
+                    _close_list(nodes, container)
+                if depth == 0:
+                    return corrupt if at <= end else UNSURE
+                depth -= 1
+                number, expected = stack[2 * depth], stack[2 * depth + 1]
+                container = row_of(nodes, number, NODE_WIDTH)
+                kind, slot = container[KIND], container[COUNT]
+                at = skip_space(data, at, end)
+                first = empty = False
+                continue
+            at = skip_space(data, at + 1, end)
+        first = empty = False
+
+        # The name.
+        if kind == ARRAY:
+            target = container[FIRST_CHILD]
+            node = row_of(nodes, target, NODE_WIDTH)
+            if node[COUNT] >= node[CAPACITY]:
+                state[STUCK_NODE] = ~target
+                return NO_ROOM
+        else:
+            if data[at] != QUOTE:
+                return UNSURE
+            at += 1
+            if kind == STRUCT:
+                if state[RAW] != 0:
+                    target, at = expected, at + 1
+                else:
+                    target, at = _field(data, at, end, nodes, container, expected)
+            else:
+                key = row_of(nodes, container[FIRST_CHILD], NODE_WIDTH)
+                target = container[FIRST_CHILD] + 1
+                if key[COUNT] >= key[CAPACITY]:
+                    state[STUCK_NODE] = ~container[FIRST_CHILD]
+                    return NO_ROOM
+                at = put_string(data, at, end, key, key[COUNT])
+                if at == NO_ROOM:
+                    state[STUCK_NODE] = container[FIRST_CHILD]
+                if at >= 0:
+                    key[COUNT] += 1  # keys are never null
+            if at < 0:
+                return at
+            if data[at] != COLON:
+                at = skip_space(data, at, end)
+                if data[at] != COLON:
+                    return UNSURE
+            at += 1
+            if data[at] <= 32:
+                at = skip_space(data, at, end)
+            if target == _NO_FIELD:
+                at = skip_value(data, at, end)
+                if at < 0:
+                    return at
+                if data[at] <= 32:
+                    at = skip_space(data, at, end)
+                continue
+
+        # The value.
+        if at >= end:  # what stands there continues nothing
+            return UNSURE
+        node = row_of(nodes, target, NODE_WIDTH)
+        value_kind, value_slot = node[KIND], node[COUNT]
+        if kind == STRUCT:
+            expected = target + 1
+            if value_slot > slot:  # the field appears twice
+                return UNSURE
+        byte = data[at]
+        if byte == 110:
+            if not is_word(data, at, NULL):
+                return UNSURE
+            null_slots(nodes, flat_nodes, target)
+            at += 4
+        elif value_kind < STRUCT:
+            after = put_scalar(data, at, end, node, value_kind, value_slot, state, powers, zones)
+            if after >= 0:
+                set_valid(node, value_slot, 1)
+                node[COUNT] = value_slot + 1
+                at = after
+            elif after == NO_ROOM:
+                state[STUCK_NODE] = target
+                return NO_ROOM
+            elif after == MISMATCH and kind == STRUCT:
+                at = skip_value(data, at, end)
+                if at < 0:
+                    return at
+                null_slots(nodes, flat_nodes, target)
+                corrupt = np.int64(1)
+            else:
+                return UNSURE
+        elif byte == (OPEN_LIST if value_kind == ARRAY else OPEN):
+            if depth >= DEPTH_MAX:
+                return UNSURE
+            stack[2 * depth], stack[2 * depth + 1] = number, expected
+            depth += 1
+            number, container, kind, slot = target, node, value_kind, value_slot
+            expected = node[FIRST_CHILD]
+            at = skip_space(data, at + 1, end)
+            empty = data[at] == (CLOSE_LIST if kind == ARRAY else CLOSE)
+            first = True
+            continue
+        elif kind == STRUCT:
+            at = skip_value(data, at, end)
+            if at < 0:
+                return at
+            null_slots(nodes, flat_nodes, target)
+            corrupt = np.int64(1)
+        else:
+            return UNSURE
+        if data[at] <= 32:
+            at = skip_space(data, at, end)
+
+
+def decode_documents(
+    data: Any,
+    size: int,
+    positions: Any,
+    lengths: Any,
+    count: int,
+    nodes: Any,
+    flat_nodes: Any,
+    state: Any,
+    corrupt_records: Any,
+    powers: Any,
+    zones: Any,
+    stack: Any,
+) -> int:
+    """Writes a row for each document from state[RECORD] on. Returns DONE, DOUBTFUL or FULL.
+
+    A length below 0 is a null. ``size``: the bytes of ``data``, SLACK of them behind the documents.
+    """
+    root = row_of(nodes, 0, NODE_WIDTH)
+    for record in range(state[RECORD], count):
+        at, end = positions[record], positions[record] + np.int64(lengths[record])
+        row, result = root[COUNT], np.int64(0)
+        if at < end:
+            if end + SLACK > size:
+                state[RECORD] = record
+                return DOUBTFUL
+            at = skip_space(data, at, end)
+        if at >= end:
+            null_slots(nodes, flat_nodes, 0)
+            continue
+        if data[at] == OPEN:
+            result = _read_document(
+                data, at + 1, end, nodes, flat_nodes, state, powers, zones, stack
+            )
+        elif data[at] < 0x80:  # whatever it is, it is no object
+            _close_struct(nodes, flat_nodes, root, 1)
+            result = np.int64(1)
+        else:
+            result = np.int64(UNSURE)
+        if result < 0:
+            rewind(nodes, state[NODE_COUNT], row)
+            state[RECORD] = record
+            return FULL if result == NO_ROOM else DOUBTFUL
+        if result > 0:
+            corrupt_records[state[CORRUPT]] = record
+            state[CORRUPT] += 1
+    state[RECORD] = count
+    return DONE
+
+
+def compiled(name: str) -> tuple[str, str]:
+    """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
+    signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
+    # Without wrappers for Python and C, which would need numba at run time.
+    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+    function = njit(types.int64(*signature), **standalone)(globals()[name])
+    return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
+
+
+def _numba_type(parameter: str) -> Any:
+    kind = getattr(types, parameter.rstrip("*"))
+    return types.CPointer(kind) if parameter.endswith("*") else kind

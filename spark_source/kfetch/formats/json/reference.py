@@ -1,0 +1,365 @@
+"""One record's value decoded with the exact meaning of Spark's ``from_json``, slowly.
+
+The rules are those of Spark 4.2's JacksonParser with spark.sql.json.enablePartialResults: a field
+that can't be converted is null, and the record counts as corrupt. ``tokens`` reads the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kfetch.formats.columns.ddl import kind_text, type_text
+from kfetch.formats.columns.decoded import Problem
+from kfetch.formats.columns.struct_column import too_large, value_limit
+from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.json.scalars import (
+    decimal_of,
+    double_of,
+    float32_of,
+    is_decimal,
+    java_double,
+    joined,
+    json_text,
+    non_number,
+    well_formed,
+)
+from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timestamp_of
+from kfetch.formats.json.tokens import BadDocument, Token, Tokens
+from kfetch.records.java_text import java_text
+
+__all__ = ["ReferenceRow", "decode", "problem_of"]
+
+Value = Any
+"""None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
+map's pairs. A decimal is its number without the point; dates are days; times are microseconds."""
+
+
+_PLACE_MAX = 100  # characters of a place in an error
+_OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
+
+
+class ReferenceRow(NamedTuple):
+    """One decoded record."""
+
+    row: list[Value] | None
+    """The struct's fields; None for an empty value, whose struct is null."""
+    problem: Problem | None
+    """Why the record is corrupt, if it is."""
+
+
+class _TooLarge(Exception):
+    """The row takes more memory than one value may have."""
+
+
+class _Partial(Exception):
+    """A value of which a part could not be converted."""
+
+    def __init__(self, value: Value, cause: BadDocument) -> None:
+        super().__init__(cause.what)
+        self.value = value
+        self.cause = cause
+
+
+def decode(
+    data: bytes | memoryview,
+    schema: ValueType,
+    zones: Zones,
+    *,
+    single_quotes: bool = True,
+    non_numeric: bool = True,
+) -> ReferenceRow:
+    """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
+    text = java_text(bytes(data))
+    tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
+    converter = _Converter(tokens, zones, non_numeric, value_limit(len(data)))
+    nothing: list[Value] = [None] * len(schema.children)
+    try:
+        if tokens.next() is None:
+            return ReferenceRow(None, None)
+        return ReferenceRow(converter.root(schema), None)
+    except _Partial as partial:
+        return ReferenceRow(partial.value, problem_of(partial.cause, text))
+    except BadDocument as error:
+        return ReferenceRow(nothing, problem_of(error, text))
+    except _TooLarge:
+        return ReferenceRow(nothing, Problem(too_large(len(data)), 0))
+
+
+def problem_of(error: BadDocument, text: str) -> Problem:
+    """Returns the problem of a document's text."""
+    return Problem(error.what, len(text[: error.at].encode("utf-8", "replace")))
+
+
+def _cells(kind: ValueType) -> int:
+    """Returns the slots of one element. A struct has those of its fields, even if it is null."""
+    return 1 + sum(map(_cells, kind.children if kind.kind is Kind.STRUCT else ()))
+
+
+class _Converter:
+    """Converts the tokens of one document."""
+
+    def __init__(self, tokens: Tokens, zones: Zones, non_numeric: bool, limit: int) -> None:
+        """``limit``: bytes that the row may take, as Python's objects and as columns."""
+        self._tokens = tokens
+        self._bytes_left = limit
+        self._zones = zones
+        self._non_numeric = non_numeric
+        self._path: list[str] = []  # of the schema, so that errors show no data
+
+    def root(self, schema: ValueType) -> list[Value]:
+        """Returns the fields of the document. Raises BadDocument or _Partial."""
+        token = self._tokens.token
+        if token is Token.START_OBJECT:
+            return self._object(schema)
+        if token is Token.NULL:
+            raise self._tokens.bad("the document is null")
+        if token is Token.START_ARRAY:
+            raise self._tokens.bad("the document is an array")
+        raise self._tokens.bad("the document is no object")
+
+    def _value(self, kind: ValueType) -> Value:
+        if self._tokens.token is Token.NAME:
+            self._tokens.next()
+        token = self._tokens.token
+        if token is None or token is Token.NULL:
+            return None
+        return _CONVERTERS[kind.kind](self, kind, token)
+
+    def _refused(self, kind: ValueType) -> BadDocument:
+        """Returns the error for a token that does not fit the type. Reads a string to its end."""
+        tokens = self._tokens
+        if tokens.token is Token.STRING and not tokens.text():
+            return tokens.bad(f"field {self._place} is an empty string, no {kind_text(kind.kind)}")
+        return tokens.bad(f"field {self._place} is no {kind_text(kind.kind)}")
+
+    @property
+    def _place(self) -> str:
+        """The path in the schema, as Spark prints it: ``m.value.a`` is in the values of a map."""
+        path = ".".join(self._path)
+        return path if len(path) <= _PLACE_MAX else f"{path[: _PLACE_MAX - 1]}…"
+
+    def _charge(self, cells: int) -> None:
+        """Count a list, and cells that are no less than the slots that the columns need for it."""
+        self._bytes_left -= _OBJECT_BYTES + _CELL_BYTES * cells
+        if self._bytes_left < 0:
+            raise _TooLarge
+
+    def _inner(self, kind: ValueType, name: str) -> Value:
+        """Returns the value of a field, an element or a map's value."""
+        self._path.append(name)
+        try:
+            return self._value(kind)
+        finally:
+            self._path.pop()
+
+    # Structs, arrays, maps.
+
+    def _object(self, kind: ValueType) -> list[Value]:
+        tokens, problem = self._tokens, None
+        self._charge(len(kind.children))
+        row: list[Value] = [None] * len(kind.children)
+        indexes = {name: i for i, name in enumerate(kind.names)}
+        while tokens.next() not in (None, Token.END_OBJECT):
+            index = indexes.get(joined(tokens.name or "")) if tokens.name is not None else None
+            if index is None:
+                tokens.skip_children()
+                continue
+            try:
+                row[index] = self._inner(kind.children[index], kind.names[index])
+            except _Partial as partial:
+                problem = problem or partial.cause
+                row[index] = partial.value
+            except BadDocument as error:
+                problem = problem or error
+                tokens.skip_children()
+        if problem:
+            raise _Partial(row, problem)
+        return row
+
+    def _struct(self, kind: ValueType, token: Token) -> Value:
+        if token is not Token.START_OBJECT:
+            raise self._refused(kind)
+        return self._object(kind)
+
+    def _array(self, kind: ValueType, token: Token) -> Value:
+        if token is not Token.START_ARRAY:
+            raise self._refused(kind)
+        elements, problem, cells = [], None, _cells(kind.children[0])
+        while self._tokens.next() not in (None, Token.END_ARRAY):
+            self._charge(cells)
+            try:
+                elements.append(self._inner(kind.children[0], "element"))
+            except _Partial as partial:
+                problem = problem or partial.cause
+                elements.append(partial.value)
+        if problem:
+            raise _Partial(elements, problem)
+        return elements
+
+    def _map(self, kind: ValueType, token: Token) -> Value:
+        """Returns pairs, with repeated keys as they are. One bad value makes the map null."""
+        if token is not Token.START_OBJECT:
+            raise self._refused(kind)
+        pairs, problem, failed = [], None, None
+        cells = sum(map(_cells, kind.children))
+        while self._tokens.next() not in (None, Token.END_OBJECT):
+            self._charge(cells)
+            key = well_formed(self._tokens.name or "")
+            try:
+                pairs.append((key, self._inner(kind.children[1], "value")))
+            except _Partial as partial:
+                problem = problem or partial.cause
+                pairs.append((key, partial.value))
+            except BadDocument as error:
+                failed = failed or error
+                self._tokens.skip_children()
+        if failed:
+            raise failed
+        if problem:
+            raise _Partial(pairs, problem)
+        return pairs
+
+    # Scalars.
+
+    def _boolean(self, kind: ValueType, token: Token) -> bool:
+        if token is Token.TRUE or token is Token.FALSE:
+            return token is Token.TRUE
+        raise self._refused(kind)
+
+    def _integer(self, kind: ValueType, token: Token) -> int:
+        if token is not Token.INTEGER:
+            raise self._refused(kind)
+        value, (least, greatest) = int(self._tokens.text()), _RANGES[kind.kind]
+        if not least <= value <= greatest:
+            raise self._tokens.bad(f"field {self._place} is out of range")
+        # Jackson takes a byte up to 255 and keeps its eight bits.
+        return value - 256 if kind.kind is Kind.BYTE and value > 127 else value
+
+    def _float(self, kind: ValueType, token: Token) -> float:
+        if token in (Token.INTEGER, Token.FLOAT):
+            text = self._tokens.text()
+            value = non_number(text)
+            if value is not None:
+                return value
+            if kind.kind is Kind.FLOAT:
+                return float32_of(text)
+            return double_of(text)
+        word = non_number(self._tokens.text()) if token is Token.STRING else None
+        if word is None or not self._non_numeric:
+            raise self._refused(kind)
+        return word
+
+    def _decimal(self, kind: ValueType, token: Token) -> int:
+        if token not in (Token.INTEGER, Token.FLOAT, Token.STRING):
+            raise self._refused(kind)
+        text = self._tokens.text()
+        number = text.replace(",", "") if token is Token.STRING else text
+        value = decimal_of(number, kind.precision, kind.scale)
+        if value is None and is_decimal(number):
+            raise self._tokens.bad(f"field {self._place} has too many digits for {type_text(kind)}")
+        if value is None:
+            raise self._refused(kind)
+        return value
+
+    def _text(self, kind: ValueType, token: Token) -> str:
+        if token is Token.STRING:
+            return well_formed(self._tokens.text())
+        return self._copy()
+
+    def _binary(self, kind: ValueType, token: Token) -> bytes:
+        if token is not Token.STRING:
+            raise self._refused(kind)
+        return self._tokens.binary()
+
+    def _date(self, kind: ValueType, token: Token) -> int:
+        return self._time_value(kind, token, date_of)
+
+    def _timestamp(self, kind: ValueType, token: Token) -> int:
+        if token is Token.INTEGER:
+            seconds = self._integer(ValueType(Kind.LONG), token)
+            return (seconds * 1_000_000 + 2**63) % 2**64 - 2**63  # Scala's Long wraps
+        return self._time_value(kind, token, lambda text: timestamp_of(text, self._zones))
+
+    def _local_timestamp(self, kind: ValueType, token: Token) -> int:
+        return self._time_value(kind, token, local_timestamp_of)
+
+    def _time_value(self, kind: ValueType, token: Token, parse: Callable[[str], int | None]) -> int:
+        value = None
+        if token is Token.STRING and self._tokens.text():
+            value = parse(well_formed(self._tokens.text()))
+        if value is None:
+            raise self._refused(kind)
+        return value
+
+    # Other JSON as text.
+
+    def _copy(self) -> str:
+        """Returns the value as compact JSON text, in the form in which Jackson writes it."""
+        tokens, pieces, depth, comma = self._tokens, [], 0, False
+        token = tokens.token
+        while token is not None:
+            if token in (Token.END_OBJECT, Token.END_ARRAY):
+                if not depth:
+                    raise tokens.bad("a value is missing")
+                depth -= 1
+                pieces.append("}" if token is Token.END_OBJECT else "]")
+                comma = True
+            else:
+                piece = self._piece(token)
+                pieces.append(f",{piece}" if comma else piece)
+                comma = token not in (Token.NAME, Token.START_OBJECT, Token.START_ARRAY)
+                depth += token in (Token.START_OBJECT, Token.START_ARRAY)
+            if not depth:
+                break
+            token = tokens.next()
+        return "".join(pieces)
+
+    def _piece(self, token: Token) -> str:
+        match token:
+            case Token.START_OBJECT:
+                return "{"
+            case Token.START_ARRAY:
+                return "["
+            case Token.NAME:
+                return f"{json_text(self._tokens.name or '')}:"
+            case Token.STRING:
+                return json_text(self._tokens.text())
+            case Token.INTEGER:
+                return str(int(self._tokens.text()))
+            case Token.FLOAT:
+                return self._float_text()
+        return self._tokens.text()  # true, false, null
+
+    def _float_text(self) -> str:
+        text = self._tokens.text()
+        value = non_number(text)
+        value = float(text) if value is None else value
+        written = java_double(value)
+        return written if written[-1].isdecimal() else f'"{written}"'
+
+
+_RANGES = {
+    Kind.BYTE: (-128, 255),
+    Kind.SHORT: (-(2**15), 2**15 - 1),
+    Kind.INT: (-(2**31), 2**31 - 1),
+    Kind.LONG: (-(2**63), 2**63 - 1),
+}
+_CONVERTERS: dict[Kind, Callable[[_Converter, ValueType, Token], Value]] = {
+    Kind.BOOLEAN: _Converter._boolean,
+    Kind.BYTE: _Converter._integer,
+    Kind.SHORT: _Converter._integer,
+    Kind.INT: _Converter._integer,
+    Kind.LONG: _Converter._integer,
+    Kind.FLOAT: _Converter._float,
+    Kind.DOUBLE: _Converter._float,
+    Kind.DECIMAL: _Converter._decimal,
+    Kind.STRING: _Converter._text,
+    Kind.BINARY: _Converter._binary,
+    Kind.DATE: _Converter._date,
+    Kind.TIMESTAMP: _Converter._timestamp,
+    Kind.TIMESTAMP_NTZ: _Converter._local_timestamp,
+    Kind.STRUCT: _Converter._struct,
+    Kind.ARRAY: _Converter._array,
+    Kind.MAP: _Converter._map,
+}

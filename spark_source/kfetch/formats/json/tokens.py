@@ -1,0 +1,261 @@
+"""The tokens of a JSON document, as Spark's parser (Jackson 2.21) reads them, errors included.
+
+Spark goes on after some errors, from the place and the state in which the parser stopped. So a
+damaged document means what this state machine says, and the states here are Jackson's.
+It is slow: only documents that the compiled loops refuse come here.
+
+Text is decoded first, with U+FFFD for bytes that are not UTF-8, as Java's reader does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kfetch.formats.json.characters import BadDocument, Characters, starts_identifier
+
+__all__ = ["BadDocument", "Token", "Tokens"]
+
+DEPTH_MAX = 1000
+"""Spark's default of maxNestingDepth."""
+NAME_LENGTH_MAX = 50_000
+STRING_LENGTH_MAX = 20_000_000
+"""Jackson's default of maxNameLength, and Spark's of maxStringLen: UTF-16 units."""
+
+
+class Token(Enum):
+    """The tokens that the parser returns."""
+
+    START_OBJECT = auto()
+    END_OBJECT = auto()
+    START_ARRAY = auto()
+    END_ARRAY = auto()
+    NAME = auto()
+    STRING = auto()
+    INTEGER = auto()
+    FLOAT = auto()
+    TRUE = auto()
+    FALSE = auto()
+    NULL = auto()
+
+
+_STARTS = (Token.START_OBJECT, Token.START_ARRAY)
+_ENDS = (Token.END_OBJECT, Token.END_ARRAY)
+_WORDS = {"t": ("true", Token.TRUE), "f": ("false", Token.FALSE), "n": ("null", Token.NULL)}
+
+
+@dataclass(slots=True)
+class _Scope:
+    """An open object or array, or the document itself."""
+
+    kind: str
+    """"{", "[", or "" for the document."""
+    entries: int = -1
+    """Number of the entry that is being read."""
+    name: str | None = None
+    """Name of the field that is being read."""
+
+
+class Tokens(Characters):
+    """Reads one document. ``next`` moves on; the other methods look at the token read last."""
+
+    def __init__(self, text: str, *, single_quotes: bool = True, non_numeric: bool = True) -> None:
+        super().__init__(text, single_quotes=single_quotes)
+        self._non_numeric = non_numeric
+        self._scopes = [_Scope("")]
+        self._value_token: Token | None = None  # the value behind a name, which is read with it
+        self._unread = False  # whether the string at the position is not read yet
+        self._content = ""
+        self.token: Token | None = None
+        """The current token; None before the first one, and behind the last."""
+
+    @property
+    def name(self) -> str | None:
+        """The name of the field to which the token belongs."""
+        if self.token in _STARTS and len(self._scopes) > 1:
+            return self._scopes[-2].name
+        return self._scopes[-1].name
+
+    def text(self) -> str:
+        """Returns the text of a string or a number. Raises BadDocument for a broken string."""
+        if self._unread:
+            self._unread = False
+            self._content = self.string('"')
+        too_long = len(self._content) > STRING_LENGTH_MAX // 2
+        if too_long and _utf16_length(self._content) > STRING_LENGTH_MAX:
+            raise self.bad(f"a string has more than {STRING_LENGTH_MAX} characters")
+        return self._content
+
+    def binary(self) -> bytes:
+        """Returns the bytes of a string in base64. Raises BadDocument."""
+        if self._unread:
+            content = self.base64()
+            self._unread = False
+            return content
+        return self._binary_of_content()
+
+    def _binary_of_content(self) -> bytes:
+        """Returns the bytes of a string that is read already: one in single quotes."""
+        if '"' in self._content or "\\" in self._content:
+            raise self.bad("a character is not of base64")
+        try:
+            return Characters(f'{self._content}"', single_quotes=False).base64()
+        except BadDocument as error:
+            raise self.bad(error.what) from None
+
+    def next(self) -> Token | None:
+        """Reads the next token; None behind the last. Raises BadDocument."""
+        if self.token is Token.NAME:
+            return self._after_name()
+        if self._unread:
+            self._unread = False
+            self.string('"')
+        char = self.skip_space()
+        if not char:
+            self._check_end()
+            self.token = None
+        elif char in "}]":
+            self._close(char)
+        else:
+            self._entry(char)
+        return self.token
+
+    def skip_children(self) -> None:
+        """Moves to the end of the object or array that starts here, if one does."""
+        depth = 1 if self.token in _STARTS else 0
+        while depth:
+            token = self.next()
+            if token in _STARTS:
+                depth += 1
+            elif token in _ENDS:
+                depth -= 1
+            elif token is None:
+                self._check_end()
+                return
+
+    def _check_end(self) -> None:
+        if len(self._scopes) > 1:
+            kind = "an array" if self._scopes[-1].kind == "[" else "an object"
+            raise self.bad(f"the document ends inside {kind}", len(self._text))
+
+    def _after_name(self) -> Token | None:
+        token, self._value_token = self._value_token, None
+        self._open(token)
+        self.token = token
+        return token
+
+    def _open(self, token: Token | None) -> None:
+        if token not in _STARTS:
+            return
+        self._scopes.append(_Scope("{" if token is Token.START_OBJECT else "["))
+        if len(self._scopes) - 1 > DEPTH_MAX:
+            # Jackson changes the token behind this check. So it keeps the old one.
+            raise self.bad(f"more than {DEPTH_MAX} levels lie inside each other")
+
+    def _close(self, char: str) -> None:
+        if self._scopes[-1].kind != {"}": "{", "]": "["}[char]:
+            raise self.bad(f"{char} closes nothing")
+        self._scopes.pop()
+        self.token = Token.END_OBJECT if char == "}" else Token.END_ARRAY
+
+    def _entry(self, char: str) -> None:
+        """Reads a name with the token of its value, or a value."""
+        scope = self._scopes[-1]
+        scope.entries += 1
+        if scope.kind and scope.entries > 0:
+            char = self._after_comma(char)
+        if scope.kind != "{":
+            token = self._value(char)
+            self._open(token)
+            self.token = token
+            return
+        scope.name = self._name(char)
+        # An error in the value leaves this token, and no token behind it.
+        self.token, self._value_token = Token.NAME, None
+        self._value_token = self._value(self._after_colon())
+
+    def _after_comma(self, char: str) -> str:
+        if char != ",":
+            raise self.bad("a comma is missing")
+        char = self.skip_space()
+        if not char:
+            raise self.bad("the document ends behind a comma", len(self._text))
+        return char
+
+    def _after_colon(self) -> str:
+        char = self.skip_space()
+        if char and char != ":":
+            raise self.bad("a colon is missing behind a name")
+        char = char and self.skip_space()
+        if not char:
+            raise self.bad("the document ends behind a name", len(self._text))
+        return char
+
+    def _name(self, char: str) -> str:
+        if not (char == '"' or (char == "'" and self._single_quotes)):
+            raise self.bad("a name must start with a quotation mark")
+        name = self.string(char)
+        if len(name) > NAME_LENGTH_MAX // 2 and _utf16_length(name) > NAME_LENGTH_MAX:
+            raise self.bad(f"a name has more than {NAME_LENGTH_MAX} characters")
+        return name
+
+    def _value(self, char: str) -> Token:
+        """Reads a scalar, or the first character of another value. Returns its token."""
+        match char:
+            case '"':
+                self._unread = True
+                return Token.STRING
+            case "[":
+                return Token.START_ARRAY
+            case "{":
+                return Token.START_OBJECT
+            case "t" | "f" | "n":
+                self._content, token = _WORDS[char]
+                self.match(self._content, 1)
+                return token
+            case "-":
+                return self._negative()
+        return self._number(self._at - 1) if "0" <= char <= "9" else self._odd_value(char)
+
+    def _number(self, start: int) -> Token:
+        self._content, integer = self.number(start)
+        return Token.INTEGER if integer else Token.FLOAT
+
+    def _negative(self) -> Token:
+        if "0" <= self.peek() <= "9":
+            return self._number(self._at - 1)
+        return self._signed_word(self.char("a number"), "-")
+
+    def _odd_value(self, char: str) -> Token:
+        """Reads a value that is not in the standard. Most of them are errors."""
+        if char == "'" and self._single_quotes:
+            self._content = self.string(char)
+            return Token.STRING
+        if char == "N":
+            return self._non_number("NaN", 1)
+        if char == "I":
+            return self._non_number("Infinity", 1)
+        if char == "+":
+            return self._signed_word(self.char("a number"), "+")
+        if starts_identifier(char):
+            raise self.unknown_word(char)
+        raise self.bad(f"{char!r} is no value")
+
+    def _signed_word(self, char: str, sign: str) -> Token:
+        """Reads Infinity behind a sign. Everything else is an error."""
+        if char == "I":
+            char = self.char("a number")
+            if char in "Nn":
+                return self._non_number(sign + ("INF" if char == "N" else "Infinity"), 3)
+        raise self.bad("a digit is missing behind a sign")
+
+    def _non_number(self, word: str, matched: int) -> Token:
+        self.match(word, matched)
+        if not self._non_numeric:
+            raise self.bad(f"{word} is not allowed")
+        self._content = word
+        return Token.FLOAT
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(char > "\uffff" for char in text)

@@ -1,0 +1,1 @@
+"""Protobuf to struct columns, as Spark's ``from_protobuf`` does."""

@@ -1,0 +1,161 @@
+"""Decodes the values of many records into one struct column, with the meaning of ``from_protobuf``.
+
+The positions point into the memory of the caller, which is not copied. A value that can't be
+decoded is a null row, as in Spark 4.2 with the mode PERMISSIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.struct_column import positions_of, too_large
+from kfetch.formats.columns.types import ValueType
+from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf.descriptors import read_descriptors
+from kfetch.formats.protobuf.plan import MessagePlan
+from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protobuf
+from kfetch.records.codecs import address_of
+from kfetch.records.memory import UNLIMITED, Memory
+
+__all__ = ["ProtobufDecoder", "message_type"]
+
+Array = np.ndarray[Any, Any]
+Loops = Callable[..., int]
+"""The compiled ``decode_messages``."""
+
+
+def message_type(
+    descriptors: bytes, name: str, *, nullable: bool = False, column: str = "value"
+) -> ValueType:
+    """Returns the struct of a message. Arguments and errors are those of ``ProtobufDecoder``."""
+    return _plan(descriptors, name, nullable=nullable, column=column).nodes.schema
+
+
+def _plan(descriptors: bytes, name: str, *, nullable: bool, column: str) -> MessagePlan:
+    return MessagePlan(_root(descriptors, name, nullable=nullable, column=column), column=column)
+
+
+def _root(descriptors: bytes, name: str, *, nullable: bool, column: str) -> Item:
+    root = message_tree(read_descriptors(descriptors, column=column), name)
+    if nullable and root.type is not None:
+        children = (replace(child, nullable=True) for child in root.type.children)
+        root.type = replace(root.type, children=tuple(children))
+    return root
+
+
+class ProtobufDecoder:
+    """Decodes messages of one type, in any number of threads."""
+
+    def __init__(
+        self,
+        descriptors: bytes,
+        name: str,
+        loops: Loops,
+        *,
+        nullable: bool = False,
+        column: str = "value",
+    ) -> None:
+        """``descriptors``: a FileDescriptorSet. ``name``: the message's full name.
+
+        ``loops``: the compiled code (``loading.load``). ``nullable``: whether required
+        fields may be null, for columns without the struct. ``column``: ``key`` or ``value``, whose
+        options errors name. Raises OptionError if the bytes are no FileDescriptorSet or have no
+        such message, or if the message contains itself. Raises NotBuilt for a message with
+        groups, and for editions.
+        """
+        self.root = _root(descriptors, name, nullable=nullable, column=column)
+        """The tree of the message's fields."""
+        self.full_name = read_descriptors(descriptors, column=column).message(name).full_name
+        """The message's full name."""
+        self.plan = MessagePlan(self.root, column=column)
+        self.loops = loops
+        self.row_bytes = self.plan.nodes.row_bytes
+        """Bytes that a record takes beside its text."""
+
+    def decode(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory = UNLIMITED,
+    ) -> DecodedColumn:
+        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
+
+        ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
+        null. The bytes must not change meanwhile. The result does not refer to them.
+        Raises KfetchError for more bytes of text than a column can hold.
+        """
+        positions = np.ascontiguousarray(positions, np.int64)
+        lengths = np.ascontiguousarray(lengths, np.int32)
+        return _Run(self, data, positions, lengths, memory).decoded()
+
+    def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
+        """Returns the same for the values of a binary column."""
+        return self.decode(*positions_of(column), memory)
+
+    def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
+        """Returns why a value can't be decoded, and where; None if it can."""
+        lengths = np.full(1, len(value), np.int32)
+        run = _Run(self, value, np.zeros(1, np.int64), lengths, memory)
+        if not len(run.corrupt_records()):
+            return None
+        if run.refused:
+            return Problem(too_large(len(value)), 0)
+        return Problem(layout.REASONS[run.state[layout.WHY]], run.state[layout.AT])
+
+    def unknown_fields(self, value: bytes) -> Iterable[str]:
+        """Returns the numbers of the fields that the message lacks."""
+        return unknown_in_protobuf(value, self.root)
+
+
+class _Run(LoopCall):
+    """One call of ``decode``."""
+
+    def __init__(
+        self,
+        decoder: ProtobufDecoder,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory,
+    ) -> None:
+        plan = decoder.plan
+        super().__init__(plan.nodes, lengths, memory, state_width=layout.STATE_WIDTH)
+        self._loops = decoder.loops
+        self._data = data
+        self.state[layout.NODE_COUNT] = len(plan.nodes.types)
+        self.state[layout.FIELD_COUNT] = len(plan.fields)
+        lengths = lengths.copy()  # ``_refuse`` changes it
+        # The addresses below need these arrays to live as long as this object.
+        self._arrays = (
+            *(positions, lengths, self.column.table, plan.nodes.flat_nodes, plan.fields.copy()),
+            *(plan.flat, plan.subtrees, plan.enums, self.corrupt),
+            *(np.zeros(2 * layout.DEPTH_MAX + 2, np.int64), np.zeros(layout.DEPTH_MAX, np.int64)),
+        )
+
+    def decode(self) -> None:
+        view = pa.py_buffer(self._data)
+        positions, lengths, *tables, corrupt, stack, groups = map(address_of, self._arrays)
+        state = self.state.buffer_info()[0]
+        arguments = view.address, view.size, positions, lengths, len(self._arrays[0])
+        while True:
+            result = self._loops(*arguments, *tables, state, corrupt, stack, groups)
+            if result == layout.DONE:
+                return
+            record = self.state[layout.RECORD]
+            size = int(self._arrays[1][record])
+            if not self.column.grow(self.state[layout.STUCK_NODE], size):
+                self._refuse(record)
+
+    def _refuse(self, record: int) -> None:
+        """Makes a record corrupt: null, as every record that can't be decoded."""
+        self._arrays[1][record] = -1
+        self.corrupt[self.state[layout.CORRUPT]] = record
+        self.state[layout.CORRUPT] += 1
+        self.refused = True

@@ -1,0 +1,187 @@
+"""Reads a FileDescriptorSet: the messages and enums that ``protoc --descriptor_set_out`` writes.
+
+A FileDescriptorSet is a Protobuf message itself (google/protobuf/descriptor.proto). This reader
+knows the fields that change how values are decoded. It refuses files whose rules it does not know.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kfetch.errors import NotBuilt, OptionError
+from kfetch.formats.protobuf.fields import (
+    Damaged,
+    all_of,
+    fields_of,
+    message_of,
+    number_of,
+    signed,
+    text_of,
+)
+from kfetch.formats.protobuf.layout import ENUM_TYPE, GROUP_TYPE, MESSAGE_TYPE, STRING_TYPE
+from kfetch.formats.protobuf.names import TypeNames, declared_names
+from kfetch.formats.protobuf.types import WELL_KNOWN, EnumType, Field, MessageType, add_well_known
+
+__all__ = ["Descriptors", "read_descriptors"]
+
+_WRITE_IT = "write the file with `protoc --include_imports --descriptor_set_out=FILE`"
+_LABEL_REQUIRED, _LABEL_REPEATED = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """The types of all files."""
+
+    messages: dict[str, MessageType]
+    """By their full names."""
+    enums: dict[str, EnumType]
+    top_level: tuple[str, ...]
+    """Full names of the messages that lie in no other, in their order."""
+    column: str = "value"
+    """The column whose options name the file, for errors."""
+
+    def message(self, name: str) -> MessageType:
+        """Returns a message by its full name. At the top level, the name without package will do.
+
+        Raises OptionError if there is none.
+        """
+        for full_name in self.top_level:
+            if name in (full_name, full_name.rpartition(".")[2]):
+                return self.messages[full_name]
+        if name in self.messages:
+            return self.messages[name]
+        near = difflib.get_close_matches(name, self.messages, n=1)
+        example = f"set {self.column}Message to the full name of a message, such as "
+        raise OptionError(
+            f"the file of option {self.column}Descriptor has no message {name!r}",
+            action=f"did you mean {near[0]}?" if near else example + "shop.Order",
+            option=f"{self.column}Message",
+        )
+
+
+class _Scope(NamedTuple):
+    """What a file says about everything in it."""
+
+    is_proto3: bool
+    checks_text: bool
+    option: str
+    """The option that names the file."""
+    names: TypeNames
+    """All types of all files."""
+
+
+def read_descriptors(data: bytes, *, column: str = "value") -> Descriptors:
+    """Returns the types of a FileDescriptorSet, and those of Google that it may lack.
+
+    ``column``: the one whose option names the file, for errors. Raises OptionError if the
+    bytes are none, or if a type is missing. Raises NotBuilt for editions.
+    """
+    option = f"{column}Descriptor"
+    found = Descriptors({}, {}, ())
+    top: list[str] = []
+    try:
+        files = all_of(fields_of(data), 1)
+        names = declared_names(files, WELL_KNOWN)
+        for file in files:
+            top += _read_file(file, found, names, option)
+    except RecursionError:
+        raise _bad("its messages lie too deep inside each other", option) from None
+    except Damaged as damage:
+        raise _bad(str(damage), option) from None
+    if not top:
+        raise _bad("it has no message", option)
+    add_well_known(found.messages, found.enums)
+    return Descriptors(found.messages, found.enums, tuple(top), column)
+
+
+def _read_file(file: bytes, found: Descriptors, names: TypeNames, option: str) -> list[str]:
+    """Adds a file's types. Returns the full names of its messages."""
+    fields = list(fields_of(file))
+    syntax = text_of(fields, 12) or "proto2"
+    if syntax not in ("proto2", "proto3"):
+        raise NotBuilt(
+            f"the Protobuf file {text_of(fields, 1)} has the syntax {syntax}, which is not built "
+            "yet",
+            action="use proto2 or proto3, or decode the value in the DataFrame",
+            option=option,
+        )
+    options = message_of(fields, 8)
+    is_proto3 = syntax == "proto3"
+    scope = _Scope(is_proto3, is_proto3 or bool(number_of(options, 27)), option, names)
+    package = text_of(fields, 2)
+    for enum in all_of(fields, 5):
+        _read_enum(enum, package, scope, found)
+    return [_read_message(message, package, scope, found) for message in all_of(fields, 4)]
+
+
+def _read_enum(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> None:
+    fields = list(fields_of(data))
+    name, names, by_name = text_of(fields, 1), dict[int, str](), dict[str, int]()
+    values = [list(fields_of(value)) for value in all_of(fields, 2)]
+    numbers = [signed(number_of(value, 2), 32) for value in values]
+    for number, value in zip(numbers, values, strict=True):
+        by_name[text_of(value, 1)] = number
+        names.setdefault(number, text_of(value, 1))
+    if not numbers:
+        raise Damaged(f"the enum {name} has no values")
+    enum = EnumType(name, names, by_name, numbers[0], not scope.is_proto3)
+    found.enums[_inside(outer, name)] = enum
+
+
+def _read_message(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> str:
+    """Adds a message and those inside it. Returns its full name."""
+    fields = list(fields_of(data))
+    full_name = _inside(outer, text_of(fields, 1))
+    options = message_of(fields, 7)
+    if number_of(options, 1):
+        raise NotBuilt(
+            f"the message {full_name} has message_set_wire_format, which is not built",
+            action="decode the value in the DataFrame",
+            option=scope.option,
+        )
+    is_map_entry = bool(number_of(options, 7))
+    for enum in all_of(fields, 4):
+        _read_enum(enum, full_name, scope, found)
+    for message in all_of(fields, 3):
+        _read_message(message, full_name, scope, found)
+    inner = scope._replace(checks_text=scope.checks_text or is_map_entry)
+    parsed = tuple(_read_field(field, full_name, inner) for field in all_of(fields, 2))
+    found.messages[full_name] = MessageType(full_name, parsed, is_map_entry)
+    return full_name
+
+
+def _read_field(data: bytes, owner: str, scope: _Scope) -> Field:
+    fields = list(fields_of(data))
+    label, type_name = number_of(fields, 4), scope.names.resolved(text_of(fields, 6), owner)
+    # Registries leave out the type of a field whose type has a name.
+    kind = number_of(fields, 5) or scope.names.types.get(type_name, 0)
+    oneof = next((value for number, value in fields if number == 9), -1)
+    is_single_scalar = label != _LABEL_REPEATED and kind not in (MESSAGE_TYPE, GROUP_TYPE)
+    default = next((value for number, value in fields if number == 7), None)
+    return Field(
+        name=text_of(fields, 1),
+        number=number_of(fields, 3),
+        type=kind,
+        type_name=type_name,
+        is_repeated=label == _LABEL_REPEATED,
+        is_required=label == _LABEL_REQUIRED,
+        oneof=oneof if isinstance(oneof, int) else -1,
+        has_presence=not (scope.is_proto3 and is_single_scalar and oneof == -1),
+        is_strict=kind == STRING_TYPE and scope.checks_text,
+        is_closed=kind == ENUM_TYPE and not scope.is_proto3,
+        default=default if isinstance(default, bytes) else None,
+    )
+
+
+def _inside(outer: str, name: str) -> str:
+    return f"{outer}.{name}" if outer else name
+
+
+def _bad(why: str, option: str) -> OptionError:
+    return OptionError(
+        f"the file of option {option} is no FileDescriptorSet: {why}",
+        action=_WRITE_IT,
+        option=option,
+    )

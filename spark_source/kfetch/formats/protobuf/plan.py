@@ -1,0 +1,227 @@
+"""The tables that the compiled Protobuf loops read: fields, enums, and nodes of lists."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kfetch.errors import OptionError
+from kfetch.formats.columns.struct_column import Plan
+from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf.schema import Item
+from kfetch.formats.protobuf.types import EnumType
+
+__all__ = ["MessagePlan"]
+
+Array = np.ndarray[Any, Any]
+
+_WIRES = {
+    layout.DOUBLE_TYPE: layout.WIRE64,
+    layout.FIXED64_TYPE: layout.WIRE64,
+    layout.SFIXED64_TYPE: layout.WIRE64,
+    layout.FLOAT_TYPE: layout.WIRE32,
+    layout.FIXED32_TYPE: layout.WIRE32,
+    layout.SFIXED32_TYPE: layout.WIRE32,
+    layout.STRING_TYPE: layout.SIZED_WIRE,
+    layout.BYTES_TYPE: layout.SIZED_WIRE,
+    layout.MESSAGE_TYPE: layout.SIZED_WIRE,
+}
+"""Wire types of types. The others are numbers of variable length."""
+_UNKNOWN = "UNKNOWN_ENUM_VALUE_{}_"
+"""The start of the name that Java gives a number without a name."""
+
+
+class MessagePlan:
+    """The tables of a message. Records share them, except for ``fields``, which each run copies."""
+
+    def __init__(self, root: Item, *, column: str = "value") -> None:
+        """``column``: the one whose options name the file, for errors."""
+        if root.type is None:
+            raise ValueError("the message has no columns")
+        self.nodes = Plan(root.type)
+        """The nodes of the columns."""
+        self._column = column
+        self._items = [root]
+        self._parents = [-1]
+        self._first: list[int] = []
+        for item in self._items:  # which grows meanwhile
+            self._first.append(len(self._items))
+            ordered = sorted(item.children, key=_number)
+            self._parents += [len(self._first) - 1] * len(ordered)
+            self._items += ordered
+        self._rows = {id(item): row for row, item in enumerate(self._items)}
+        self._columns: dict[int, tuple[int, int, int]] = {0: (0, -1, -1)}
+        self._place(root, 0)
+        self._texts = _Texts()
+        self._flat: list[int] = []
+        self._subtrees: list[int] = []
+        self._enums: list[list[int]] = []
+        self._enum_rows: dict[str, int] = {}
+        rows = [self._row(row, item) for row, item in enumerate(self._items)]
+        self.fields = np.array(rows, np.int64)
+        self.enums = np.array(self._enums or [[0] * layout.ENUM_WIDTH], np.int64)
+        self._add_addresses()
+        self.flat = np.array(self._flat or [0], np.int64)
+        self.subtrees = np.array(self._subtrees or [0], np.int64)
+
+    def _place(self, item: Item, node: int) -> None:
+        """Notes the nodes of an item's children. ``node``: that of the item, or of its element."""
+        visible = [child for child in item.children if child.type is not None]
+        if item.is_entry:
+            visible.sort(key=lambda child: child.field is not None and child.field.name != "key")
+        for child, column in zip(visible, self.nodes.children(node), strict=False):
+            row = self._rows[id(child)]
+            inner = self.nodes.children(column)
+            if child.is_entry:
+                self._columns[row] = -1, column, inner[0]
+                self._place(child, column)
+            elif child.is_repeated:
+                self._columns[row] = inner[0], column, inner[0]
+                self._place(child, inner[0])
+            else:
+                self._columns[row] = column, -1, -1
+                self._place(child, column)
+
+    def _row(self, number: int, item: Item) -> list[int]:
+        row = [0] * layout.FIELD_WIDTH
+        column, list_node, probe = self._columns.get(number, (-1, -1, -1))
+        row[layout.COLUMN], row[layout.LIST], row[layout.PROBE] = column, list_node, probe
+        row[layout.PARENT], row[layout.FIRST] = self._parents[number], self._first[number]
+        row[layout.COUNT], row[layout.SHAPE] = len(item.children), item.shape
+        row[layout.TYPE], row[layout.WIRE] = layout.MESSAGE_TYPE, layout.SIZED_WIRE
+        row[layout.ONEOF] = -1
+        flat = list(self._flattened(number))
+        row[layout.FLAT], row[layout.FLAT_COUNT] = len(self._flat), len(flat)
+        self._flat += flat
+        if list_node >= 0:
+            subtree = list(self._subtree(list_node))
+            row[layout.SUBTREE], row[layout.SUBTREE_COUNT] = len(self._subtrees), len(subtree)
+            self._subtrees += subtree
+        if item.shape in (layout.TIME, layout.INTERVAL_SHAPE):
+            seconds, nanos = (self._rows[id(child)] for child in item.children)
+            row[layout.SECONDS], row[layout.NANOS] = seconds, nanos
+        self._describe(row, item, in_entry=self._items[self._parents[number]].is_entry)
+        return row
+
+    def _describe(self, row: list[int], item: Item, *, in_entry: bool) -> None:
+        each = item.field
+        if each is None:
+            return
+        row[layout.NUMBER], row[layout.TYPE] = each.number, each.type
+        row[layout.WIRE] = _WIRES.get(each.type, layout.VARINT_WIRE)
+        row[layout.REPEATED], row[layout.REQUIRED] = each.is_repeated, each.is_required
+        row[layout.ONEOF] = each.oneof
+        row[layout.IMPLICIT], row[layout.STRICT] = not each.has_presence, each.is_strict
+        row[layout.CLOSED] = item.is_closed
+        # An entry of a map without a key or a value has the default.
+        row[layout.DEFAULTED] = in_entry or (each.default is not None and not each.is_repeated)
+        if item.enum is not None:
+            row[layout.ENUM] = self._enum_row(each.type_name, item.enum)
+        if item.shape == layout.SCALAR and row[layout.DEFAULTED]:
+            default = _default(item, self._column)
+            if isinstance(default, bytes):
+                row[layout.DEFAULT_SIZE] = len(default)
+                row[layout.DEFAULT] = self._texts.add(default)
+            else:
+                row[layout.DEFAULT] = default
+
+    def _flattened(self, number: int) -> Iterator[int]:
+        """Yields the fields of a message and of single messages inside it, parents first."""
+        for child in range(self._first[number], self._first[number] + self._child_count(number)):
+            yield child
+            if not self._items[child].is_repeated:
+                yield from self._flattened(child)
+
+    def _child_count(self, number: int) -> int:
+        return len(self._items[number].children)
+
+    def _subtree(self, node: int) -> Iterator[int]:
+        yield node
+        for child in self.nodes.children(node):
+            yield from self._subtree(child)
+
+    def _enum_row(self, name: str, enum: EnumType) -> int:
+        if name not in self._enum_rows:
+            self._enum_rows[name] = len(self._enums)
+            unknown = _UNKNOWN.format(enum.name).encode()
+            self._enums.append([len(enum.names), self._texts.add(unknown), len(unknown)])
+            for number, text in sorted(enum.names.items()):
+                encoded = text.encode()
+                self._enums.append([number, self._texts.add(encoded), len(encoded)])
+        return self._enum_rows[name]
+
+    def _add_addresses(self) -> None:
+        """Makes addresses of the positions in the buffer of texts."""
+        self._buffer = self._texts.buffer()
+        self.enums[:, layout.NAME_ADDRESS] += self._buffer.address
+        types = self.fields[:, layout.TYPE]
+        is_text = (types == layout.STRING_TYPE) | (types == layout.BYTES_TYPE)
+        self.fields[is_text, layout.DEFAULT] += self._buffer.address
+
+
+class _Texts:
+    """Collects texts in one buffer."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, text: bytes) -> int:
+        """Returns the position of a text."""
+        self._data += text
+        return len(self._data) - len(text)
+
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(bytes(self._data) + bytes(8))
+
+
+def _number(item: Item) -> int:
+    return item.field.number if item.field is not None else 0
+
+
+def _default(item: Item, column: str) -> int | bytes:
+    """Returns the default of a scalar: its bits, or its text. Raises OptionError."""
+    each = item.field
+    if each is None:
+        return 0
+    try:
+        return _parsed_default(item, each.type, each.default)
+    except (ValueError, KeyError, OverflowError, struct.error):
+        raise OptionError(
+            f"the field {each.name} has the default {each.default!r}, which does not fit its type",
+            action="write the file with protoc",
+            option=f"{column}Descriptor",
+        ) from None
+
+
+def _parsed_default(item: Item, kind: int, text: bytes | None) -> int | bytes:
+    if item.enum is not None:
+        return item.enum.first if text is None else item.enum.numbers[text.decode()]
+    if kind == layout.STRING_TYPE:
+        return text or b""
+    if kind == layout.BYTES_TYPE:
+        return _unescaped(text or b"")
+    if text is None:
+        return 0
+    if kind == layout.BOOL_TYPE:
+        return {b"true": 1, b"false": 0}[text]
+    if kind == layout.DOUBLE_TYPE:
+        return int(struct.unpack("<q", struct.pack("<d", float(text)))[0])
+    if kind == layout.FLOAT_TYPE:
+        return int(struct.unpack("<i", struct.pack("<f", float(text)))[0])
+    wide = kind in (layout.UINT64_TYPE, layout.FIXED64_TYPE)
+    narrow = kind in (layout.UINT32_TYPE, layout.FIXED32_TYPE)
+    number = int(text)
+    if wide and number >> 63:
+        number -= 1 << 64
+    if narrow and number >> 31:
+        number -= 1 << 32
+    return number
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Returns bytes from their text with C's escapes."""
+    return text.decode("unicode_escape").encode("latin-1")

@@ -1,0 +1,112 @@
+"""The types of Protobuf files, as far as they change how values are decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kfetch.formats.protobuf import layout
+
+__all__ = ["WELL_KNOWN", "EnumType", "Field", "MessageType", "add_well_known"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """An enum."""
+
+    name: str
+    """Its name without the package, which Java uses for unknown numbers."""
+    names: dict[int, str]
+    """The first name of each number."""
+    numbers: dict[str, int]
+    """The number of each name."""
+    first: int
+    """The number that stands first: the default."""
+    is_closed: bool
+    """Whether other numbers count as unknown fields: in proto2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message."""
+
+    name: str
+    number: int
+    type: int
+    """The number of FieldDescriptorProto.Type."""
+    type_name: str
+    """The full name of its message or enum."""
+    is_repeated: bool
+    is_required: bool
+    oneof: int
+    """The number of its oneof in the message, -1 for none."""
+    has_presence: bool
+    """Whether an absent field differs from one with the default value."""
+    is_strict: bool
+    """Whether text that is not UTF-8 is an error."""
+    is_closed: bool
+    """Whether unknown numbers of its enum count as unknown fields."""
+    default: bytes | None
+    """The text of the default that its file gives it: UTF-8, for bytes with C's escapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageType:
+    """A message's type."""
+
+    full_name: str
+    fields: tuple[Field, ...]
+    is_map_entry: bool
+
+    @property
+    def name(self) -> str:
+        """The name without the package and the messages around it."""
+        return self.full_name.rpartition(".")[2]
+
+
+_FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
+    "google.protobuf.Timestamp": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
+    "google.protobuf.Duration": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
+    "google.protobuf.Any": (("type_url", layout.STRING_TYPE), ("value", layout.BYTES_TYPE)),
+    "google.protobuf.Empty": (),
+    "google.protobuf.DoubleValue": (("value", layout.DOUBLE_TYPE),),
+    "google.protobuf.FloatValue": (("value", layout.FLOAT_TYPE),),
+    "google.protobuf.Int64Value": (("value", layout.INT64_TYPE),),
+    "google.protobuf.UInt64Value": (("value", layout.UINT64_TYPE),),
+    "google.protobuf.Int32Value": (("value", layout.INT32_TYPE),),
+    "google.protobuf.UInt32Value": (("value", layout.UINT32_TYPE),),
+    "google.protobuf.BoolValue": (("value", layout.BOOL_TYPE),),
+    "google.protobuf.StringValue": (("value", layout.STRING_TYPE),),
+    "google.protobuf.BytesValue": (("value", layout.BYTES_TYPE),),
+    "confluent.type.Decimal": (
+        ("value", layout.BYTES_TYPE),
+        ("precision", layout.UINT32_TYPE),
+        ("scale", layout.INT32_TYPE),
+    ),
+}
+"""The names and types of each message's fields, whose numbers are 1, 2, 3."""
+WELL_KNOWN = frozenset(_FIELDS)
+"""Their full names."""
+
+
+def add_well_known(messages: dict[str, MessageType], enums: dict[str, EnumType]) -> None:
+    """Adds the messages that the files do not declare themselves."""
+    for name, fields in _FIELDS.items():
+        if name not in messages and name not in enums:
+            made = tuple(_field(*field, i) for i, field in enumerate(fields, 1))
+            messages[name] = MessageType(name, made, False)
+
+
+def _field(name: str, kind: int, number: int) -> Field:
+    return Field(
+        name=name,
+        number=number,
+        type=kind,
+        type_name="",
+        is_repeated=False,
+        is_required=False,
+        oneof=-1,
+        has_presence=False,
+        is_strict=kind == layout.STRING_TYPE,
+        is_closed=False,
+        default=None,
+    )

@@ -1,0 +1,1 @@
+"""Schema registries: the headers of values, the client, and what decoders of such values share."""
