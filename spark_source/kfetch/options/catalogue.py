@@ -15,7 +15,13 @@ from kfetch.options import bounds, columns, formats, registry, sasl, subscriptio
 from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import Option, Treatment, declared
 from kfetch.options.security import PROTOCOL, SecurityOptions
-from kfetch.options.values import SourceOptions
+from kfetch.options.values import (
+    AgentOptions,
+    LookupOptions,
+    PlanningOptions,
+    ReportOptions,
+    SourceOptions,
+)
 
 __all__ = [
     "OPTIONS",
@@ -71,20 +77,27 @@ def _without_value(treatment: Treatment, reasons: Mapping[str, str]) -> list[Opt
     return [Option(name, why, treatment=treatment) for name, why in reasons.items()]
 
 
-_SOURCE, _NETWORK, _FETCH = map(declared, (SourceOptions, NetworkOptions, FetchOptions))
+_SOURCE, _PLANNING, _LOOKUPS = map(declared, (SourceOptions, PlanningOptions, LookupOptions))
+_NETWORK, _FETCH = map(declared, (NetworkOptions, FetchOptions))
 
 OPTIONS: tuple[Option, ...] = (
     *subscription.OPTIONS.values(),
     *bounds.STARTING.values(),
-    *_SOURCE[:6],
+    *_SOURCE[:1],
+    *_PLANNING[:5],
     columns.OPTION,
     *formats.OPTIONS.values(),
     *columns.INCLUDES.values(),
-    *_SOURCE[6:-1],
+    *_LOOKUPS[:2],
+    *_SOURCE[1:2],
+    *declared(AgentOptions),
+    *_PLANNING[5:],
+    *_SOURCE[2:],
+    *declared(ReportOptions),
     *_NETWORK[:1],
     *_FETCH[:5],
     *_NETWORK[1:2],
-    *_SOURCE[-1:],
+    *_LOOKUPS[2:],
     *_NETWORK[2:],
     PROTOCOL,
     *_FETCH[5:],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.option import Option, OptionReader, by_name
@@ -133,26 +133,29 @@ _BUILT = ("binary", "string", "json", "avro", "protobuf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonColumn:
-    """How keys or values become structs: keyFormat=json, valueFormat=json."""
+class _StructColumn:
+    """What is the same for every format."""
 
     column: str
     """``key`` or ``value``."""
-    schema: str
-    """Spark's DDL, or the JSON of a StructType."""
-    mode: str = _MODES["json"].lower()
-    """``permissive`` or ``failfast``, as in Spark's from_json."""
-    time_zone: str = ""
-    """The zone of times without one; empty if the schema needs none."""
+    mode: str
+    """``permissive`` or ``failfast``, as in Spark's from_json, from_avro and from_protobuf."""
     flat: bool = False
     """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
     registry: RegistryColumn | None = None
     """The registry if values are in Confluent's wire format."""
 
-    @property
-    def format(self) -> str:
-        """The format's name."""
-        return "json"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonColumn(_StructColumn):
+    """How keys or values become structs: keyFormat=json, valueFormat=json."""
+
+    format: ClassVar[str] = "json"
+    schema: str
+    """Spark's DDL, or the JSON of a StructType."""
+    mode: str = _MODES["json"].lower()
+    time_zone: str = ""
+    """The zone of times without one; empty if the schema needs none."""
 
     @property
     def zone_option(self) -> str:
@@ -166,11 +169,10 @@ class JsonColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvroColumn:
+class AvroColumn(_StructColumn):
     """How keys or values become structs: keyFormat=avro, valueFormat=avro."""
 
-    column: str
-    """``key`` or ``value``."""
+    format: ClassVar[str] = "avro"
     schema: str
     """The writer's schema, as the JSON text of an .avsc file; empty with a registry."""
     reader_schema: str = ""
@@ -178,16 +180,6 @@ class AvroColumn:
     references: tuple[str, ...] = ()
     """Schemas whose types the reader's schema names, each behind those that it needs itself."""
     mode: str = _MODES["avro"].lower()
-    """``permissive`` or ``failfast``, as in Spark's from_avro."""
-    flat: bool = False
-    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
-    registry: RegistryColumn | None = None
-    """The registry if values are in Confluent's wire format."""
-
-    @property
-    def format(self) -> str:
-        """The format's name."""
-        return "avro"
 
     @property
     def type_option(self) -> str:
@@ -198,28 +190,17 @@ class AvroColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProtobufColumn:
+class ProtobufColumn(_StructColumn):
     """How keys or values become structs: keyFormat=protobuf, valueFormat=protobuf."""
 
-    column: str
-    """``key`` or ``value``."""
+    format: ClassVar[str] = "protobuf"
     path: str
     """The file with the FileDescriptorSet, on the driver's machine; empty for a registry's."""
     message: str
     """The message's full name; empty until the driver has asked the registry for the first one."""
     mode: str = _MODES["protobuf"].lower()
-    """``permissive`` or ``failfast``, as in Spark's from_protobuf."""
-    flat: bool = False
-    """Whether the fields are columns of their own, in place of the struct: valueFields=flat."""
-    registry: RegistryColumn | None = None
-    """The registry if values are in Confluent's wire format."""
     descriptors: bytes = field(default=b"", repr=False)
     """The file's bytes, which the driver reads and sends to the tasks."""
-
-    @property
-    def format(self) -> str:
-        """The format's name."""
-        return "protobuf"
 
     @property
     def type_option(self) -> str:

@@ -12,7 +12,7 @@ from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.converters import boolean, pause, seconds
 from kfetch.options.jaas import JAAS_CONFIG, LoginModule
 from kfetch.options.option import Option, OptionReader, by_name, field_of
-from kfetch.options.secret import Secret
+from kfetch.options.secret import Secret, checked_token
 from kfetch.options.tls import PREFIX, TlsOptions, tls_options
 from kfetch.options.urls import check_url
 
@@ -180,7 +180,7 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
     elif url:
         sources[_URL] = _client_credentials(read, options, url)
     if token := read(KFETCH_OPTIONS[_TOKEN]):
-        sources[_TOKEN] = StaticToken(token=_token(token))
+        sources[_TOKEN] = StaticToken(token=checked_token(_TOKEN, token))
     if provider := read(KFETCH_OPTIONS[_PROVIDER]):
         sources[_PROVIDER] = provider
     if any(name.startswith("unsecuredLogin") for name in options):
@@ -274,20 +274,6 @@ def _tls(options: Mapping[str, Secret]) -> TlsOptions:
 
 def _text(options: Mapping[str, Secret], name: str) -> str:
     return options[name].reveal() if name in options else ""
-
-
-_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-
-
-def _token(token: Secret) -> Secret:
-    """Return a token if it has the characters of one (RFC 6750, section 2.1)."""
-    if _B64TOKEN.fullmatch(token.reveal()) is None:
-        raise OptionError(
-            f"option {_TOKEN} has a character that no token has",
-            action="set it to the token alone, without Bearer",
-            option=_TOKEN,
-        )
-    return token
 
 
 # Kafka's OAuthBearerUnsecuredLoginCallbackHandler.

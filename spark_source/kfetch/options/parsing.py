@@ -6,7 +6,7 @@ Names are case-insensitive, as in Spark's connector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from kfetch.errors import OptionError
@@ -18,15 +18,15 @@ from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import OptionReader
 from kfetch.options.security import security
 from kfetch.options.subscription import Subscription, bootstrap_servers, subscription
-from kfetch.options.values import SourceOptions
+from kfetch.options.values import (
+    AgentOptions,
+    LookupOptions,
+    PlanningOptions,
+    ReportOptions,
+    SourceOptions,
+)
 
 __all__ = ["parse"]
-
-_SIZES = {
-    field.name: field.metadata["option"]
-    for field in fields(SourceOptions)
-    if field.name in ("min_partitions", "max_records_per_partition")
-}
 
 
 def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
@@ -41,23 +41,24 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
     bounds = _bounds(read, batch=True) if batch else {}
     topics = subscription(read)
-    sizes = {name: read(option) for name, option in _SIZES.items()}
+    planning = _planning(read)
     bootstrap = bootstrap_servers(read)
     bounds = bounds or _bounds(read, batch=False)
     network = replace(read.group(NetworkOptions), security=security(read))
-    parsed = read.group(
+    return read.group(
         SourceOptions,
         bootstrap=bootstrap,
         subscription=topics,
         **bounds,
-        **sizes,
         **_columns(read, _named_topics(topics)),
+        planning=planning,
+        lookups=read.group(LookupOptions),
+        agent=read.group(AgentOptions),
+        reports=read.group(ReportOptions),
         network=network,
         fetch=read.group(FetchOptions),
         ignored=_ignored(ignored, bounds["starting"]) + unused_names(options, network.security),
     )
-    _check_trigger(parsed)
-    return parsed
 
 
 def _text(name: str, value: object) -> str:
@@ -108,8 +109,9 @@ def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:
     return tuple(name for name in names if name not in used)
 
 
-def _check_trigger(parsed: SourceOptions) -> None:
-    least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+def _planning(read: OptionReader) -> PlanningOptions:
+    planning = read.group(PlanningOptions)
+    least, most = planning.min_offsets, planning.max_offsets
     if least is not None and most is not None and least > most:
         raise OptionError(
             f"The value of minOffsetPerTrigger({least}) is higher than the "
@@ -117,3 +119,4 @@ def _check_trigger(parsed: SourceOptions) -> None:
             action="lower option minOffsetsPerTrigger",
             option="minOffsetsPerTrigger",
         )
+    return planning

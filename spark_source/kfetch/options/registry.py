@@ -5,14 +5,13 @@ The names behind ``schema.registry.`` are those of Confluent's clients.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
 from kfetch.options.converters import duration
 from kfetch.options.network import POLL_TIMEOUT
 from kfetch.options.option import Option, OptionReader, by_name, field_of
-from kfetch.options.secret import Secret
+from kfetch.options.secret import Secret, checked_token
 from kfetch.options.tls import OPTIONS as TLS_OPTIONS
 from kfetch.options.tls import TlsOptions, tls_options
 from kfetch.options.urls import check_url
@@ -34,7 +33,6 @@ _TIMEOUT = "kfetch.registry.timeout"
 _TLS = PREFIX + "ssl."
 _KAFKA_TLS = "kafka.ssl."
 _URLS_MAX = 16
-_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 OPTIONS = by_name(
     Option(_USER_INFO, "`user:password` for the schema registries; secret", Secret),
@@ -181,12 +179,8 @@ def _check_log_in(user_info: Secret | None, token: Secret | None) -> None:
         raise OptionError(
             f"option {_USER_INFO} has no colon", action="write user:password", option=_USER_INFO
         )
-    if token and _B64TOKEN.fullmatch(token.reveal()) is None:
-        raise OptionError(
-            f"option {_TOKEN} has a character that no token has",
-            action="set it to the token alone, without Bearer",
-            option=_TOKEN,
-        )
+    if token:
+        checked_token(_TOKEN, token)
 
 
 def _tls(read: OptionReader) -> TlsOptions:

@@ -26,10 +26,119 @@ from kfetch.options.network import POLL_TIMEOUT, FetchOptions, NetworkOptions
 from kfetch.options.option import field_of, option_field
 from kfetch.options.subscription import Subscription
 
-__all__ = ["SourceOptions", "TypedColumn"]
+__all__ = [
+    "AgentOptions",
+    "LookupOptions",
+    "PlanningOptions",
+    "ReportOptions",
+    "SourceOptions",
+    "TypedColumn",
+]
 
-# The agent needs memfd_create(2), pidfd_open(2) and SO_PEERCRED.
-DEFAULT_AGENT = "process" if sys.platform == "linux" else "inline"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningOptions:
+    """How much a micro-batch reads, and how it is cut into tasks."""
+
+    max_offsets: int | None = option_field(
+        "maxOffsetsPerTrigger",
+        "offsets per micro-batch, shared by backlog",
+        positive,
+        streams_only=True,
+    )
+    min_offsets: int | None = option_field(
+        "minOffsetsPerTrigger",
+        "a micro-batch waits for this many offsets",
+        positive,
+        streams_only=True,
+    )
+    max_delay_s: float = option_field(
+        "maxTriggerDelay",
+        "a micro-batch waits no longer than this after the last one",
+        delay,
+        "15m",
+        streams_only=True,
+    )
+    min_partitions: int | None = option_field(
+        "minPartitions",
+        "large ranges are cut until there are this many tasks",
+        whole(1, INT_MAX, "a whole number from 1 to 2147483647: minPartitions must be positive"),
+    )
+    max_records: int | None = option_field(
+        "maxRecordsPerPartition",
+        "the most offsets of a range: larger ranges are cut",
+        whole(1, LONG_MAX, "a whole number above 0: maxRecordsPerPartition must be positive"),
+    )
+    rows_per_split: int = option_field(
+        "kfetch.rowsPerSplit",
+        "small ranges share a task up to this many offsets; 0: one task each",
+        count,
+        "100000",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupOptions:
+    """How often and how long the driver asks for offsets."""
+
+    retries: int = option_field(
+        "fetchOffset.numRetries", "how often the driver retries an offset look-up", count, "3"
+    )
+    pause_s: float = option_field(
+        "fetchOffset.retryIntervalMs", "pause in ms between these retries", seconds, "1000"
+    )
+    timeout_s: float = option_field(
+        "kafka.default.api.timeout.ms",
+        "a new query or a batch read fails after this time without an answer",
+        seconds,
+        "60000",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """The process with the fetch sessions, and its limits."""
+
+    place: str = option_field(
+        "kfetch.agent",
+        "one agent per executor holds the sessions; `inline`: each Python worker does (the default "
+        "without Linux)",
+        one_of("process", "inline"),
+        "process",
+        # The agent needs memfd_create(2), pidfd_open(2) and SO_PEERCRED.
+        unset="process" if sys.platform == "linux" else "inline",
+    )
+    memory_bytes: int = option_field(
+        "kfetch.agent.memory",
+        "limit of the agent's replies, unpacked records and batches together, per executor",
+        memory,
+        "256m",
+    )
+    lease_s: float = option_field(
+        "kfetch.agent.lease",
+        "the agent closes the sessions of a query that no task has read for this time",
+        duration,
+        "120s",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Where a query tells others of its progress. Empty: nowhere."""
+
+    commit_group: str = option_field(
+        "kfetch.commitGroup",
+        "consumer group for which the driver commits its progress, for tools that show lag",
+        streams_only=True,
+    )
+    stats_directory: str = option_field(
+        "kfetch.statsDirectory", "directory to which each worker writes its fetch statistics"
+    )
+    broker_report: str = option_field(
+        "kfetch.brokerReport",
+        "file in which the driver lists the brokers that it cannot reach now, and counts the "
+        "records that wait",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,73 +164,8 @@ class SourceOptions:
     fail_on_data_loss: bool = option_field(
         "failOnDataLoss", "`false`: log it and continue with the remaining records", boolean, "true"
     )
-    max_offsets_per_trigger: int | None = option_field(
-        "maxOffsetsPerTrigger",
-        "offsets per micro-batch, shared by backlog",
-        positive,
-        streams_only=True,
-    )
-    min_offsets_per_trigger: int | None = option_field(
-        "minOffsetsPerTrigger",
-        "a micro-batch waits for this many offsets",
-        positive,
-        streams_only=True,
-    )
-    max_trigger_delay_s: float = option_field(
-        "maxTriggerDelay",
-        "a micro-batch waits no longer than this after the last one",
-        delay,
-        "15m",
-        streams_only=True,
-    )
-    min_partitions: int | None = option_field(
-        "minPartitions",
-        "large ranges are cut until there are this many tasks",
-        whole(
-            1,
-            INT_MAX,
-            "a whole number from 1 to 2147483647: minPartitions must be positive",
-        ),
-    )
-    max_records_per_partition: int | None = option_field(
-        "maxRecordsPerPartition",
-        "the most offsets of a range: larger ranges are cut",
-        whole(1, LONG_MAX, "a whole number above 0: maxRecordsPerPartition must be positive"),
-    )
-    lookup_retries: int = option_field(
-        "fetchOffset.numRetries", "how often the driver retries an offset look-up", count, "3"
-    )
-    lookup_retry_s: float = option_field(
-        "fetchOffset.retryIntervalMs", "pause in ms between these retries", seconds, "1000"
-    )
     poll_timeout_s: float = field_of(POLL_TIMEOUT)
     """Spark retries a failed task."""
-    agent: str = option_field(
-        "kfetch.agent",
-        "one agent per executor holds the sessions; `inline`: each Python worker does (the default "
-        "without Linux)",
-        one_of("process", "inline"),
-        "process",
-        unset=DEFAULT_AGENT,
-    )
-    agent_memory_bytes: int = option_field(
-        "kfetch.agent.memory",
-        "limit of the agent's replies, unpacked records and batches together, per executor",
-        memory,
-        "256m",
-    )
-    agent_lease_s: float = option_field(
-        "kfetch.agent.lease",
-        "the agent closes the sessions of a query that no task has read for this time",
-        duration,
-        "120s",
-    )
-    rows_per_split: int = option_field(
-        "kfetch.rowsPerSplit",
-        "small ranges share a task up to this many offsets; 0: one task each",
-        count,
-        "100000",
-    )
     push_filters: bool = option_field(
         "kfetch.pushFilters",
         "a batch read leaves out what filters exclude, for a `load()` that is used once; see "
@@ -136,25 +180,10 @@ class SourceOptions:
         second_of("fail", "skip"),
         "fail",
     )
-    commit_group: str = option_field(
-        "kfetch.commitGroup",
-        "consumer group for which the driver commits its progress, for tools that show lag",
-        streams_only=True,
-    )
-    stats_directory: str = option_field(
-        "kfetch.statsDirectory", "directory to which each worker writes its fetch statistics"
-    )
-    broker_report: str = option_field(
-        "kfetch.brokerReport",
-        "file in which the driver lists the brokers that it cannot reach now, and counts the "
-        "records that wait",
-    )
-    api_timeout_s: float = option_field(
-        "kafka.default.api.timeout.ms",
-        "a new query or a batch read fails after this time without an answer",
-        seconds,
-        "60000",
-    )
+    planning: PlanningOptions = field(default_factory=PlanningOptions)
+    lookups: LookupOptions = field(default_factory=LookupOptions)
+    agent: AgentOptions = field(default_factory=AgentOptions)
+    reports: ReportOptions = field(default_factory=ReportOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     fetch: FetchOptions = field(default_factory=FetchOptions)
     ignored: tuple[str, ...] = ()
