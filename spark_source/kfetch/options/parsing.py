@@ -94,7 +94,6 @@ def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
         "columns": columns.parsed(read, includes, chosen.strings, structs),
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
-        "dead_letters": chosen.dead_letters,
     }
 
 

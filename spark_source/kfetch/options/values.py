@@ -159,8 +159,6 @@ class SourceOptions:
     """Which of ``key`` and ``value`` are decoded into structs, and how."""
     string_columns: tuple[str, ...] = ()
     """Which of ``key`` and ``value`` are strings by their format."""
-    dead_letters: bool = False
-    """Whether a column has the records that can't be decoded."""
     fail_on_data_loss: bool = option_field(
         "failOnDataLoss", "`false`: log it and continue with the remaining records", boolean, "true"
     )
@@ -188,6 +186,11 @@ class SourceOptions:
     fetch: FetchOptions = field(default_factory=FetchOptions)
     ignored: tuple[str, ...] = ()
     """Options that have no effect here. The source warns of each once."""
+
+    @property
+    def dead_letters(self) -> bool:
+        """Whether a column has the records that can't be decoded."""
+        return self.includes.dead_letters
 
     @property
     def delivered(self) -> tuple[Column, ...]:
