@@ -206,11 +206,14 @@ class Driver:
         self._candidates |= self._watch.take_changed()
 
     def _fix_ends(self, *, fresh: bool) -> AvailableNowEnds:
-        """Fix the ends of an AvailableNow query. They are looked up again unless ``fresh``."""
+        """Fix the ends of an AvailableNow query. They are looked up again unless ``fresh``.
+
+        A session may refuse a partition just then. The query reads it all the same.
+        """
         partitions = self._watch.partitions
         if not fresh:
             self._refresh.refresh_log_ends(partitions)
-        ends = {tp: end for tp in partitions if (end := self._watch.log_end(tp)) is not None}
+        ends = {tp: self._watch.last_log_end(tp) for tp in partitions}
         return AvailableNowEnds(ends, dict(self._watch.topic_ids), self._lookup, self._watch)
 
     def _plan(

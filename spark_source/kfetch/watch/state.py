@@ -133,6 +133,10 @@ class WatchState:
         watched = self._watched[tp]
         return watched.log_end if watched.confirmed else None
 
+    def last_log_end(self, tp: TopicPartition) -> Position:
+        """Return the last known log end, confirmed or not."""
+        return self._watched[tp].log_end
+
     def known_log_ends(self) -> Iterator[tuple[TopicPartition, int]]:
         """Yield each partition with its last known log end, confirmed or not."""
         for tp, watched in self._watched.items():

@@ -196,7 +196,7 @@ class Watch:
         """The ids of the watched topics."""
         return self._state.topic_ids
 
-    # The next four methods read without the lock. Only Spark's thread adds and removes partitions,
+    # The next five methods read without the lock. Only Spark's thread adds and removes partitions,
     # and each answer is one attribute that a poller replaces as a whole.
 
     def exists(self, tp: TopicPartition) -> bool:
@@ -210,6 +210,10 @@ class Watch:
     def log_end(self, tp: TopicPartition) -> Position | None:
         """Return the log end, None until a new leader has confirmed it."""
         return self._state.log_end(tp)
+
+    def last_log_end(self, tp: TopicPartition) -> Position:
+        """Return the last known log end, confirmed or not."""
+        return self._state.last_log_end(tp)
 
     def log_start(self, tp: TopicPartition) -> int:
         """Return the log start offset, -1 while it is unknown."""

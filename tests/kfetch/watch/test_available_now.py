@@ -59,6 +59,20 @@ def test_available_now_twice(kafka: LittleKafka, driver: Driver) -> None:
     assert {T0: 4, T1: 1} == at(driver.next_end(end, None))
 
 
+@pytest.mark.parametrize("code", [-1, 6])
+def test_available_now_while_a_partition_is_refused(kafka: LittleKafka, code: int) -> None:
+    """An AvailableNow query reads a partition up to its end, although the watch's session gets a
+    passing error for it just then."""
+    driver = query(kafka)
+    start = logged(driver.initial_offsets())
+    driver.prepare_available_now()
+    kafka.hints = False
+    kafka.errors[T1] = [code] * 4
+    end = driver.next_end(start, None)
+
+    assert {T0: 3, T1: 1} == at(end)
+
+
 def cut(kafka: LittleKafka) -> None:
     """The log ends below the planned end."""
     kafka.log(T0).truncate(0)

@@ -49,7 +49,7 @@ def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) ->
         pass
     cluster = Cluster((address(dead), address(wrong)), OPTIONS, patient=False)
     with pytest.raises(WrongListener, match="no success in"):
-        cluster.view(["t"], soon(0.4))
+        cluster.view(["t"], soon(1))
 
 
 def test_a_wrong_listener_beside_a_good_one(wrong: ScriptedBroker, kafka: LittleKafka) -> None:
