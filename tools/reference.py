@@ -18,7 +18,7 @@ from integration.brokers import versions
 from kfetch import reactions
 from kfetch.admin import explanations, values
 from kfetch.listener import LagListener
-from kfetch.options.catalogue import OPTIONS
+from kfetch.options.catalogue import markdown_table
 from kfetch.session import transitions
 from kfetch_jobs.config import reference as keys
 from kfetch_jobs.metrics import table as metrics
@@ -45,10 +45,8 @@ TOOLS = (
 
 
 def _options() -> str:
-    """Return the option table. Options name pages of docs/, and here these names are links."""
-    rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
-    table = "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
-    return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", table) + "\n"
+    """Return the option table. Rows name pages of docs/, and here these names are links."""
+    return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", markdown_table()) + "\n"
 
 
 def _commands() -> str:

@@ -56,7 +56,7 @@ class Driver:
         self._options = options
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
-        self._watch.report = BrokerReport(options.reports.broker_report)
+        self._watch.report = BrokerReport(options.broker_report)
         self._lookup.report_to(self._watch.report)
         self._lookup.has_checkpoint = True
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
@@ -65,14 +65,14 @@ class Driver:
             options, self._lookup, self._watch, self._refresh, self._check
         )
         self._query = uuid.uuid4().hex
-        self._statistics = DriverStatistics(options.reports.stats_directory, self._query)
-        group = options.reports.commit_group
+        self._statistics = DriverStatistics(options.stats_directory, self._query)
+        group = options.commit_group
         self._commits = GroupCommits(group, options) if group else None
         self._initial: Offsets | None = None
         self._available_now = False
         self._available_now_ends: AvailableNowEnds | None = None
         self._log_ends: Offsets | None = None
-        self._delay = TriggerDelay(options.planning.max_delay_s)
+        self._delay = TriggerDelay(options.max_trigger_delay_s)
         self._expected_start: Offsets | None = None
         """The only start for which ``_candidates`` names every partition to look at."""
         self._candidates: set[TopicPartition] = set()

@@ -304,10 +304,10 @@ class OffsetLookup:
         A question ends up to one pause before its deadline. What is left then is no time for
         another one.
         """
-        options, retries = self._options, self._options.lookups.retries
-        pause_s, try_s = options.lookups.pause_s, options.network.request_timeout_s
+        options, retries = self._options, self._options.lookup_retries
+        pause_s, try_s = options.lookup_retry_s, options.network.request_timeout_s
         needed_s = pause_s + longest_pause_s(options.network)
-        limit = math.inf if self.has_checkpoint else time.monotonic() + options.lookups.timeout_s
+        limit = math.inf if self.has_checkpoint else time.monotonic() + options.api_timeout_s
         self._cluster.patience_reason = "the query has a checkpoint" if self.has_checkpoint else ""
         while True:
             deadline = min(time.monotonic() + try_s, limit)
