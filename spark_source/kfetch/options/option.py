@@ -1,7 +1,7 @@
 """One option: its declaration, and how its text becomes a value.
 
 An option is declared once, with its name, default, converter and line of explanation. Parser,
-default values, checks and documents read the declaration. Most options are fields of a dataclass:
+default values, checks and documents read the declaration. Many options are fields of a dataclass:
 ``option_field`` declares such a field. Options that are read together stand in a table.
 """
 
@@ -55,7 +55,8 @@ class Option:
     convert: Callable[[str], Any] = str
     """Returns the value of a text. Its ValueError completes "it must be …"."""
     default: str = "none"
-    """The default text, as documents show it."""
+    """The default text, as documents show it. If it depends on other options, ``OptionReader.text``
+    reads the option."""
     unset: Any = _OF_DEFAULT
     """The value without the option, if it is not that of the default text."""
     treatment: Treatment = Treatment.BUILT
